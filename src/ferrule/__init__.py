@@ -1,0 +1,1 @@
+"""A coding agent's tools as a Python library and command."""

@@ -1,0 +1,1 @@
+"""Run one process well."""

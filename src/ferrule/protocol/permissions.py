@@ -1,0 +1,69 @@
+"""Who may do what: the vocabulary of approvals and of the sandbox. Values keep Codex's wire spelling."""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+
+class AskForApproval(StrEnum):
+    """When the user is asked before a tool acts."""
+
+    UNTRUSTED = "untrusted"
+    ON_FAILURE = "on-failure"
+    ON_REQUEST = "on-request"
+    NEVER = "never"
+
+
+class SandboxMode(StrEnum):
+    """The `-s` flag; `SandboxPolicy` says the same with its details."""
+
+    READ_ONLY = "read-only"
+    WORKSPACE_WRITE = "workspace-write"
+    DANGER_FULL_ACCESS = "danger-full-access"
+
+
+class ReadOnly(msgspec.Struct, frozen=True, tag="read-only"):
+    """The whole disk can be read, nothing can be written."""
+
+    network_access: bool = False
+
+
+class WorkspaceWrite(msgspec.Struct, frozen=True, tag="workspace-write"):
+    """The working directory, `/tmp`, `$TMPDIR` and `writable_roots` (absolute paths) can be written."""
+
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class DangerFullAccess(msgspec.Struct, frozen=True, tag="danger-full-access"):
+    """No sandbox."""
+
+
+class ExternalSandbox(msgspec.Struct, frozen=True, tag="external-sandbox"):
+    """Somebody else confines this process; we add nothing."""
+
+    network_access: Literal["restricted", "enabled"] = "restricted"
+
+
+SandboxPolicy = ReadOnly | WorkspaceWrite | DangerFullAccess | ExternalSandbox
+
+
+class SandboxPermissions(StrEnum):
+    """What one call asks for beyond the session's sandbox."""
+
+    USE_DEFAULT = "use_default"
+    REQUIRE_ESCALATED = "require_escalated"
+
+
+class ReviewDecision(StrEnum):
+    """The user's answer to an approval request. An amendment travels beside `APPROVED_EXECPOLICY_AMENDMENT`."""
+
+    APPROVED = "approved"
+    APPROVED_FOR_SESSION = "approved_for_session"
+    APPROVED_EXECPOLICY_AMENDMENT = "approved_execpolicy_amendment"
+    DENIED = "denied"
+    TIMED_OUT = "timed_out"
+    ABORT = "abort"
