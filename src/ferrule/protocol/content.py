@@ -1,0 +1,95 @@
+"""The parts that a message or a tool output is made of. Field names are the Responses API's."""
+
+from typing import Literal
+
+import msgspec
+
+
+class InputText(msgspec.Struct, frozen=True, tag="input_text"):
+    """Text that the model is told."""
+
+    text: str
+
+
+class InputImage(msgspec.Struct, frozen=True, tag="input_image", omit_defaults=True):
+    """An image that the model is shown: `image_url` is a URL or a `data:` URL."""
+
+    image_url: str | None = None
+    detail: str | None = None
+    file_id: str | None = None
+
+
+class InputFile(msgspec.Struct, frozen=True, tag="input_file", omit_defaults=True):
+    """A file that the model is given."""
+
+    file_id: str | None = None
+    file_url: str | None = None
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class InputAudio(msgspec.Struct, frozen=True, tag="input_audio", omit_defaults=True):
+    """Audio that the model is given, as the provider spells it."""
+
+    audio_url: str | None = None
+    input_audio: msgspec.Raw = msgspec.Raw()
+
+
+class OutputText(msgspec.Struct, frozen=True, tag="output_text", omit_defaults=True):
+    """Text that the model said. `annotations` (citations) are kept as they came."""
+
+    text: str
+    annotations: tuple[msgspec.Raw, ...] | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
+    """The model's words on why it does not answer."""
+
+    refusal: str
+
+
+class SummaryText(msgspec.Struct, frozen=True, tag="summary_text"):
+    """One paragraph of a reasoning summary."""
+
+    text: str
+
+
+class ReasoningText(msgspec.Struct, frozen=True, tag="reasoning_text"):
+    """Raw reasoning, from providers that show it."""
+
+    text: str
+
+
+class PlainText(msgspec.Struct, frozen=True, tag="text"):
+    """Text in the spelling of conversation objects and of Chat Completions."""
+
+    text: str
+
+
+class UnknownPart(msgspec.Struct, frozen=True, tag="unknown", omit_defaults=True):
+    """A part of a kind that this version does not know. The item's raw bytes still hold it whole."""
+
+    original_type: str = ""
+
+
+InputPart = InputText | InputImage | InputFile | InputAudio
+ContentPart = InputPart | OutputText | Refusal | SummaryText | ReasoningText | PlainText | UnknownPart
+Detail = Literal["low", "high", "auto", "original"]
+
+PART_TAGS = frozenset(
+    str(part.__struct_config__.tag)
+    for part in (
+        InputText, InputImage, InputFile, InputAudio, OutputText, Refusal, SummaryText, ReasoningText, PlainText,
+    )
+)  # fmt: skip
+
+
+def text_of(content: str | tuple[ContentPart, ...]) -> str:
+    """The text of a string or of the textual parts, joined without a separator."""
+    if isinstance(content, str):
+        return content
+    return "".join(
+        part.text
+        for part in content
+        if isinstance(part, InputText | OutputText | SummaryText | ReasoningText | PlainText)
+    )

@@ -1,0 +1,296 @@
+"""What a session tells its front end. Each event is one frozen struct with a `type`; its JSON is what `--json` prints
+where the public stream has it, and what the other doors translate."""
+
+import msgspec
+
+from ferrule.protocol.content import ContentPart
+from ferrule.protocol.items import ResponseItem
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.permissions import ReviewDecision
+
+
+class TokenUsage(msgspec.Struct, frozen=True):
+    """Tokens as the server counted them; cached and reasoning tokens are parts of input and output."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            self.input_tokens + other.input_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_output_tokens + other.reasoning_output_tokens,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class ThreadStarted(_Event, frozen=True, tag="thread.started"):
+    """A session began or was resumed."""
+
+    thread_id: str
+    model: str = ""
+    sandbox: str = ""
+    """What confines commands on this machine, and what that does not stop, in one line."""
+
+
+class TurnStarted(_Event, frozen=True, tag="turn.started"):
+    """The model is about to be asked for the first time since the user spoke."""
+
+    turn_id: str
+
+
+class ItemStarted(_Event, frozen=True, tag="item.started"):
+    """A call of the model was read and starts."""
+
+    item: ResponseItem
+
+
+class ItemUpdated(_Event, frozen=True, tag="item.updated"):
+    """Text of an item that is still arriving. `kind`: text, reasoning or input (of a call)."""
+
+    item_id: str
+    kind: str
+    delta: str
+    call_id: str | None = None
+
+
+class ItemCompleted(_Event, frozen=True, tag="item.completed"):
+    """An item is whole: words of the model, its reasoning, or a call together with its answer."""
+
+    item: ResponseItem
+    output: ToolOutput | None = None
+    duration_ms: int | None = None
+
+
+class TurnCompleted(_Event, frozen=True, tag="turn.completed"):
+    """The model needs nothing more; what the turn cost."""
+
+    turn_id: str
+    usage: TokenUsage
+    last_message: str = ""
+
+
+class TurnFailed(_Event, frozen=True, tag="turn.failed"):
+    """The turn ended with an error, after the `error` event that explains it."""
+
+    turn_id: str
+    message: str
+
+
+class TurnAborted(_Event, frozen=True, tag="turn.aborted"):
+    """The turn was interrupted."""
+
+    turn_id: str
+    reason: str = "interrupted"
+
+
+class ErrorEvent(_Event, frozen=True, tag="error"):
+    """Something went wrong that ends the turn."""
+
+    message: str
+
+
+class Warning(_Event, frozen=True, tag="warning"):  # noqa: A001 - the name of the event
+    """Something that the user should know and that does not end the turn (a retry, a tool that was left out)."""
+
+    message: str
+
+
+class ExecApproval(_Event, frozen=True, tag="exec_approval"):
+    """A command, patch or call waits for the user. `text` is all that will run, with control characters escaped."""
+
+    request_id: str
+    call_id: str
+    kind: str
+    text: str
+    reason: str | None = None
+    cwd: str | None = None
+    decisions: tuple[ReviewDecision, ...] = ()
+    proposed_execpolicy_amendment: tuple[str, ...] | None = None
+    fingerprint: str = ""
+
+
+class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
+    """The model asks the user. `questions` as the tool was called."""
+
+    request_id: str
+    call_id: str
+    questions: JsonValue
+
+
+class ElicitationRequest(_Event, frozen=True, tag="elicitation_request"):
+    """An MCP server asks the user for something."""
+
+    request_id: str
+    server: str
+    message: str
+    schema: JsonValue = None
+
+
+class ExecCommandBegin(_Event, frozen=True, tag="exec_command.begin"):
+    """A command starts."""
+
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    process_id: int | None = None
+
+
+class ExecCommandOutputDelta(_Event, frozen=True, tag="exec_command.output_delta"):
+    """Bytes that a command wrote; at most 10,000 of these a call."""
+
+    call_id: str
+    stream: str
+    chunk: bytes
+
+
+class ExecCommandEnd(_Event, frozen=True, tag="exec_command.end"):
+    """A command ended. `output` is its bounded transcript."""
+
+    call_id: str
+    exit_code: int
+    output: str
+    duration_ms: int
+    timed_out: bool = False
+
+
+class TerminalInteraction(_Event, frozen=True, tag="terminal_interaction"):
+    """The model wrote to a running command."""
+
+    call_id: str
+    process_id: int
+    stdin: str
+
+
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a patch does to one file: add, delete or update; a unified diff for updates."""
+
+    kind: str
+    path: str
+    move_path: str | None = None
+    added: int = 0
+    deleted: int = 0
+    unified_diff: str = ""
+
+
+class PatchApplyBegin(_Event, frozen=True, tag="patch_apply.begin"):
+    """A patch is about to be written."""
+
+    call_id: str
+    changes: tuple[FileChange, ...]
+    auto_approved: bool = True
+
+
+class PatchApplyEnd(_Event, frozen=True, tag="patch_apply.end"):
+    """A patch was written, or not."""
+
+    call_id: str
+    success: bool
+    stdout: str = ""
+    stderr: str = ""
+
+
+class TurnDiff(_Event, frozen=True, tag="turn_diff"):
+    """The net change of this turn's patches as one unified diff."""
+
+    unified_diff: str
+
+
+class McpToolCallBegin(_Event, frozen=True, tag="mcp_tool_call.begin"):
+    """A call goes to an MCP server."""
+
+    call_id: str
+    server: str
+    tool: str
+    arguments: str = ""
+
+
+class McpToolCallEnd(_Event, frozen=True, tag="mcp_tool_call.end"):
+    """The MCP server answered, or failed."""
+
+    call_id: str
+    server: str
+    tool: str
+    duration_ms: int
+    success: bool
+    output: tuple[ContentPart, ...] = ()
+
+
+class McpServerStatus(_Event, frozen=True, tag="mcp_server.status"):
+    """A server's start: starting, ready, failed or stopped, with the reason."""
+
+    server: str
+    status: str
+    message: str = ""
+
+
+class DynamicToolCallRequest(_Event, frozen=True, tag="dynamic_tool_call"):
+    """The client that brought this tool is asked to run it."""
+
+    call_id: str
+    turn_id: str
+    tool: str
+    arguments: JsonValue
+
+
+class PlanStep(msgspec.Struct, frozen=True):
+    """One step of the plan: pending, in_progress or completed."""
+
+    step: str
+    status: str
+
+
+class PlanUpdate(_Event, frozen=True, tag="plan_update"):
+    """The model's plan, whole."""
+
+    plan: tuple[PlanStep, ...]
+    explanation: str | None = None
+
+
+class ViewImage(_Event, frozen=True, tag="view_image"):
+    """The model looks at a local image."""
+
+    call_id: str
+    path: str
+
+
+Event = (
+    ThreadStarted
+    | TurnStarted
+    | ItemStarted
+    | ItemUpdated
+    | ItemCompleted
+    | TurnCompleted
+    | TurnFailed
+    | TurnAborted
+    | ErrorEvent
+    | Warning
+    | ExecApproval
+    | UserInputRequest
+    | ElicitationRequest
+    | ExecCommandBegin
+    | ExecCommandOutputDelta
+    | ExecCommandEnd
+    | TerminalInteraction
+    | PatchApplyBegin
+    | PatchApplyEnd
+    | TurnDiff
+    | McpToolCallBegin
+    | McpToolCallEnd
+    | McpServerStatus
+    | DynamicToolCallRequest
+    | PlanUpdate
+    | ViewImage
+)

@@ -1,0 +1,393 @@
+"""What a model says and is told. An item is its raw bytes and a typed view; unknown kinds survive a round trip.
+
+Field names and values are the Responses API's. A view names the fields that we read; the bytes keep all of them.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from ferrule.protocol.content import PART_TAGS, ContentPart, ReasoningText, SummaryText, UnknownPart
+
+OutputBody = str | tuple[ContentPart, ...]
+
+
+class _Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str | None = None
+    status: str | None = None
+
+
+class Message(_Item, frozen=True, tag="message"):
+    """Words of the user, the developer or the assistant."""
+
+    role: Literal["user", "assistant", "system", "developer", "tool"]
+    content: OutputBody
+    phase: str | None = None
+
+
+class Reasoning(_Item, frozen=True, tag="reasoning"):
+    """The model's thinking: summaries, raw text where shown, and the encrypted form that is sent back."""
+
+    summary: tuple[SummaryText | UnknownPart, ...] = ()
+    content: tuple[ReasoningText | UnknownPart, ...] | None = None
+    encrypted_content: str | None = None
+
+
+class FunctionCall(_Item, frozen=True, tag="function_call"):
+    """A call of a JSON function. `arguments` is the raw text."""
+
+    call_id: str
+    name: str
+    arguments: str
+    namespace: str | None = None
+
+
+class FunctionCallOutput(_Item, frozen=True, tag="function_call_output"):
+    """The answer to a function call."""
+
+    call_id: str
+    output: OutputBody
+
+
+class CustomToolCall(_Item, frozen=True, tag="custom_tool_call"):
+    """A call of a freeform tool. `input` is the raw text."""
+
+    call_id: str
+    name: str
+    input: str
+    namespace: str | None = None
+
+
+class CustomToolCallOutput(_Item, frozen=True, tag="custom_tool_call_output"):
+    """The answer to a freeform call."""
+
+    call_id: str
+    output: OutputBody
+
+
+class LocalShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a `local_shell_call` runs: an argv (or one script), its directory, extra environment, limit in ms."""
+
+    command: str | tuple[str, ...]
+    type: str = "exec"
+    working_directory: str | None = None
+    env: dict[str, str] | None = None
+    timeout_ms: int | None = None
+    user: str | None = None
+
+
+class LocalShellCall(_Item, frozen=True, tag="local_shell_call"):
+    """The native shell call of codex-mini-latest. Where `call_id` is missing, the item's id is the call's id."""
+
+    action: LocalShellAction
+    call_id: str | None = None
+
+
+class LocalShellCallOutput(_Item, frozen=True, tag="local_shell_call_output"):
+    """The answer to a `local_shell_call`; the id is the call's."""
+
+    output: str
+    call_id: str | None = None
+
+
+class ShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a `shell_call` runs, one after the other; `max_output_length` is in characters."""
+
+    commands: tuple[str, ...]
+    timeout_ms: int | None = None
+    max_output_length: int | None = None
+
+
+class ShellCall(_Item, frozen=True, tag="shell_call"):
+    """The native shell call."""
+
+    call_id: str
+    action: ShellAction
+
+
+class ShellExit(msgspec.Struct, frozen=True, tag="exit"):
+    """The command ended by itself."""
+
+    exit_code: int
+
+
+class ShellTimeout(msgspec.Struct, frozen=True, tag="timeout"):
+    """The command was ended at its limit."""
+
+
+class ShellCommandOutput(msgspec.Struct, frozen=True):
+    """What one command of a `shell_call` wrote, and how it ended."""
+
+    stdout: str
+    stderr: str
+    outcome: ShellExit | ShellTimeout
+
+
+class ShellCallOutput(_Item, frozen=True, tag="shell_call_output"):
+    """The answer to a `shell_call`: one entry a command."""
+
+    call_id: str
+    output: tuple[ShellCommandOutput, ...]
+    max_output_length: int | None = None
+
+
+class CreateFile(msgspec.Struct, frozen=True, tag="create_file"):
+    """Write a new file; every line of `diff` starts with `+`."""
+
+    path: str
+    diff: str
+
+
+class UpdateFile(msgspec.Struct, frozen=True, tag="update_file"):
+    """Change a file by a V4A diff without its envelope."""
+
+    path: str
+    diff: str
+
+
+class DeleteFile(msgspec.Struct, frozen=True, tag="delete_file"):
+    """Remove a file."""
+
+    path: str
+
+
+PatchOperation = CreateFile | UpdateFile | DeleteFile
+
+
+class ApplyPatchCall(_Item, frozen=True, tag="apply_patch_call"):
+    """The native patch call."""
+
+    call_id: str
+    operation: PatchOperation
+
+
+class ApplyPatchCallOutput(_Item, frozen=True, tag="apply_patch_call_output"):
+    """The answer to an `apply_patch_call`; `status` is completed or failed."""
+
+    call_id: str
+    output: str | None = None
+
+
+class ComputerCall(_Item, frozen=True, tag="computer_call"):
+    """The model wants to act on a screen. Actions are kept as they came."""
+
+    call_id: str
+    action: msgspec.Raw = msgspec.Raw()
+    actions: tuple[msgspec.Raw, ...] | None = None
+    pending_safety_checks: tuple[msgspec.Raw, ...] = ()
+
+
+class ComputerCallOutput(_Item, frozen=True, tag="computer_call_output"):
+    """The screenshot after a computer call."""
+
+    call_id: str
+    output: msgspec.Raw
+    acknowledged_safety_checks: tuple[msgspec.Raw, ...] | None = None
+
+
+class WebSearchCall(_Item, frozen=True, tag="web_search_call"):
+    """A web search that the provider ran."""
+
+    action: msgspec.Raw = msgspec.Raw()
+
+
+class FileSearchCall(_Item, frozen=True, tag="file_search_call"):
+    """A file search that the provider ran."""
+
+    queries: tuple[str, ...] = ()
+    results: tuple[msgspec.Raw, ...] | None = None
+
+
+class CodeInterpreterCall(_Item, frozen=True, tag="code_interpreter_call"):
+    """Python that the provider ran."""
+
+    container_id: str | None = None
+    code: str | None = None
+    outputs: tuple[msgspec.Raw, ...] | None = None
+
+
+class ImageGenerationCall(_Item, frozen=True, tag="image_generation_call"):
+    """An image that the provider made; `result` is base64."""
+
+    result: str | None = None
+    revised_prompt: str | None = None
+
+
+class McpListTools(_Item, frozen=True, tag="mcp_list_tools"):
+    """The tools of a server that the provider runs."""
+
+    server_label: str
+    tools: tuple[msgspec.Raw, ...] = ()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class McpApprovalRequest(_Item, frozen=True, tag="mcp_approval_request"):
+    """The provider asks whether an MCP tool may be called."""
+
+    server_label: str
+    name: str
+    arguments: str
+
+
+class McpApprovalResponse(_Item, frozen=True, tag="mcp_approval_response"):
+    """Our answer to that question."""
+
+    approval_request_id: str
+    approve: bool
+    reason: str | None = None
+
+
+class McpCall(_Item, frozen=True, tag="mcp_call"):
+    """An MCP call that the provider made."""
+
+    server_label: str
+    name: str
+    arguments: str
+    output: str | None = None
+    error: msgspec.Raw = msgspec.Raw()
+    approval_request_id: str | None = None
+
+
+class McpToolCallOutput(_Item, frozen=True, tag="mcp_tool_call_output"):
+    """The result of an MCP tool that we ran, as the server gave it. On the wire it is a `function_call_output`."""
+
+    call_id: str
+    output: OutputBody
+
+
+class ToolSearchCall(_Item, frozen=True, tag="tool_search_call"):
+    """The model looks for tools; with `execution` client we answer."""
+
+    arguments: msgspec.Raw
+    execution: str = "server"
+    call_id: str | None = None
+
+
+class ToolSearchOutput(_Item, frozen=True, tag="tool_search_output"):
+    """The tools that were found, as full specs."""
+
+    tools: tuple[msgspec.Raw, ...] = ()
+    execution: str = "server"
+    call_id: str | None = None
+
+
+class AdditionalTools(_Item, frozen=True, tag="additional_tools"):
+    """Tools that join the conversation later (namespaces and functions as full specs)."""
+
+    role: str
+    tools: tuple[msgspec.Raw, ...] = ()
+
+
+class Compaction(_Item, frozen=True, tag="compaction"):
+    """A summary of earlier turns that only the provider can read."""
+
+    encrypted_content: str
+
+
+class ItemReference(_Item, frozen=True, tag="item_reference"):
+    """Stands for an item that the provider stores."""
+
+
+class UnknownItem(msgspec.Struct, frozen=True, tag="unknown"):
+    """An item of a kind, or in a shape, that this version does not know. Its raw bytes are sent back as they came."""
+
+    original_type: str
+
+
+ItemView = (
+    Message
+    | Reasoning
+    | FunctionCall
+    | FunctionCallOutput
+    | CustomToolCall
+    | CustomToolCallOutput
+    | LocalShellCall
+    | LocalShellCallOutput
+    | ShellCall
+    | ShellCallOutput
+    | ApplyPatchCall
+    | ApplyPatchCallOutput
+    | ComputerCall
+    | ComputerCallOutput
+    | WebSearchCall
+    | FileSearchCall
+    | CodeInterpreterCall
+    | ImageGenerationCall
+    | McpListTools
+    | McpApprovalRequest
+    | McpApprovalResponse
+    | McpCall
+    | McpToolCallOutput
+    | ToolSearchCall
+    | ToolSearchOutput
+    | AdditionalTools
+    | Compaction
+    | ItemReference
+    | UnknownItem
+)
+
+ToolCallItem = FunctionCall | CustomToolCall | LocalShellCall | ShellCall | ApplyPatchCall | ToolSearchCall
+"""The items that we answer. The router turns each into a `ToolInvocation`."""
+
+
+class ResponseItem(msgspec.Struct, frozen=True):
+    """One item of a conversation. `raw` is its JSON, sent back byte for byte; `view` is how we read it."""
+
+    raw: bytes
+    view: ItemView
+
+    def __str__(self) -> str:
+        return self.raw.decode()
+
+
+class ResponseInputItem(ResponseItem, frozen=True):
+    """An item that we tell the model: an output of a tool, or a message."""
+
+
+class _Tag(msgspec.Struct):
+    type: str = ""
+
+
+_decoder = msgspec.json.Decoder(ItemView)
+_tag_decoder = msgspec.json.Decoder(_Tag)
+_encoder = msgspec.json.Encoder()
+
+
+def read_item(raw: bytes | bytearray | memoryview | str) -> ResponseItem:
+    """Read one item from its JSON. A kind or shape that we do not know becomes an `UnknownItem`.
+
+    Raises `msgspec.DecodeError` where the text is not JSON at all.
+    """
+    data = raw.encode() if isinstance(raw, str) else bytes(raw)
+    try:
+        return ResponseItem(data, _decoder.decode(data))
+    except msgspec.ValidationError:
+        return ResponseItem(data, _read_loosely(data))
+
+
+def make_item(view: ItemView) -> ResponseInputItem:
+    """The item that says what `view` says."""
+    return ResponseInputItem(_encoder.encode(view), view)
+
+
+def _read_loosely(data: bytes) -> ItemView:
+    """Second reading: parts of unknown kinds are set aside, and what still does not fit is an unknown item."""
+    try:
+        tag = _tag_decoder.decode(data).type
+    except msgspec.ValidationError:
+        return UnknownItem("")
+    loose: dict[str, Any] = msgspec.json.decode(data)
+    for field in ("content", "summary", "output"):
+        parts = loose.get(field)
+        if isinstance(parts, list):
+            loose[field] = [_known_part(part) for part in parts]
+    try:
+        return msgspec.convert(loose, ItemView)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        return UnknownItem(tag)
+
+
+def _known_part(part: Any) -> Any:
+    if not isinstance(part, dict) or part.get("type") in PART_TAGS or "type" not in part:
+        return part
+    return {"type": "unknown", "original_type": str(part["type"])}

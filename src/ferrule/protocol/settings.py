@@ -1,0 +1,77 @@
+"""The typed settings that config fills and a session takes. Defaults here are the product's."""
+
+from typing import Literal
+
+import msgspec
+
+from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, WorkspaceWrite
+from ferrule.protocol.specs import Wire
+
+DEFAULT_MODEL = "gpt-5.5"
+"""Asked for where neither the user nor the server names a model."""
+
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ReasoningSummary = Literal["auto", "concise", "detailed", "none"]
+Verbosity = Literal["low", "medium", "high"]
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A model server. The key is read from the environment variable `env_key` when a request is made.
+
+    `wire_api` None means: responses for OpenAI and Azure, chat for the rest. Timeouts are in milliseconds.
+    `env_http_headers` maps a header to the variable that holds its value; empty variables are left out.
+    """
+
+    name: str
+    base_url: str | None = None
+    env_key: str | None = None
+    env_key_instructions: str | None = None
+    wire_api: Wire | None = None
+    query_params: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    request_max_retries: int = 4
+    stream_max_retries: int = 5
+    stream_idle_timeout_ms: int = 300_000
+    profile: str | None = None
+    """Name of the provider profile that says what the server accepts; None picks it from the URL."""
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of the model in each request. None leaves it to the model's profile or to the server."""
+
+    model: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    reasoning_summary: ReasoningSummary | None = None
+    verbosity: Verbosity | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    context_window: int | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a session is opened with. Paths are absolute."""
+
+    cwd: str
+    home: str
+    """Where Ferrule keeps its own files (`FERRULE_HOME`)."""
+    model: ModelSettings = ModelSettings()
+    provider: ProviderSettings | None = None
+    approval_policy: AskForApproval = AskForApproval.ON_REQUEST
+    sandbox_policy: SandboxPolicy = WorkspaceWrite()
+    profile: str | None = None
+    """The tool profile instead of the model's."""
+    tools: tuple[str, ...] | None = None
+    """Names, globs or `/regex/` of tools instead of the profile's."""
+    instructions: str | None = None
+    """Replaces the base instructions."""
+    max_turns: int | None = None
+    """How many times the model may be asked in one turn of the user."""
+    output_schema: dict[str, object] | None = None
+    tool_output_tokens: int | None = None
+    """Budget of one tool output instead of the profile's, in tokens of 4 bytes."""
+    ephemeral: bool = False
+    """No rollout is written."""
+    trusted: bool = False
+    """The project's own `.ferrule/` counts."""
