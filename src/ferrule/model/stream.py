@@ -1,0 +1,131 @@
+"""What a model is asked and what it answers, whichever wire carries it."""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+import msgspec
+
+from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import ResponseItem
+from ferrule.protocol.settings import ModelSettings
+from ferrule.protocol.specs import ToolSpec
+
+
+class ForcedTool(msgspec.Struct, frozen=True):
+    """The model must call this tool."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | ForcedTool
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One sampling request. `items` is the whole history; `previous_response_id` stands for its first
+    `stored_items` items where the provider keeps them."""
+
+    model: str
+    instructions: str
+    items: tuple[ResponseItem, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    settings: ModelSettings = ModelSettings()
+    output_schema: dict[str, object] | None = None
+    session_id: str = ""
+    previous_response_id: str | None = None
+    stored_items: int = 0
+
+
+class Created(msgspec.Struct, frozen=True):
+    """The response began."""
+
+    response_id: str
+
+
+class ItemAdded(msgspec.Struct, frozen=True):
+    """An item began; its content is still to come. For a call, `call_id` and `name` are known."""
+
+    item_id: str
+    kind: str
+    call_id: str | None = None
+    name: str | None = None
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More words of a message."""
+
+    item_id: str
+    delta: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    """More of the reasoning (its summary, or its raw text)."""
+
+    item_id: str
+    delta: str
+
+
+class ToolInputDelta(msgspec.Struct, frozen=True):
+    """More of a call's arguments or input; for a freeform tool the plain text also where JSON carries it."""
+
+    item_id: str
+    call_id: str
+    delta: str
+
+
+class ItemDone(msgspec.Struct, frozen=True):
+    """An item is whole. A call may start now."""
+
+    item: ResponseItem
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """The request failed before its first item and is sent again after a pause in milliseconds."""
+
+    message: str
+    delay_ms: int
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The response ended. `end_turn` false: the server wants to be asked again. `incomplete`: why it is cut short."""
+
+    response_id: str
+    usage: TokenUsage | None = None
+    end_turn: bool | None = None
+    incomplete: str | None = None
+
+
+ResponseEvent = Created | ItemAdded | TextDelta | ReasoningDelta | ToolInputDelta | ItemDone | Retrying | Completed
+
+
+class Model(Protocol):
+    """A model behind one wire."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+        """Ask once. Ends with `Completed`, or raises `ModelError`. A request is repeated only before its first item."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class ModelError(FerruleError):
+    """The server could not be reached, refused, or broke off. One sentence for the user.
+
+    `retryable`: the turn may ask again. `status`: the HTTP status, if there was one.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False, status: int | None = None) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.status = status
+
+
+class ContextOverflow(ModelError):
+    """The history does not fit the model's context window."""
+
+
+class ContentRefused(ModelError):
+    """The server refuses one item of the request (an image too large, a part it does not know)."""
