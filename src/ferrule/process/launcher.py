@@ -52,7 +52,8 @@ class ExitStatus:
 
 
 class Child(Protocol):
-    """A started process. The three descriptors belong to the caller, who closes them; for a PTY all are its master."""
+    """A started process. Its descriptors belong to the caller, who closes them. For a PTY stdin and stdout are the same
+    descriptor, its master; stderr is None there and where it was merged."""
 
     @property
     def stdin(self) -> int | None: ...
@@ -72,6 +73,13 @@ class Child(Protocol):
     async def kill_tree(self, grace: float = 0.0) -> None:
         """End the process and every descendant, also those that left its group: TERM, `grace` seconds, KILL. Returns
         when none is left."""
+        ...
+
+    async def leftovers(self, output_held: bool) -> str | None:
+        """After the exit: one sentence about descendants that outlived the process (left running, or ended with it).
+
+        None if there are none. `output_held` says that a descriptor did not reach its end, so that somebody has it.
+        """
         ...
 
     def resize(self, rows: int, columns: int) -> None:
