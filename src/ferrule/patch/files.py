@@ -1,0 +1,223 @@
+"""The file operations that a patch needs, as a protocol, and the plain implementation."""
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from enum import StrEnum
+from io import FileIO
+from typing import Protocol
+
+NEW_FILE_MODE = 0o666
+"""Before the umask, as open(2) callers usually ask for."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LABELS = frozenset({"security.selinux"})
+"""Extended attributes that the kernel gives to a new file by itself."""
+
+
+class Kind(StrEnum):
+    """What stands at a path once links are followed. A dangling link is `missing`."""
+
+    MISSING = "missing"
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What `FileLayer.look` saw. Two equal entries mean that nobody touched the file in between.
+
+    `real` is the absolute path with every symbolic link resolved, also for a missing file (then it is where the file
+    would be created); `is_link` says that the last component of the path asked for is itself a link. `identity` is (device, inode), None when missing; `mode` the permission bits; `links` the number
+    of hard links. `in_place` says that replacing the file by a rename would lose something: other hard links, another
+    owner, extended attributes. `writable` says that the caller may write to the file (or, when missing, is unknown and
+    True).
+    """
+
+    real: str
+    kind: Kind
+    is_link: bool = False
+    identity: tuple[int, int] | None = None
+    mode: int = 0
+    links: int = 0
+    size: int = 0
+    modified_ns: int = 0
+    in_place: bool = False
+    writable: bool = True
+
+
+class FileLayer(Protocol):
+    """Where a patch reads and writes. Synchronous, bytes only.
+
+    Every path is an absolute `str` (file names that are not UTF-8 by surrogateescape) and may hold `..` and links; the
+    layer resolves them as the kernel does. Every method raises `OSError` and nothing else, with `errno` set; a layer
+    that confines refuses with `PermissionError`, also when a link or `..` leads outside. A method that raised has
+    changed nothing, except `rewrite`. No method leaves a descriptor open.
+    """
+
+    def look(self, path: str) -> Entry:
+        """What is there, links followed. A missing file or parent is an entry of kind `missing`, not an error."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a regular file, links followed."""
+        ...
+
+    def create(self, path: str, data: bytes, mode: int | None = None) -> None:
+        """Write a new regular file completely, or leave nothing behind. `FileExistsError` if the name is taken, by a
+        dangling link too: the last component is not followed. `mode` None: 0666 less the umask; else exactly these
+        permission bits, whatever the umask. The content is never readable by more than the final mode allows."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """rename(2): atomic, replaces a file at `target`, follows neither last component (a link is moved itself)."""
+        ...
+
+    def link(self, source: str, target: str) -> None:
+        """link(2): a second name for a regular file; last components not followed. May be refused by the file system
+        (`OSError`); the engine then makes a copy."""
+        ...
+
+    def rewrite(self, path: str, data: bytes) -> None:
+        """Replace the content of an existing regular file, same inode, links followed. The only method that may leave
+        half of its work when it raises."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a name that is not a directory; a link is removed itself."""
+        ...
+
+    def make_parents(self, path: str) -> tuple[str, ...]:
+        """Create the missing directories above `path` (0777 less the umask) and return those created, outermost
+        first. Raises `NotADirectoryError` whose `filename` is the component that is no directory; removes what it
+        had created when a later one fails."""
+        ...
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+
+class PlainFiles:
+    """The file system as this process sees it. `fsync` makes each written file and rename durable before returning."""
+
+    def __init__(self, *, fsync: bool = False) -> None:
+        self._fsync = fsync
+
+    def look(self, path: str) -> Entry:
+        """See `FileLayer.look`."""
+        real = os.path.realpath(path)
+        try:
+            found = os.stat(real)
+        except (FileNotFoundError, NotADirectoryError):
+            return Entry(real, Kind.MISSING, os.path.islink(path))
+        return Entry(
+            real=real,
+            kind=_kind(found.st_mode),
+            is_link=os.path.islink(path),
+            identity=(found.st_dev, found.st_ino),
+            mode=stat.S_IMODE(found.st_mode),
+            links=found.st_nlink,
+            size=found.st_size,
+            modified_ns=found.st_mtime_ns,
+            in_place=found.st_nlink > 1 or found.st_uid != os.geteuid() or _has_attributes(real),
+            writable=os.access(real, os.W_OK),
+        )
+
+    def read(self, path: str) -> bytes:
+        """See `FileLayer.read`."""
+        with FileIO(path) as file:
+            return file.readall()
+
+    def create(self, path: str, data: bytes, mode: int | None = None) -> None:
+        """See `FileLayer.create`."""
+        fd = os.open(path, _NEW, NEW_FILE_MODE if mode is None else mode & 0o777)
+        try:
+            try:
+                self._fill(fd, data)
+                if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
+                    os.fchmod(fd, mode)
+            finally:
+                os.close(fd)
+        except OSError:
+            os.unlink(path)
+            raise
+
+    def rename(self, source: str, target: str) -> None:
+        """See `FileLayer.rename`."""
+        os.rename(source, target)
+        if self._fsync:
+            for folder in {os.path.dirname(source), os.path.dirname(target)}:
+                _sync_folder(folder)
+
+    def link(self, source: str, target: str) -> None:
+        """See `FileLayer.link`."""
+        os.link(source, target, follow_symlinks=False)
+
+    def rewrite(self, path: str, data: bytes) -> None:
+        """See `FileLayer.rewrite`."""
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            self._fill(fd, data)
+        finally:
+            os.close(fd)
+
+    def unlink(self, path: str) -> None:
+        """See `FileLayer.unlink`."""
+        os.unlink(path)
+
+    def make_parents(self, path: str) -> tuple[str, ...]:
+        """See `FileLayer.make_parents`."""
+        missing: list[str] = []
+        folder = os.path.dirname(path)
+        while not os.path.isdir(folder):
+            if os.path.lexists(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        created: list[str] = []
+        try:
+            for folder in reversed(missing):
+                os.mkdir(folder)
+                created.append(folder)
+        except OSError:
+            for folder in reversed(created):
+                os.rmdir(folder)
+            raise
+        return tuple(created)
+
+    def rmdir(self, path: str) -> None:
+        """See `FileLayer.rmdir`."""
+        os.rmdir(path)
+
+    def _fill(self, fd: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if self._fsync:
+            os.fsync(fd)
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return Kind.FILE
+    return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.OTHER
+
+
+def _has_attributes(path: str) -> bool:
+    if not hasattr(os, "listxattr"):
+        return False
+    try:
+        return not _LABELS.issuperset(os.listxattr(path))
+    except OSError:
+        return False
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
