@@ -96,4 +96,4 @@ class Launcher(Protocol):
 
 
 class LaunchError(Exception):
-    """The process could not be started; the text names the thing that is wrong (program, working directory, sandbox)."""
+    """The process could not be started; the text names what is wrong (program, working directory, sandbox)."""

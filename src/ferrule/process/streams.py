@@ -1,0 +1,146 @@
+"""Descriptors in the event loop: a reader that empties one, a writer that fills one. Each owns its descriptor."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+
+READ_BYTES = 64 * 1024
+READS_PER_WAKEUP = 8
+"""A busy output gives the other tasks their turn after this many reads."""
+LAST_READ_BYTES = 1024 * 1024
+"""The most that is read of an output that others keep writing to after its process has ended: a pipe holds no more."""
+
+
+class Reader:
+    """Reads until the end and hands every piece to `sink`."""
+
+    def __init__(self, fd: int, sink: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._sink = sink
+        self._loop = asyncio.get_running_loop()
+        self._closed = asyncio.Event()
+        self._fault: Exception | None = None
+        self.reached_end = False
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._ready)
+
+    async def finish(self, grace: float) -> None:
+        """After the exit: wait at most `grace` seconds for the end, take what is there already, and close.
+
+        Raises what `sink` raised.
+        """
+        try:
+            async with asyncio.timeout(grace):
+                await self._closed.wait()
+        except TimeoutError:
+            taken = 0
+            while taken < LAST_READ_BYTES and (count := self._read()):
+                taken += count
+        self.close()
+        if self._fault:
+            raise self._fault
+
+    def close(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+
+    def _ready(self) -> None:
+        for _ in range(READS_PER_WAKEUP):
+            if self._read() < READ_BYTES:
+                return
+
+    def _read(self) -> int:
+        """One read; 0 if there is nothing now, or nothing more."""
+        if self._closed.is_set():
+            return 0
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:  # a terminal says EIO when its last user has gone
+            data = b""
+        if not data:
+            self.reached_end = True
+            self.close()
+            return 0
+        try:
+            self._sink(data)
+        except Exception as fault:  # noqa: BLE001 - `finish` raises it where somebody waits
+            self._fault = fault
+            self.close()
+        return len(data)
+
+
+class Writer:
+    """Writes in the background, as fast as the other side reads. A closed other side is not an error, but `broken`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[memoryview] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._close_when_idle = False
+        self._closed = False
+        self.unsent = 0
+        self.broken = False
+        os.set_blocking(fd, False)
+
+    def write(self, data: bytes) -> None:
+        """Add bytes to what is on its way. Does nothing once the other side has gone."""
+        if not data or self._closed:
+            return
+        self._waiting.append(memoryview(data))
+        self.unsent += len(data)
+        if self._idle.is_set():
+            self._idle.clear()
+            self._ready()
+
+    async def flushed(self, seconds: float) -> bool:
+        """Wait at most `seconds` until everything is written; whether it is."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return not self.broken
+
+    def finish(self) -> None:
+        """Close the descriptor as soon as everything is written."""
+        self._close_when_idle = True
+        if self._idle.is_set():
+            self.close()
+
+    def close(self) -> None:
+        """Close the descriptor now; what is still on its way is dropped."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_writer(self._fd)
+            os.close(self._fd)
+            self._waiting.clear()
+            self._idle.set()
+
+    def _ready(self) -> None:
+        try:
+            while self._waiting:
+                piece = self._waiting[0]
+                sent = os.write(self._fd, piece)
+                self.unsent -= sent
+                if sent == len(piece):
+                    self._waiting.popleft()
+                else:
+                    self._waiting[0] = piece[sent:]
+        except BlockingIOError:
+            self._loop.add_writer(self._fd, self._ready)
+            return
+        except OSError:  # EPIPE, or EIO from a terminal
+            self.broken = True
+            self.close()
+            return
+        self._loop.remove_writer(self._fd)
+        self._idle.set()
+        if self._close_when_idle:
+            self.close()
