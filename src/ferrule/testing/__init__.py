@@ -1,0 +1,64 @@
+"""Test your own agent: a real model server on loopback that plays a script. See docs/testing.md."""
+
+from .items import (
+    Item,
+    apply_patch_call,
+    custom_tool_call,
+    function_call,
+    local_shell_call,
+    message,
+    reasoning,
+    refusal,
+    shell_call,
+)
+from .model import ScriptedModel
+from .request import Output, Request
+from .script import Script
+from .sse import Edit, Event, Framing
+from .step import (
+    Failed,
+    Gate,
+    RandomChunks,
+    Raw,
+    ScriptError,
+    Stall,
+    Step,
+    StreamError,
+    Usage,
+    hang_up,
+    http_error,
+    raw,
+    step,
+)
+
+__all__ = [
+    "Edit",
+    "Event",
+    "Failed",
+    "Framing",
+    "Gate",
+    "Item",
+    "Output",
+    "RandomChunks",
+    "Raw",
+    "Request",
+    "Script",
+    "ScriptError",
+    "ScriptedModel",
+    "Stall",
+    "Step",
+    "StreamError",
+    "Usage",
+    "apply_patch_call",
+    "custom_tool_call",
+    "function_call",
+    "hang_up",
+    "http_error",
+    "local_shell_call",
+    "message",
+    "raw",
+    "reasoning",
+    "refusal",
+    "shell_call",
+    "step",
+]

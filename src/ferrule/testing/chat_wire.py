@@ -1,0 +1,166 @@
+"""The Chat Completions wire: the same items as chunks or as one message.
+
+What this wire cannot say becomes a function call: a custom tool call `{"input": ...}`; `shell_call`, `local_shell_call`
+and `apply_patch_call` a call of `shell`, `local_shell` and `apply_patch` with the fields of their action or operation.
+A namespace is put in front of the name with two underscores. Reasoning is sent as `reasoning_content`. Items of tools
+that run on the server have no counterpart and are left out.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .items import Item
+from .plain import JsonObject, as_object, as_objects, as_text, json_text, slices
+from .sse import DONE, Event
+from .step import Failed, Step, StreamError, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolCall:
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A piece of the message under its key: `content`, `refusal` or `reasoning_content`."""
+
+    key: str
+    text: str
+
+
+_KINDS = {"content": "content", "refusal": "refusal", "reasoning_content": "reasoning"}
+
+
+def completion(body: JsonObject, completion_id: str, step: Step, output: Sequence[Item], usage: Usage) -> Item:
+    """The answer to a request without `stream`."""
+    pieces = list(_pieces(output))
+    message: Item = {"role": "assistant", "content": None, "refusal": None}
+    for piece in pieces:
+        if isinstance(piece, _Text):
+            message[piece.key] = as_text(message.get(piece.key)) + piece.text
+    calls = [piece for piece in pieces if isinstance(piece, _ToolCall)]
+    if calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(step, bool(calls))}
+    return {**_frame(body, completion_id, "chat.completion"), "choices": [choice], "usage": usage_object(usage)}
+
+
+def usage_object(usage: Usage) -> Item:
+    """Token counts in the spelling of Chat Completions."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def stream(body: JsonObject, completion_id: str, step: Step, output: Sequence[Item], usage: Usage) -> list[Event]:
+    """Every chunk from the role to `[DONE]`; a usage chunk if `stream_options.include_usage` asks for it."""
+    frame = _frame(body, completion_id, "chat.completion.chunk")
+    wants_usage = as_object(body.get("stream_options")).get("include_usage") is True
+    if wants_usage:
+        frame["usage"] = None
+    pieces = list(_pieces(output))
+    events = [_chunk(frame, "role", {"role": "assistant", "content": "", "refusal": None})]
+    calls = 0
+    for piece in pieces:
+        if isinstance(piece, _Text):
+            parts = slices(piece.text, step.delta_chars)
+            events += [_chunk(frame, _KINDS[piece.key], {piece.key: part}) for part in parts]
+        else:
+            events += [_chunk(frame, "tool_call", delta) for delta in _call_deltas(calls, piece, step.delta_chars)]
+            calls += 1
+    if step.end == "missing":
+        return events
+    if isinstance(step.end, Failed | StreamError):
+        return [*events, Event("error", {"error": _error(step.end)}), DONE]
+    events.append(_chunk(frame, "finish", {}, _finish_reason(step, calls > 0)))
+    if wants_usage:
+        events.append(Event("usage", {**frame, "choices": [], "usage": usage_object(usage)}))
+    return [*events, DONE]
+
+
+def _frame(body: JsonObject, completion_id: str, kind: str) -> Item:
+    return {
+        "id": completion_id,
+        "object": kind,
+        "created": int(time.time()),
+        "model": body.get("model"),
+        "service_tier": "default",
+        "system_fingerprint": "fp_scripted",
+    }
+
+
+def _chunk(frame: JsonObject, kind: str, delta: JsonObject, finish_reason: str | None = None) -> Event:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    return Event(kind, {**frame, "choices": [choice]})
+
+
+def _call_deltas(index: int, call: _ToolCall, delta_chars: int) -> Iterator[Item]:
+    opening = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+    yield {"tool_calls": [opening]}
+    for part in slices(call.arguments, delta_chars):
+        yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
+
+
+def _finish_reason(step: Step, called: bool) -> str:
+    if step.end == "max_output_tokens":
+        return "length"
+    if step.end == "content_filter":
+        return "content_filter"
+    return "tool_calls" if called else "stop"
+
+
+def _error(end: Failed | StreamError) -> Item:
+    return end.fields() if isinstance(end, StreamError) else {"code": end.code, "message": end.message}
+
+
+def _pieces(output: Sequence[JsonObject]) -> Iterator[_Text | _ToolCall]:
+    spoken: set[str] = set()
+    for item in output:
+        for piece in _texts(item):
+            # One message is all there is: what several items said stays apart by a line break.
+            yield _Text(piece.key, "\n" + piece.text) if piece.key in spoken else piece
+            spoken.add(piece.key)
+        call = _call(item)
+        if call is not None:
+            yield call
+
+
+def _texts(item: JsonObject) -> Iterator[_Text]:
+    if item["type"] == "message":
+        for part in as_objects(item.get("content")):
+            key = "refusal" if part.get("type") == "refusal" else "content"
+            yield _Text(key, as_text(part.get("text") if key == "content" else part.get("refusal")))
+    elif item["type"] == "reasoning":
+        text = "\n".join(
+            as_text(part.get("text")) for key in ("summary", "content") for part in as_objects(item.get(key))
+        )
+        if text:
+            yield _Text("reasoning_content", text)
+
+
+def _call(item: JsonObject) -> _ToolCall | None:
+    kind = item["type"]
+    name = "__".join(as_text(item[key]) for key in ("namespace", "name") if item.get(key))
+    arguments: object
+    if kind == "function_call":
+        arguments = item.get("arguments")
+    elif kind == "custom_tool_call":
+        arguments = {"input": item.get("input")}
+    elif kind in ("shell_call", "local_shell_call", "apply_patch_call"):
+        name = str(kind).removesuffix("_call")
+        fields = as_object(item.get("operation" if kind == "apply_patch_call" else "action"))
+        arguments = {key: value for key, value in fields.items() if value is not None}
+    else:
+        return None
+    text = arguments if isinstance(arguments, str) else json_text(arguments)
+    return _ToolCall(as_text(item.get("call_id")), name, text)

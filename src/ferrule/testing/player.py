@@ -1,0 +1,190 @@
+"""Plays scripts: a request in, an answer's bytes out. No I/O."""
+
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from . import chat_wire, responses_wire
+from .expectations import unmet
+from .items import Item, complete
+from .plain import json_text
+from .request import Output, Request
+from .rules import complaint
+from .script import Script
+from .step import AT_ONCE, Delivery, Place, Raw, ScriptError, Step, StreamError, Usage, as_step
+
+# What the usage of a step that gives none is guessed by.
+_BYTES_PER_TOKEN = 4
+_BLANKS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP answer. `stall_at` and `cut_at` are the delivery's places as offsets into the body."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    content_type: str = "application/json"
+    delivery: Delivery = AT_ONCE
+    stall_at: int | None = None
+    cut_at: int | None = None
+
+
+class Refused(Exception):
+    """The request does not fit the script; the text is what the test's author must read."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One script and how far it has been played. `when` chooses the conversations that it answers."""
+
+    script: Script
+    when: str | None = None
+    position: int = 0
+    seen: tuple[Output, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How messages call this lane's steps."""
+        return "step" if self.when is None else f"lane {self.when!r}, step"
+
+
+class Player:
+    """Holds the lanes and numbers everything that needs an id."""
+
+    def __init__(self, models: Iterable[str], *, strict: bool) -> None:
+        self.failures: list[str] = []
+        self.lanes = [Lane(Script())]
+        self._models = tuple(models)
+        self._strict = strict
+        self._counts: dict[str, int] = {}
+
+    def unplayed(self) -> list[str]:
+        """A line for each lane whose script was not played to its end."""
+        return [
+            f"{lane.name} {lane.position + 1} of {len(lane.script.steps)} was never asked for"
+            for lane in self.lanes
+            if lane.position < len(lane.script.steps)
+        ]
+
+    def answer(self, request: Request) -> Answer:
+        """The answer to a request; the script moves on by one step unless the request is refused."""
+        if request.wire == "models" and request.method == "GET":
+            return _json({"object": "list", "data": [_model(name) for name in self._models]})
+        if request.wire not in ("responses", "chat") or request.method != "POST":
+            return _error(404, f"Unknown request URL: {request.method} {request.path}", "unknown_url")
+        try:
+            return self._play(request)
+        except (Refused, ScriptError) as error:
+            self.failures.append(str(error))
+            return _error(400, str(error), "script_failed")
+
+    def new_id(self, prefix: str) -> str:
+        """`PREFIX_1`, `PREFIX_2`, ...: the same ids in every run of a test."""
+        self._counts[prefix] = self._counts.get(prefix, 0) + 1
+        return f"{prefix}_{self._counts[prefix]}"
+
+    def _play(self, request: Request) -> Answer:
+        if not request.body:
+            raise Refused("the request's body is not a JSON object")
+        lane = self._lane(request)
+        wrong = complaint(request) if self._strict else None
+        if wrong:
+            raise Refused(f"{lane.name} {lane.position + 1}: {wrong}")
+        chosen = self._next(lane, request)
+        new = _unseen(request.outputs, lane.seen)
+        reason = None if chosen.expect is None else unmet(chosen.expect, new)
+        if reason:
+            raise Refused(f"{lane.name} {lane.position + 1}: {reason}")
+        answer = self._render(chosen, request)
+        request.step = lane.position
+        lane.position += 1
+        if isinstance(chosen, Step) and answer.cut_at is None:
+            lane.seen = request.outputs
+        return answer
+
+    def _lane(self, request: Request) -> Lane:
+        text = request.user_text if len(self.lanes) > 1 else ""
+        chosen = (lane for lane in self.lanes if lane.when is not None and lane.when in text)
+        return next(chosen, self.lanes[0])
+
+    def _next(self, lane: Lane, request: Request) -> Step | Raw:
+        steps = lane.script.steps
+        if not steps or (lane.position >= len(steps) and not lane.script.repeat):
+            raise Refused(f"{lane.name} {lane.position + 1}: the script has only {len(steps)} steps")
+        entry = steps[lane.position % len(steps)]
+        if not callable(entry):
+            return as_step(entry)
+        try:
+            return as_step(entry(request))
+        except ScriptError:
+            raise
+        except Exception as error:
+            # The author's function failed: the test must see how, and the client must get an answer.
+            raise Refused(f"{lane.name} {lane.position + 1}: {traceback.format_exc()}") from error
+
+    def _render(self, chosen: Step | Raw, request: Request) -> Answer:
+        if isinstance(chosen, Raw):
+            body = chosen.body
+            status, headers, content_type = chosen.status, chosen.headers, chosen.content_type
+        elif isinstance(chosen.end, StreamError) and not request.stream:
+            return _json({"error": chosen.end.fields()}, status=500)
+        else:
+            status, headers = 200, ()
+            body = self._said(chosen, request)
+            content_type = "text/event-stream; charset=utf-8" if request.stream else "application/json"
+        delivery = chosen.delivery
+        stall_at = None if delivery.stall is None else _offset(delivery.stall.at, body)
+        cut_at = None if delivery.cut_after is None else _offset(delivery.cut_after, body)
+        return Answer(body, status, headers, content_type, delivery, stall_at, cut_at)
+
+    def _said(self, chosen: Step, request: Request) -> bytes:
+        cut_short = chosen.end in ("max_output_tokens", "content_filter")
+        output = complete(chosen.items, self.new_id, cut_short=cut_short)
+        usage = chosen.usage or _usage(request, output)
+        if request.wire == "chat":
+            completion_id = self.new_id("chatcmpl")
+            if not request.stream:
+                return json_text(chat_wire.completion(request.body, completion_id, chosen, output, usage)).encode()
+            events = chat_wire.stream(request.body, completion_id, chosen, output, usage)
+        else:
+            final = responses_wire.response_object(request.body, self.new_id("resp"), chosen, output, usage)
+            if not request.stream:
+                return json_text(final).encode()
+            events = responses_wire.stream(final, chosen)
+        for edit in chosen.edits:
+            events = list(edit(events))
+        return chosen.framing.encode(events)
+
+
+def _unseen(outputs: tuple[Output, ...], seen: tuple[Output, ...]) -> tuple[Output, ...]:
+    """The outputs that came since: a history that is sent again starts with those that were seen."""
+    return outputs[len(seen) :] if outputs[: len(seen)] == seen else outputs
+
+
+def _usage(request: Request, output: list[Item]) -> Usage:
+    return Usage(len(request.raw) // _BYTES_PER_TOKEN, len(json_text(output)) // _BYTES_PER_TOKEN)
+
+
+def _offset(place: Place, body: bytes) -> int:
+    if isinstance(place, int):
+        return min(place, len(body))
+    at = body.find(place.encode())
+    if at < 0:
+        raise ScriptError(f"no event of the answer contains {place!r}")
+    ends = [end + len(blank) for blank in _BLANKS if (end := body.find(blank, at)) >= 0]
+    return min(ends, default=len(body))
+
+
+def _model(name: str) -> Item:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "ferrule"}
+
+
+def _json(value: Item, status: int = 200) -> Answer:
+    return Answer(json_text(value).encode(), status)
+
+
+def _error(status: int, text: str, code: str) -> Answer:
+    fields = {"message": text, "type": "invalid_request_error", "param": None, "code": code}
+    return _json({"error": fields}, status)

@@ -1,0 +1,294 @@
+"""One step of a script: what is answered to one request, and how its bytes travel."""
+
+import asyncio
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypedDict, Unpack
+
+from .items import Item, message
+from .plain import JsonObject, json_text
+from .request import Request
+from .sse import OPENAI_FRAMING, Edit, Framing
+
+# Characters of text in one delta: a few tokens, so that short arguments already arrive in several pieces.
+DELTA_CHARS = 16
+_MOST_RANDOM_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one response. `cached_tokens` are part of the input, `reasoning_tokens` of the output."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The response ends with `response.failed`; on the chat wire with an error object in the stream."""
+
+    message: str = "The model failed to generate a response."
+    code: str = "server_error"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamError:
+    """The stream ends with an error event after the items.
+
+    `nested` wraps the fields in `error` on the Responses wire as gateways do; flat is OpenAI's form there. `more` are
+    further fields, such as `resets_in_seconds`.
+    """
+
+    message: str = "The server had an error while processing your request."
+    code: str | int | None = None
+    type: str | None = None
+    nested: bool = False
+    more: Mapping[str, object] = field(default_factory=dict)
+
+    def fields(self) -> Item:
+        """The error object; a missing `type` is left out."""
+        return (
+            {"code": self.code, "message": self.message} | ({"type": self.type} if self.type else {}) | dict(self.more)
+        )
+
+
+# `missing`: the stream closes in good order, but without its last event and without `[DONE]`.
+End = Literal["completed", "max_output_tokens", "content_filter", "missing"] | Failed | StreamError
+
+
+@dataclass(frozen=True, slots=True)
+class RandomChunks:
+    """Pieces of 1 to `most` bytes, the same for the same seed."""
+
+    seed: int
+    most: int = _MOST_RANDOM_BYTES
+
+
+# A size for all pieces, sizes in turn (what is left goes out as one piece), or random sizes.
+Chunks = int | Sequence[int] | RandomChunks
+
+
+class Gate:
+    """A point where the server waits until the test lets it go on. Usable from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = False
+        self._reached = threading.Event()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def open(self) -> None:
+        """Let the waiting response, and every later one, pass."""
+        with self._lock:
+            self._open = True
+            waiting, self._waiting = self._waiting, []
+        for loop, event in waiting:
+            loop.call_soon_threadsafe(event.set)
+
+    def wait_reached(self, timeout: float = 10.0) -> None:
+        """Block until a response stands at the gate. Raises TimeoutError after `timeout` seconds."""
+        if not self._reached.wait(timeout):
+            raise TimeoutError(f"no response reached the gate within {timeout} s")
+
+    async def pass_through(self) -> None:
+        """The server's side: wait until open."""
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            if self._open:
+                waiter[1].set()
+            else:
+                self._waiting.append(waiter)
+        self._reached.set()
+        try:
+            await waiter[1].wait()
+        finally:
+            with self._lock:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+
+
+# A place in a response body: a number of bytes, or a text: the end of the first event that contains it.
+Place = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Stop at `at` for `seconds`, or until `gate` is opened; with neither, for ever."""
+
+    at: Place = 0
+    seconds: float | None = None
+    gate: Gate | None = None
+
+
+class DeliveryOptions(TypedDict, total=False):
+    """What `step` and `raw` take by name about how the bytes travel.
+
+    `delay`: seconds before the status line. `chunks`: each piece is a write and an HTTP chunk of its own. `pace`:
+    seconds between pieces. `stall`: stop on the way. `cut_after`: close the connection at this place.
+    """
+
+    delay: float
+    chunks: Chunks | None
+    pace: float
+    stall: Stall | None
+    cut_after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How the bytes of one answer travel. By default all of it leaves in one write; `hang_up` closes the connection
+    without an answer; the rest as in DeliveryOptions."""
+
+    delay: float = 0.0
+    chunks: Chunks | None = None
+    pace: float = 0.0
+    stall: Stall | None = None
+    cut_after: Place | None = None
+    hang_up: bool = False
+
+    @property
+    def at_once(self) -> bool:
+        """Whether nothing but one plain write is asked."""
+        return self == AT_ONCE
+
+
+AT_ONCE = Delivery()
+
+
+def chunk_sizes(chunks: Chunks | None, total: int) -> Iterator[int]:
+    """The sizes in which `total` bytes are cut; they add up to `total`."""
+    for size in _wanted_sizes(chunks, total):
+        if total <= 0:
+            return
+        yield min(size, total)
+        total -= size
+    if total > 0:
+        yield total
+
+
+def _wanted_sizes(chunks: Chunks | None, total: int) -> Iterator[int]:
+    match chunks:
+        case None:
+            yield total
+        case int():
+            while True:
+                yield chunks
+        case RandomChunks():
+            numbers = random.Random(chunks.seed)
+            while True:
+                yield numbers.randint(1, chunks.most)
+        case _:
+            yield from chunks
+
+
+Outputs = Mapping[str, str]
+# A text that an output contains, a pattern found in one, a test of all of them, or one of these for a given call id.
+Matcher = str | re.Pattern[str] | Callable[[Outputs], object]
+Expectation = Matcher | Mapping[str, Matcher] | Sequence[Matcher]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The output items of one response."""
+
+    items: tuple[JsonObject, ...] = ()
+    expect: Expectation | None = None
+    usage: Usage | None = None
+    end: End = "completed"
+    delta_chars: int = DELTA_CHARS
+    edits: tuple[Edit, ...] = ()
+    framing: Framing = OPENAI_FRAMING
+    delivery: Delivery = AT_ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A whole answer, byte for byte."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    content_type: str = "text/event-stream"
+    expect: Expectation | None = None
+    delivery: Delivery = AT_ONCE
+
+
+# What a script may hold: a text is a message, a mapping one item, a sequence several items of one response.
+Simple = Step | Raw | str | JsonObject | Sequence[JsonObject]
+StepLike = Simple | Callable[[Request], Simple]
+
+
+class ScriptError(ValueError):
+    """A script that cannot be played; the text names the place and what is wrong."""
+
+
+def step(
+    *items: JsonObject | str,
+    expect: Expectation | None = None,
+    usage: Usage | None = None,
+    end: End = "completed",
+    delta_chars: int = DELTA_CHARS,
+    edits: Edit | Sequence[Edit] = (),
+    framing: Framing = OPENAI_FRAMING,
+    **delivery: Unpack[DeliveryOptions],
+) -> Step:
+    """A step with everything that can be said about it; a plain text among the items is a message."""
+    said = tuple(message(item) if isinstance(item, str) else item for item in items)
+    changes = (edits,) if callable(edits) else tuple(edits)
+    return Step(said, expect, usage, end, delta_chars, changes, framing, Delivery(**delivery))
+
+
+def raw(
+    body: bytes,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    content_type: str = "text/event-stream",
+    expect: Expectation | None = None,
+    **delivery: Unpack[DeliveryOptions],
+) -> Raw:
+    """A whole response body as bytes, for frozen captures."""
+    return Raw(body, status, tuple((headers or {}).items()), content_type, expect, Delivery(**delivery))
+
+
+def http_error(
+    status: int,
+    message: str = "scripted error",
+    *,
+    code: str | None = None,
+    type: str = "scripted_error",  # noqa: A002 (the wire's name)
+    headers: Mapping[str, str] | None = None,
+    delay: float = 0.0,
+    **more: object,
+) -> Raw:
+    """An answer with this status and OpenAI's error object; `more` are further fields of it."""
+    body = json_text({"error": {"message": message, "type": type, "param": None, "code": code, **more}})
+    return raw(body.encode(), status=status, headers=headers, content_type="application/json", delay=delay)
+
+
+def hang_up(*, delay: float = 0.0) -> Raw:
+    """Close the connection without answering."""
+    return Raw(b"", delivery=Delivery(delay=delay, hang_up=True))
+
+
+def as_step(given: object) -> Step | Raw:
+    """The step that a script's entry means. Raises ScriptError."""
+    match given:
+        case Step() | Raw():
+            found: Step | Raw = given
+        case str() | Mapping():
+            found = step(given)
+        case Sequence():
+            found = step(*given)
+        case _:
+            raise ScriptError(f"a step is items, a text, step(...), raw(...) or a function, not {given!r}")
+    given_items: tuple[object, ...] = found.items if isinstance(found, Step) else ()
+    for item in given_items:
+        if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+            raise ScriptError(f"an item is an object with a `type`, not {item!r}")
+    return found
