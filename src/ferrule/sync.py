@@ -1,0 +1,94 @@
+"""The one sync facade: a background event loop on which everything runs that is called from plain code."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The loop that serves all synchronous callers of this process, started on first use."""
+    global _loop  # noqa: PLW0603 - the one sync loop
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="ferrule-sync", daemon=True).start()
+        return _loop
+
+
+def call_async_from_sync(function: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a coroutine function on the background loop and wait for its result. See `wait_for_coroutine`."""
+    return wait_for_coroutine(function(*args, **kwargs))
+
+
+def wait_for_coroutine(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    """Run a coroutine on the background loop and wait, at most `timeout` seconds.
+
+    When the wait ends early (Ctrl-C, the timeout), the coroutine is cancelled and its clean-up is waited for. Raises
+    `TimeoutError`, what the coroutine raises, and `RuntimeError` when called on the background loop itself.
+    """
+    loop = background_loop()
+    try:
+        on_own_loop = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        on_own_loop = False
+    if on_own_loop:
+        coroutine.close()
+        raise RuntimeError("this is already the background loop: await the coroutine instead")
+    run = _Run(loop, coroutine)
+    try:
+        finished = run.wait(timeout)
+    except BaseException:
+        run.cancel_and_wait()
+        raise
+    if not finished:
+        run.cancel_and_wait()
+        raise TimeoutError(f"not done after {timeout} seconds")
+    return run.result()
+
+
+class _Run(Generic[T]):
+    """A coroutine on the loop, watched from another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._done = threading.Event()
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._start, coroutine)
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(coroutine)
+        self._task.add_done_callback(lambda _: self._done.set())
+
+    def wait(self, timeout: float | None) -> bool:
+        return self._done.wait(timeout)
+
+    def cancel_and_wait(self) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
+        self._done.wait()
+
+    def result(self) -> T:
+        assert self._task is not None
+        return self._task.result()
+
+
+class LoopBound:
+    """Mix-in of objects that belong to the loop that used them first."""
+
+    __slots__ = ("_owner",)
+
+    def bind_to_running_loop(self) -> None:
+        """Remember the running loop; raises `RuntimeError` when another one uses the object later."""
+        loop = asyncio.get_running_loop()
+        owner = getattr(self, "_owner", None)
+        if owner is None:
+            self._owner = loop
+        elif owner is not loop:
+            name = type(self).__name__
+            raise RuntimeError(f"this {name} belongs to another event loop; make a new one there")

@@ -1,0 +1,17 @@
+"""Hints on how a tool behaves, as the Model Context Protocol defines them."""
+
+import msgspec
+
+
+class ToolAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Behavioural hints. Defaults are the protocol's: a tool that says nothing may change and destroy things.
+
+    `readOnlyHint`: it changes nothing. `destructiveHint`: it may delete or overwrite. `idempotentHint`: calling it
+    again changes nothing more. `openWorldHint`: it reaches beyond this machine's own state.
+    """
+
+    title: str | None = None
+    readOnlyHint: bool = False
+    destructiveHint: bool = True
+    idempotentHint: bool = False
+    openWorldHint: bool = True

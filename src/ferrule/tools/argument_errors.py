@@ -1,0 +1,207 @@
+"""What a refusal of arguments tells the model: the JSON path, what came, what is right, the nearest valid name."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import PARSE_ERROR, JsonValue, encodable
+from ferrule.protocol.schema_walk import (
+    ANY_TYPE,
+    Node,
+    accepted_types,
+    applicable,
+    item_nodes,
+    property_names,
+    property_nodes,
+)
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+Path = tuple[str | int, ...]
+
+_SHOWN = 2
+"""Problems that a refusal names: a model mends what it reads, and one or two lines are read."""
+
+_EXCERPT = 60
+"""Characters of a wrong value that a refusal quotes."""
+
+_CHOICES = 12
+"""Valid values or names that a refusal lists."""
+
+
+class Problem(NamedTuple):
+    """One thing wrong: where, and in words; `got` is the offending value when it helps to see it."""
+
+    path: Path
+    text: str
+    got: JsonValue = ...
+
+
+def explain(problems: Sequence[Problem]) -> str:
+    """The refusal, one problem a line."""
+    lines = [f"{json_path(path)}: {text}{_quoted(got)}" for path, text, got in problems[:_SHOWN]]
+    if len(problems) > _SHOWN:
+        lines[-1] += f" (and {len(problems) - _SHOWN} more)"
+    return encodable(PARSE_ERROR + "\n".join(lines))
+
+
+def json_path(path: Path) -> str:
+    """`$.a[0]["odd name"]`."""
+    return "$" + "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" if part.isidentifier() else f"[{json.dumps(part)}]"
+        for part in path
+    )
+
+
+def _quoted(got: JsonValue) -> str:
+    if got is ...:
+        return ""
+    text = json.dumps(got, ensure_ascii=False)
+    return f", got {text if len(text) <= _EXCERPT else text[:_EXCERPT] + '...'}"
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"; did you mean {json.dumps(close[0], ensure_ascii=False)}?" if close else ""
+
+
+class _Place:
+    """The schemas at one path of a value."""
+
+    def __init__(self, schema: JsonSchema, path: Path) -> None:
+        self.root: Node = schema.mapping
+        self.nodes: list[JsonValue] = [self.root]
+        for part in path:
+            step = item_nodes if isinstance(part, int) else property_nodes
+            self.nodes = step(self.nodes, part, self.root)  # type: ignore[operator]
+
+    def choices(self) -> list[JsonValue]:
+        """The values of the enums here, if every alternative is an enum."""
+        found: list[JsonValue] = []
+        for node in applicable(self.nodes, self.root):
+            if isinstance(members := node.get("enum"), list):
+                found += [member for member in members if member not in found]
+        return found
+
+    def expectation(self, got: JsonValue) -> str:
+        """`expected an integer`, `expected one of "a", "b"`."""
+        if choices := self.choices():
+            shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:_CHOICES])
+            near = _nearest(got, [c for c in choices if isinstance(c, str)]) if isinstance(got, str) else ""
+            return f"expected one of {shown}{', ...' if len(choices) > _CHOICES else ''}{near}"
+        types = frozenset[str]().union(*(accepted_types(node, self.root) for node in self.nodes))
+        if not self.nodes or types == ANY_TYPE:
+            return ""
+        names = types - {"integer"} if "number" in types else types
+        return "expected " + " or ".join(_ARTICLES[name] for name in sorted(names, key=list(_ARTICLES).index))
+
+    def missing(self, name: str, value: JsonValue, path: Path) -> Problem:
+        """The problem of a property that is required and did not come; names what came in its stead."""
+        below = _Place.__new__(_Place)
+        below.root, below.nodes = self.root, property_nodes(self.nodes, name, self.root)
+        text = f"missing, {below.expectation(...) or 'required'}"
+        unknown = [key for key in value if key not in property_names(self.nodes, self.root)] if value else []
+        if close := difflib.get_close_matches(name, unknown, n=1, cutoff=0.5):
+            text += f"; you sent {json.dumps(close[0], ensure_ascii=False)}"
+        return Problem((*path, name), text)
+
+    def unknown(self, name: str, path: Path) -> Problem:
+        """The problem of a property that is not declared."""
+        names = list(property_names(self.nodes, self.root))
+        near = _nearest(name, names)
+        if not near and names:
+            near = f"; known: {', '.join(names[:_CHOICES])}{', ...' if len(names) > _CHOICES else ''}"
+        return Problem((*path, name), f"no such property{near}")
+
+
+_ARTICLES = {
+    "object": "an object",
+    "array": "an array",
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def _at(value: JsonValue, path: Iterable[str | int]) -> tuple[Path, JsonValue]:
+    """The longest way along `path` that `value` has, and what stands there. Steps that are not in it are left out:
+    pydantic puts the names of union branches between those of properties.
+    """
+    walked: list[str | int] = []
+    for part in path:
+        if isinstance(value, Mapping) and part in value:
+            value = value[cast(str, part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        walked.append(part)
+    return tuple(walked), value
+
+
+def pydantic_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) -> list[Problem]:
+    """The problems of a pydantic `ValidationError`; one for each place, though a union fails once a branch."""
+    from pydantic import ValidationError
+
+    found: dict[Path, Problem] = {}
+    for error in cast(ValidationError, refusal).errors(include_url=False):
+        problem = _pydantic_problem(cast(dict[str, Any], error), value, schema)
+        found.setdefault(problem.path, problem)
+    return list(found.values())
+
+
+def _pydantic_problem(error: dict[str, Any], value: JsonValue, schema: JsonSchema) -> Problem:
+    kind, location = error["type"], error["loc"]
+    if kind in ("missing", "extra_forbidden"):
+        path, parent = _at(value, location[:-1])
+        place = _Place(schema, path)
+        return place.missing(location[-1], parent, path) if kind == "missing" else place.unknown(location[-1], path)
+    path, got = _at(value, location)
+    message = re.sub(r"^Input should be ", "expected ", error["msg"]).removeprefix("Value error, ")
+    if kind.endswith("_type") or kind in ("enum", "literal_error", "int_from_float"):
+        message = _Place(schema, path).expectation(got) or message
+    return Problem(path, message, got)
+
+
+def struct_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) -> list[Problem]:
+    """The problem of a msgspec `ValidationError`: it names the first one only, with a path at its end."""
+    message, _, where = str(refusal).partition(" - at `")
+    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", where)
+    path, got = _at(value, [name or int(index) for name, index in steps])
+    if missing := re.search(r"missing required field `(.+)`", message):
+        return [_Place(schema, path).missing(missing[1], got, path)]
+    return [Problem(path, _Place(schema, path).expectation(got) or message, got)]
+
+
+def foreign_problems(errors: Iterable["ValidationError"], value: JsonValue, schema: JsonSchema) -> list[Problem]:
+    """The problems of jsonschema-rs errors on `value`."""
+    found: dict[Path, Problem] = {}
+    for error in errors:
+        for problem in _foreign(error, value, schema):
+            found.setdefault(problem.path, problem)
+    return list(found.values())
+
+
+def _foreign(error: "ValidationError", value: JsonValue, schema: JsonSchema) -> list[Problem]:
+    kind: Any = error.kind
+    path, got = _at(value, error.instance_path)
+    place = _Place(schema, path)
+    match kind.name:
+        case "required":
+            return [place.missing(kind.property, got, path)]
+        case "additionalProperties" | "unevaluatedProperties":
+            return [place.unknown(name, path) for name in kind.unexpected]
+        case "type" | "enum" | "const":
+            return [Problem(path, place.expectation(got) or error.message, got)]
+        case "anyOf" | "oneOf" if hasattr(kind, "context"):
+            branch = max(kind.context, key=lambda errors: max(len(e.instance_path) for e in errors), default=[])
+            if any(len(inner.instance_path) > len(path) for inner in branch):
+                return [problem for inner in branch for problem in _foreign(inner, value, schema)]
+            return [Problem(path, place.expectation(got) or error.message, got)]
+    return [Problem(path, error.message)]

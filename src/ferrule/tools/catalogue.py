@@ -1,0 +1,116 @@
+"""The tools that can be asked for by name: registered instances, classes and factories, and installed plugins.
+
+The catalogue is global on purpose: `register_tool` in a module makes a tool known to every session of the process.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import msgspec
+
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.json_text import JsonValue
+from ferrule.tools.context import Permissions
+
+PLUGIN_GROUP = "ferrule.tools"
+"""Entry points of this group are tools: their name, and what `register_tool` takes."""
+
+
+class ConversationState(Protocol):
+    """What a tool may know of the conversation when it is made."""
+
+    @property
+    def cwd(self) -> str: ...
+    @property
+    def permissions(self) -> Permissions: ...
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """The spec of a tool in a configuration: which one, with which parameters."""
+
+    name: str
+    params: Mapping[str, JsonValue] = {}
+
+
+class ToolFactory(Protocol):
+    """Makes tools: `factory(conv_state=state, **params)`."""
+
+    def __call__(self, *, conv_state: ConversationState, **params: Any) -> Any: ...
+
+
+Registered = Any
+"""An instance, a class with `create`, or a factory: told apart when it is resolved."""
+
+_catalogue: dict[str, Registered] = {}
+_plugins: dict[str, Callable[[], Registered]] | None = None
+
+
+def register_tool(name: str, tool: Registered) -> None:
+    """Make a tool known by `name`: a `ToolDefinition` instance, a subclass with `create`, or a factory function.
+
+    A later registration of the same name replaces the earlier one.
+    """
+    _catalogue[name] = tool
+
+
+def registered_tools() -> list[str]:
+    """The names that can be resolved, plugins included."""
+    return sorted({*_catalogue, *_installed()})
+
+
+def resolve_tool(spec: Tool | str, conv_state: ConversationState) -> Sequence[Any]:
+    """The tools that `spec` asks for, made for this conversation. Raises `UsageError` for an unknown name."""
+    spec = Tool(spec) if isinstance(spec, str) else spec
+    registered = _lookup(spec.name)
+    if registered is None:
+        raise UsageError(f"unknown tool {spec.name!r}{_nearest(spec.name)}")
+    if isinstance(registered, type):
+        made = registered.create(conv_state=conv_state, **spec.params)  # type: ignore[attr-defined]
+    elif _is_instance_of_definition(registered):
+        if spec.params:
+            raise UsageError(f"tool {spec.name!r} is a fixed instance and takes no params")
+        made = registered
+    else:
+        made = registered(conv_state=conv_state, **spec.params)
+    return made if isinstance(made, Sequence) else [made]
+
+
+def matching_names(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that `pattern` means: a name, a glob (`read_*`), or a regular expression between slashes."""
+    if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
+        try:
+            expression = re.compile(pattern[1:-1])
+        except re.error as error:
+            raise UsageError(f"{pattern} is not a regular expression: {error}") from error
+        return [name for name in names if expression.search(name)]
+    return fnmatch.filter(names, pattern)
+
+
+def _lookup(name: str) -> Registered | None:
+    if name in _catalogue:
+        return _catalogue[name]
+    load = _installed().get(name)
+    return None if load is None else load()
+
+
+def _installed() -> Mapping[str, Callable[[], Registered]]:
+    global _plugins  # noqa: PLW0603 - part of the catalogue, read once
+    if _plugins is None:
+        _plugins = {point.name: point.load for point in entry_points(group=PLUGIN_GROUP)}
+    return _plugins
+
+
+def _is_instance_of_definition(registered: Registered) -> bool:
+    from ferrule.tools.handler import ToolHandler
+
+    return isinstance(registered, ToolHandler)
+
+
+def _nearest(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, registered_tools(), n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

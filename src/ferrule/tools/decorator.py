@@ -1,0 +1,112 @@
+"""`@tool`: a plain function becomes a tool. Its signature gives the schema, its docstring the description."""
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, overload
+
+from ferrule.tools.annotations import ToolAnnotations
+from ferrule.tools.context import ToolContext
+from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.schema_writer import describe_function, signature_model
+
+
+class FunctionTool(ToolDefinition[Action, Observation]):
+    """A tool made of one function. It can still be called as that function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        parallel: bool | None = None,
+        blocking: bool = True,
+        strict: bool = False,
+    ) -> None:
+        described = describe_function(function)
+        context = _context_parameters(function)
+        self.function = function
+        super().__init__(
+            executor=_executor(function, next(iter(context), None)),
+            name=name or described.name,
+            description=described.description if description is None else description,
+            action_type=signature_model(function, base=Action, skip=context),
+            annotations=annotations,
+            parallel=parallel,
+            blocking=blocking,
+            strict=strict,
+        )
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    annotations: ToolAnnotations | None = None,
+    read_only: bool = False,
+    parallel: bool | None = None,
+    blocking: bool = True,
+    strict: bool = False,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    annotations: ToolAnnotations | None = None,
+    read_only: bool = False,
+    parallel: bool | None = None,
+    blocking: bool = True,
+    strict: bool = False,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool.
+
+    `read_only` says that it changes nothing: it then runs without approval and beside other calls. A plain `def` runs
+    on a thread of its own; `blocking=False` runs it in the event loop, for functions that return at once. A parameter
+    annotated as `ToolContext` is not shown to the model: it gets the call's context.
+    """
+    if annotations is None and read_only:
+        annotations = ToolAnnotations(readOnlyHint=True, destructiveHint=False)
+
+    def make(function: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(
+            function,
+            name=name,
+            description=description,
+            annotations=annotations,
+            parallel=parallel,
+            blocking=blocking,
+            strict=strict,
+        )
+
+    return make if function is None else make(function)
+
+
+def _context_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    hints = typing.get_type_hints(function)
+    return frozenset(name for name in inspect.signature(function).parameters if hints.get(name) is ToolContext)
+
+
+def _executor(function: Callable[..., Any], context: str | None) -> Callable[..., Any]:
+    """The function as an executor: takes the action, and the context where the function wants one."""
+    if inspect.iscoroutinefunction(function):
+        if context is None:
+
+            async def run(action: Action) -> Any:
+                return await function(**action.__dict__)
+
+            return run
+
+        async def run_in_context(action: Action, ctx: ToolContext) -> Any:
+            return await function(**action.__dict__, **{context: ctx})
+
+        return run_in_context
+    if context is None:
+        return lambda action: function(**action.__dict__)
+    return lambda action, ctx: function(**action.__dict__, **{context: ctx})

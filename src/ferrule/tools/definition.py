@@ -1,0 +1,334 @@
+"""Tools the OpenHands way: a pydantic `Action`, a pydantic `Observation`, an executor, tied by a `ToolDefinition`.
+
+A definition is a `ToolHandler` and has a `ToolSpec`; nothing else joins the two shapes.
+"""
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+import msgspec
+import pydantic_core
+from pydantic import BaseModel, ConfigDict
+
+from ferrule.protocol.content import ContentPart
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.protocol.payload import CustomPayload, FunctionPayload, NativePayload, ToolOutput, ToolPayload
+from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
+from ferrule.tools.annotations import ToolAnnotations
+from ferrule.tools.arguments import ModelValidator, read_arguments, validate_value
+from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.effects import ToolEffect
+from ferrule.tools.events import ActionEvent, ObservationEvent
+from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import ToolHandler
+from ferrule.tools.schema_writer import schema_of_model
+from ferrule.tools.threads import run_blocking
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ferrule.tools.catalogue import ConversationState
+
+
+class Action(BaseModel):
+    """The input of a tool. Fields become the parameters that the model sees; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @property
+    def visualize(self) -> "RenderableType":
+        """How a person sees the action: one field a line."""
+        return _visualize(self)
+
+
+class Observation(BaseModel):
+    """The output of a tool. `to_llm_content` is what the model reads: by default the fields as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    bounded: ClassVar[bool] = False
+    """The tool kept `ctx.output_budget` itself; nothing is cut afterwards."""
+
+    @property
+    def to_llm_content(self) -> str | Sequence[ContentPart]:
+        """What the model reads: a text, or content parts."""
+        return self.model_dump_json()
+
+    @property
+    def success(self) -> bool | None:
+        """Whether the tool did what it was asked; the front end shows it, the model reads only the content."""
+        return True
+
+    @property
+    def visualize(self) -> "RenderableType":
+        """How a person sees the observation: one field a line."""
+        return _visualize(self)
+
+    def to_output(self, call_id: str) -> ToolOutput:
+        """The answer to the call. Native tools answer with an item of their own here."""
+        content = self.to_llm_content
+        body = encodable(content) if isinstance(content, str) else tuple(content)
+        return ToolOutput(body, self.success, self.bounded)
+
+
+A = TypeVar("A", bound=Action)
+O = TypeVar("O", bound=Observation)  # noqa: E741
+
+Execute = Callable[[Any, ToolContext], Any]
+ExecutorLike = ToolExecutor[Any, Any] | Callable[..., Any]
+
+
+class ToolBase(ABC, Generic[A, O]):
+    """What every tool class offers: `create`, which makes configured instances."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, conv_state: "ConversationState", **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
+        """Configured instances of the tool for one conversation."""
+
+
+class ToolDefinition(ToolBase[A, O], ToolHandler):
+    """One tool. Make it directly, or subclass it with a `create` that returns instances.
+
+    What is not given is taken from what is: the types from the executor's (or the class's) type arguments, the name
+    from the action's, the description from its docstring. `freeform` makes it a tool with raw text input; its action
+    then has one text field, which takes it. `parallel` says that calls may run beside other calls; by default
+    read-only tools do. `blocking` says whether a plain `def` executor runs on a thread (the default) or in the loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        executor: ExecutorLike | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        action_type: type[A] | None = None,
+        observation_type: type[O] | None = None,
+        annotations: ToolAnnotations | None = None,
+        freeform: FreeformToolFormat | None = None,
+        namespace: str | None = None,
+        strict: bool = False,
+        parallel: bool | None = None,
+        blocking: bool | None = None,
+    ) -> None:
+        declared = _declared_types(type(self), executor)
+        action = action_type or declared[0]
+        if action is None:
+            raise TypeError(f"{type(self).__name__} needs an action_type, or an executor that is ToolExecutor[...]")
+        self.action_type: type[A] = action
+        self.observation_type: type[O] | None = observation_type or declared[1]
+        self.name = name or _snake_case(action.__name__.removesuffix("Action") or action.__name__)
+        self.description = description if description is not None else inspect.cleandoc(action.__doc__ or "")
+        self.annotations = annotations or ToolAnnotations()
+        self.freeform = freeform
+        self.namespace = namespace
+        self.strict = strict
+        self.parallel = self.annotations.readOnlyHint if parallel is None else parallel
+        self.executor = executor
+        self._validator = ModelValidator(action, self.parameters())
+        self._text_field = next(iter(action.model_fields), "input")
+        self._execute: Execute
+        self._execute, takes_context = (_no_executor, True) if executor is None else _executing(executor, blocking)
+        self._acts_alone = not (takes_context or self.annotations.readOnlyHint)
+        self._spec: ToolSpec | None = None
+
+    @classmethod
+    def create(cls, conv_state: "ConversationState", **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
+        """Configured instances; a subclass with state overrides it."""
+        return [cls(**params)]
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model sees."""
+        if self._spec is None:
+            if self.freeform is not None:
+                self._spec = FreeformTool(name=self.name, description=self.description, format=self.freeform)
+            else:
+                parameters = self.parameters()
+                self._spec = ResponsesApiTool(
+                    name=self.name, description=self.description, parameters=parameters, strict=self.strict
+                )
+        return self._spec
+
+    def parameters(self) -> JsonSchema:
+        """The schema of the arguments, as the model is told."""
+        return schema_of_model(self.action_type)
+
+    def to_openai_tool(self) -> dict[str, JsonValue]:
+        """The tool as Chat Completions takes it; a freeform tool as a function with one text field."""
+        spec = self.spec
+        if isinstance(spec, FreeformTool):
+            spec = spec.as_function()
+        chat = spec.to_chat()
+        if chat is None:
+            raise TypeError(f"{self.name} cannot be said in Chat Completions")
+        return chat
+
+    def to_responses_tool(self) -> dict[str, JsonValue]:
+        """The tool as the Responses API takes it."""
+        return self.spec.to_responses()
+
+    def action_from_arguments(self, arguments: Mapping[str, JsonValue]) -> A:
+        """A validated action. Raises `RespondToModel` that names what is wrong."""
+        return validate_value(arguments, self._validator)
+
+    def matches_kind(self, payload: ToolPayload) -> bool:
+        """JSON arguments always; raw text where the tool is freeform; native items in the namespace `native`."""
+        if isinstance(payload, FunctionPayload):
+            return True
+        if isinstance(payload, CustomPayload):
+            return self.freeform is not None
+        return super().matches_kind(payload) or isinstance(payload, NativePayload)
+
+    async def is_mutating(self, invocation: ToolInvocation) -> bool:
+        """Everything that is not annotated as read-only."""
+        return not self.annotations.readOnlyHint
+
+    def read_action(self, invocation: ToolInvocation) -> A:
+        """The action of a call. Raises `RespondToModel` that names what is wrong."""
+        if invocation.decoded is not _UNSET:
+            return validate_value(invocation.decoded, self._validator)
+        payload = invocation.payload
+        if isinstance(payload, CustomPayload):
+            return self.action_type.model_validate({self._text_field: payload.input})
+        return read_arguments(_arguments_of(payload), self._validator)
+
+    async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        """Validate, execute, and turn the observation into the answer."""
+        action = self.read_action(invocation)
+        ctx.emit(ActionEvent(invocation.call_id, self.name, action))
+        if self._acts_alone:
+            effect = ToolEffect(name=self.name, arguments=_text_of(invocation), annotations=self.annotations)
+            observed = await ctx.run(effect, lambda access: self._execute(action, ctx))
+        else:
+            observed = await self._execute(action, ctx)
+        if isinstance(observed, Observation):
+            ctx.emit(ObservationEvent(invocation.call_id, self.name, observed))
+            return observed.to_output(invocation.call_id)
+        return output_of(observed)
+
+    async def __call__(self, action: A, ctx: ToolContext) -> O:
+        """Run a validated action. Returns the observation."""
+        if self._acts_alone:
+            effect = ToolEffect(name=self.name, arguments=action.model_dump_json(), annotations=self.annotations)
+            return await ctx.run(effect, lambda access: self._execute(action, ctx))  # type: ignore[no-any-return]
+        return await self._execute(action, ctx)  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Close the executor, if it can be closed."""
+        close = getattr(self.executor, "close", None)
+        if close is not None:
+            closing = close()
+            if inspect.isawaitable(closing):
+                await closing
+
+
+def output_of(value: object) -> ToolOutput:
+    """The answer that a plain value makes: text as it is, an observation by its content, anything else as JSON."""
+    if isinstance(value, str):
+        return ToolOutput(encodable(value), True)
+    if isinstance(value, ToolOutput):
+        return value
+    if value is None:
+        return ToolOutput(NO_OUTPUT, True)
+    if isinstance(value, tuple) and value and all(isinstance(part, ContentPart) for part in value):
+        return ToolOutput(value, True)
+    return ToolOutput(pydantic_core.to_json(value, serialize_unknown=True).decode(), True)
+
+
+NO_OUTPUT = "(no output)"
+"""What the model reads from a tool that returned None: some servers refuse an empty answer."""
+
+_UNSET = msgspec.UNSET
+
+
+def _text_of(invocation: ToolInvocation) -> str:
+    """The input of the call as it will run: what an approval shows."""
+    if invocation.decoded is not _UNSET:
+        return pydantic_core.to_json(invocation.decoded).decode()
+    payload = invocation.payload
+    return payload.input if isinstance(payload, CustomPayload) else _arguments_of(payload)
+
+
+def _arguments_of(payload: ToolPayload) -> str:
+    if isinstance(payload, FunctionPayload | NativePayload):
+        return payload.arguments
+    raise RespondToModel(f"this tool takes JSON arguments, not {type(payload).__name__}")
+
+
+async def _no_executor(action: Action, ctx: ToolContext) -> Any:
+    raise RespondToModel("this tool has no executor: it cannot be run here")
+
+
+def _executing(executor: ExecutorLike, blocking: bool | None) -> tuple[Execute, bool]:
+    """The one way in which this executor is called, decided once, and whether it takes the context."""
+    function = executor.__call__ if isinstance(executor, ToolExecutor) else executor
+    takes_context = _takes_context(function)
+    if inspect.iscoroutinefunction(function):
+        call = function if takes_context else _without_context(function)
+    elif getattr(executor, "blocking", True) if blocking is None else blocking:
+        call = _on_a_thread(function, takes_context)
+    else:
+        call = _in_the_loop(function, takes_context)
+    return call, takes_context
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1
+
+
+def _without_context(function: Callable[..., Any]) -> Execute:
+    def call(action: Any, ctx: ToolContext) -> Any:
+        return function(action)
+
+    return call
+
+
+def _on_a_thread(function: Callable[..., Any], takes_context: bool) -> Execute:
+    async def call(action: Any, ctx: ToolContext) -> Any:
+        return await (run_blocking(function, action, ctx) if takes_context else run_blocking(function, action))
+
+    return call
+
+
+def _in_the_loop(function: Callable[..., Any], takes_context: bool) -> Execute:
+    async def call(action: Any, ctx: ToolContext) -> Any:
+        return function(action, ctx) if takes_context else function(action)
+
+    return call
+
+
+def _declared_types(cls: type, executor: ExecutorLike | None) -> tuple[type[Any] | None, type[Any] | None]:
+    """The type arguments of `ToolDefinition[A, O]` in the class, else of `ToolExecutor[A, O]` in the executor's."""
+    for start, base in ((cls, ToolDefinition), (type(executor), ToolExecutor)):
+        for ancestor in getattr(start, "__mro__", ()):
+            for generic in getattr(ancestor, "__orig_bases__", ()):
+                origin = get_origin(generic)
+                if isinstance(origin, type) and issubclass(origin, base):
+                    types = tuple(t if isinstance(t, type) else None for t in get_args(generic))
+                    if len(types) == 2 and types[0] is not None:
+                        return types[0], types[1]
+    return None, None
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _visualize(model: BaseModel) -> "RenderableType":
+    from rich.text import Text
+
+    text = Text()
+    for index, (field, value) in enumerate(model):
+        if index:
+            text.append("\n")
+        text.append(f"{field}: ", style="bold")
+        text.append(str(value))
+    return text

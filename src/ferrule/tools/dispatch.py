@@ -1,0 +1,182 @@
+"""The one path of a tool call: look up, check, hooks, validate, gate, execute, bound the output."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+import msgspec
+
+from ferrule.protocol.content import ContentPart, InputText
+from ferrule.protocol.errors import Fatal, RespondToModel
+from ferrule.protocol.items import ItemView, ResponseInputItem
+from ferrule.protocol.json_text import JsonValue, decode, encodable
+from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload, NativePayload, ToolOutput, ToolPayload
+from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
+from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.events import AgentErrorEvent
+from ferrule.tools.gate import Gate
+from ferrule.tools.handler import ToolHandler
+from ferrule.tools.hooks import ToolHooks
+from ferrule.tools.registry import ToolRegistry
+from ferrule.tools.router import RoutedCall, route, unanswerable
+
+log = logging.getLogger("ferrule.tools")
+
+ABORTED = "aborted"
+"""What the model reads of a call that was cut off before it answered."""
+
+
+class ContextMaker(Protocol):
+    """Makes the context of one call."""
+
+    def __call__(self, invocation: ToolInvocation) -> ToolContext: ...
+
+
+class Dispatcher:
+    """Runs the calls of one sampling step against one registry."""
+
+    __slots__ = ("context", "gate", "hooks", "registry", "session_id", "turn_id")
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        context: ContextMaker,
+        *,
+        gate: Gate | None = None,
+        hooks: ToolHooks | None = None,
+        session_id: str = "",
+        turn_id: str = "",
+    ) -> None:
+        self.registry = registry
+        self.context = context
+        self.gate = gate or Gate()
+        self.hooks = hooks
+        self.session_id = session_id
+        self.turn_id = turn_id
+
+    def route(self, view: ItemView) -> RoutedCall | None:
+        """The call that an item asks for, or None where it asks for none."""
+        return route(view, self.registry, self.session_id, self.turn_id)
+
+    async def respond(self, view: ItemView) -> ResponseInputItem | None:
+        """The item that answers a call, or None where `view` is no call. Raises `Fatal` only."""
+        routed = self.route(view)
+        if routed is None:
+            return None
+        output = await self.run(routed)
+        return output.into_response(routed.invocation.call_id, routed.invocation.payload)
+
+    async def run(self, routed: RoutedCall) -> ToolOutput:
+        """The answer of a routed call; every failure but `Fatal` is one that the model reads."""
+        invocation = routed.invocation
+        ctx = self.context(invocation)
+        try:
+            if routed.handler is None:
+                raise unanswerable(routed)
+            output = await self._gated(routed.handler, invocation, ctx)
+        except (Fatal, asyncio.CancelledError):
+            raise
+        except RespondToModel as refusal:
+            output = ToolOutput(encodable(str(refusal)), False)
+            ctx.emit(AgentErrorEvent(invocation.call_id, invocation.tool_name, str(refusal)))
+        return output if output.bounded else bound(output, ctx.output_budget)
+
+    async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        """A call of one tool by another, under the gate that its parent holds."""
+        handler = self.registry.handler(invocation.tool_name, invocation.namespace)
+        if handler is None:
+            raise RespondToModel(f"unsupported call: {invocation.tool_name}")
+        return await self._checked(handler, invocation, ctx)
+
+    async def _gated(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        shared = self.registry.supports_parallel(invocation.key)
+        await self.gate.enter(shared)
+        try:
+            return await self._checked(handler, invocation, ctx)
+        finally:
+            self.gate.leave(shared)
+
+    async def _checked(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        if not handler.matches_kind(invocation.payload):
+            raise RespondToModel(_wrong_kind(invocation))
+        if self.hooks is not None:
+            return await self._hooked(handler, invocation, ctx, self.hooks)
+        return await _handled(handler, invocation, ctx)
+
+    async def _hooked(
+        self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks
+    ) -> ToolOutput:
+        tool_input = _input_of(invocation.payload)
+        before = await hooks.before(invocation, tool_input, ctx)
+        if before.block is not None:
+            raise RespondToModel(before.block)
+        if before.tool_input is not msgspec.UNSET:
+            tool_input = before.tool_input
+            invocation = _with_input(invocation, tool_input)
+        output = await _handled(handler, invocation, ctx)
+        if output.success is False:
+            return output
+        after = await hooks.after(invocation, tool_input, output, ctx)
+        return output if after.output is None else ToolOutput(after.output, output.success)
+
+
+async def _handled(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+    """Run the handler; an exception inside it is an answer, and its traceback goes to the log."""
+    try:
+        return await handler.handle(invocation, ctx)
+    except (RespondToModel, Fatal):
+        raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RespondToModel(ABORTED) from None
+    except BaseException as error:
+        if isinstance(error, GeneratorExit):
+            raise
+        log.exception("tool %s raised", invocation.tool_name)
+        raise RespondToModel(f"{invocation.tool_name} failed: {_describe(error)}") from error
+
+
+def _describe(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def bound(output: ToolOutput, budget: OutputBudget) -> ToolOutput:
+    """The output cut to the budget; images stay."""
+    body = output.body
+    if isinstance(body, str):
+        short = truncate_text(body, budget)
+        return output if short is body else ToolOutput(short, output.success, True)
+    if isinstance(body, tuple):
+        texts: list[str | ContentPart] = [part.text if isinstance(part, InputText) else part for part in body]
+        cut: list[str | ContentPart] = truncate_items(texts, budget)
+        parts = tuple(InputText(part) if isinstance(part, str) else part for part in cut)
+        return ToolOutput(parts, output.success, True)
+    return output
+
+
+def _wrong_kind(invocation: ToolInvocation) -> str:
+    name = invocation.tool_name
+    if isinstance(invocation.payload, CustomPayload):
+        return f"{name} takes JSON arguments; call it as a function, not with freeform input"
+    return f"{name} cannot be called with a {type(invocation.payload).__name__}"
+
+
+def _input_of(payload: ToolPayload) -> JsonValue:
+    """What hooks see: decoded arguments, the text of a freeform call, or nothing readable."""
+    match payload:
+        case CustomPayload(input=text):
+            return text
+        case FunctionPayload(arguments=raw) | McpPayload(raw_arguments=raw) | NativePayload(arguments=raw):
+            return decode(raw) if raw.strip() else {}
+    return msgspec.to_builtins(payload.params)
+
+
+def _with_input(invocation: ToolInvocation, tool_input: JsonValue) -> ToolInvocation:
+    """The invocation with the input that a hook gave it."""
+    payload = invocation.payload
+    if isinstance(payload, CustomPayload) and isinstance(tool_input, str):
+        return msgspec.structs.replace(invocation, payload=CustomPayload(tool_input))
+    return msgspec.structs.replace(invocation, decoded=tool_input)

@@ -1,0 +1,50 @@
+"""What a call is about to touch. An executor describes it, and the orchestrator decides and records."""
+
+import msgspec
+
+from ferrule.protocol.events import FileChange
+from ferrule.protocol.permissions import SandboxPermissions
+from ferrule.tools.annotations import ToolAnnotations
+
+
+class CommandEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """A command will run. `argv` is exactly what is executed; `env` is what it changes in the session's environment."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: tuple[tuple[str, str], ...] = ()
+    tty: bool = False
+    sandbox_permissions: SandboxPermissions = SandboxPermissions.USE_DEFAULT
+    justification: str | None = None
+    prefix_rule: tuple[str, ...] | None = None
+
+
+class PatchEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """Files will be written. `paths` are absolute and resolved, move targets included; `text` is the whole patch."""
+
+    cwd: str
+    changes: tuple[FileChange, ...]
+    paths: tuple[str, ...]
+    text: str = ""
+
+
+class McpEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of an MCP server will be called. `approval` is the server's setting: auto, prompt or allow."""
+
+    server: str
+    tool: str
+    arguments: str
+    annotations: ToolAnnotations
+    approval: str = "auto"
+
+
+class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool will run that does not say more than its name and arguments (a plain function, a dynamic tool)."""
+
+    name: str
+    arguments: str
+    annotations: ToolAnnotations
+    registered_by_client: bool = False
+
+
+Effect = CommandEffect | PatchEffect | McpEffect | ToolEffect

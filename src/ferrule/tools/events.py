@@ -1,0 +1,37 @@
+"""Events that carry pydantic models: what a tool was asked, what it observed, and that it could not be asked."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ferrule.tools.definition import Action, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class ActionEvent:
+    """A call was read and validated. `action` is what will run."""
+
+    call_id: str
+    tool_name: str
+    action: "Action"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationEvent:
+    """A tool answered."""
+
+    call_id: str
+    tool_name: str
+    observation: "Observation"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentErrorEvent:
+    """A call could not be read, was refused or failed; `error` is what the model reads."""
+
+    call_id: str
+    tool_name: str
+    error: str
+
+
+ToolEvent = ActionEvent | ObservationEvent | AgentErrorEvent

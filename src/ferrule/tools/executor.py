@@ -1,0 +1,28 @@
+"""The business logic of a tool: `__call__(action)` or `__call__(action, ctx)`, plain or async."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ferrule.tools.definition import Action, Observation
+
+A_contra = TypeVar("A_contra", bound="Action", contravariant=True)
+O_co = TypeVar("O_co", bound="Observation", covariant=True)
+
+
+class ToolExecutor(ABC, Generic[A_contra, O_co]):
+    """Runs validated actions. `close` is called once, when the session ends.
+
+    A plain `def` runs on a thread of its own, unless the class says `blocking = False`. An executor that changes
+    things takes the context and acts through `ctx.run`; one that takes no context and is not annotated as read-only is
+    wrapped in one `ctx.run` as a whole.
+    """
+
+    blocking: bool = True
+
+    @abstractmethod
+    def __call__(self, action: A_contra, *args: Any) -> Any:
+        """Run `action`; the second argument, where it is declared, is the `ToolContext`. Returns the observation."""
+
+    def close(self) -> Any:
+        """Release what the executor holds. May be async."""

@@ -1,0 +1,58 @@
+"""Orders the calls of a turn: parallel tools run together, any other call runs alone. First come, first in."""
+
+import asyncio
+from collections import deque
+
+
+class Gate:
+    """A fair read/write lock. Without a queue, entering costs no suspension."""
+
+    __slots__ = ("_queue", "_readers", "_writing")
+
+    def __init__(self) -> None:
+        self._readers = 0
+        self._writing = False
+        self._queue: deque[tuple[asyncio.Future[None], bool]] = deque()
+
+    async def enter(self, shared: bool) -> None:
+        """Wait for the turn of this call."""
+        if not self._queue and not self._writing and (shared or not self._readers):
+            self._admit(shared)
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place = (waiter, shared)
+        self._queue.append(place)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if place in self._queue:
+                self._queue.remove(place)
+                self._wake()
+            else:
+                self.leave(shared)
+            raise
+
+    def leave(self, shared: bool) -> None:
+        """The call is over."""
+        if shared:
+            self._readers -= 1
+        else:
+            self._writing = False
+        if self._queue:
+            self._wake()
+
+    def _admit(self, shared: bool) -> None:
+        if shared:
+            self._readers += 1
+        else:
+            self._writing = True
+
+    def _wake(self) -> None:
+        while self._queue and not self._writing:
+            waiter, shared = self._queue[0]
+            if not shared and self._readers:
+                return
+            self._queue.popleft()
+            if not waiter.done():
+                self._admit(shared)
+                waiter.set_result(None)

@@ -1,0 +1,64 @@
+"""The Codex shape of a tool: something that runs invocations. A `ToolDefinition` is one."""
+
+from typing import Protocol
+
+from ferrule.protocol.events import Event
+from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload, ToolKind, ToolOutput, ToolPayload
+from ferrule.tools.context import ToolContext, ToolInvocation
+
+
+class InputWatcher(Protocol):
+    """Follows the input of a call while it arrives (patch text, long arguments). It only tells the front end."""
+
+    def feed(self, delta: str) -> Event | None:
+        """Take more input; perhaps an event comes of it."""
+        ...
+
+
+class ToolHandler:
+    """Runs the invocations of one tool. Subclass it for a bare handler, or write a `ToolDefinition`."""
+
+    @property
+    def kind(self) -> ToolKind:
+        """Which payloads it serves."""
+        return ToolKind.FUNCTION
+
+    def matches_kind(self, payload: ToolPayload) -> bool:
+        """Whether the payload has a shape that this handler can run."""
+        if self.kind is ToolKind.MCP:
+            return isinstance(payload, McpPayload)
+        return isinstance(payload, FunctionPayload | CustomPayload)
+
+    def function_payload(self, arguments: str) -> ToolPayload:
+        """The payload of a JSON call to this tool."""
+        return FunctionPayload(arguments)
+
+    async def is_mutating(self, invocation: ToolInvocation) -> bool:
+        """Whether the call might change the user's environment."""
+        return False
+
+    async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        """Run the call. Raises `RespondToModel` with what the model should read instead of a result."""
+        raise NotImplementedError
+
+    def input_watcher(self, call_id: str) -> InputWatcher | None:
+        """Something that follows the call's input as it arrives, if the front end can use that."""
+        return None
+
+    async def close(self) -> None:
+        """Called once, when the session ends."""
+
+
+class DeferredHandler:
+    """Stands for a handler that is made when it is first needed, so that listing tools stays cheap."""
+
+    __slots__ = ("load",)
+
+    def __init__(self, load: "HandlerLoader") -> None:
+        self.load = load
+
+
+class HandlerLoader(Protocol):
+    """Makes a handler."""
+
+    def __call__(self) -> ToolHandler: ...

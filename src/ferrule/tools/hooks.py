@@ -1,0 +1,34 @@
+"""What may look at a call before and after it runs, and change it. The session brings the hooks."""
+
+from typing import Protocol
+
+import msgspec
+
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.payload import ToolOutput
+from ferrule.tools.context import ToolContext, ToolInvocation
+
+
+class BeforeTool(msgspec.Struct, frozen=True):
+    """What the hooks say before a call. `block`: why it must not run. `tool_input`: the input to use instead."""
+
+    block: str | None = None
+    tool_input: JsonValue = msgspec.UNSET
+    context: tuple[str, ...] = ()
+
+
+class AfterTool(msgspec.Struct, frozen=True):
+    """What the hooks say after a call. `output` replaces the text that the model reads."""
+
+    output: str | None = None
+    context: tuple[str, ...] = ()
+
+
+class ToolHooks(Protocol):
+    """The hooks of a session. `tool_input` is the decoded arguments, or the text of a freeform call."""
+
+    async def before(self, invocation: ToolInvocation, tool_input: JsonValue, ctx: ToolContext) -> BeforeTool: ...
+
+    async def after(
+        self, invocation: ToolInvocation, tool_input: JsonValue, output: ToolOutput, ctx: ToolContext
+    ) -> AfterTool: ...

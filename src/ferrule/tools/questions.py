@@ -1,0 +1,38 @@
+"""What can be asked of the user, and what comes back. All of it goes over one pending table."""
+
+import msgspec
+
+from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.permissions import ReviewDecision
+
+Question = ExecApproval | UserInputRequest | ElicitationRequest
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The answer to an approval request; `message` is the user's reason, which the model reads."""
+
+    decision: ReviewDecision
+    message: str | None = None
+
+
+class UserAnswers(msgspec.Struct, frozen=True):
+    """Answers by question id; each is the chosen labels or free text."""
+
+    answers: dict[str, tuple[str, ...]]
+
+
+class Elicited(msgspec.Struct, frozen=True):
+    """The answer to an elicitation: accept (with content), decline or cancel."""
+
+    action: str
+    content: JsonValue = None
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    """Nobody answered: no front end, a timeout, or the question was withdrawn."""
+
+    reason: str
+
+
+Answer = Decision | UserAnswers | Elicited | NoAnswer
