@@ -1,7 +1,9 @@
 """JSON that comes from a model and text that goes to the wire: one decoder, one encoder, no other way."""
 
 import json
-from typing import Any
+import math
+import re
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -10,35 +12,96 @@ from ferrule.protocol.errors import RespondToModel
 JsonValue = Any
 """Any JSON value: the one place where a type cannot say more."""
 
+PARSE_ERROR = "failed to parse function arguments: "
+"""How every refusal of a call's arguments begins: the words that models know."""
 
-def decode(text: str | bytes) -> JsonValue:
-    """The JSON value of `text`. Raw control characters inside strings are accepted, as models write them.
-
-    Raises `RespondToModel` that says where the text stops being JSON and what stands there.
-    """
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
-    try:
-        readable = text if isinstance(text, str) else text.decode()
-        return json.loads(readable, strict=False)
-    except json.JSONDecodeError as error:
-        raise RespondToModel(f"failed to parse function arguments: {_explain(error)}") from error
-    except UnicodeDecodeError as error:
-        raise RespondToModel(f"failed to parse function arguments: byte {error.start} is not UTF-8") from error
-    except RecursionError as error:
-        raise RespondToModel("failed to parse function arguments: the JSON is nested too deeply") from error
-
+MAX_DEPTH = 200
+"""Levels of nesting that a value may have: what pydantic's JSON reader takes, and far from Python's own limit."""
 
 _EXCERPT = 40
 """Characters of the offending text that an error quotes: enough to find the place."""
 
+_FENCE = re.compile(r"\s*```[\w-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL)
+
+
+def decode(text: str | bytes) -> JsonValue:
+    """The JSON value of `text`. Raw control characters inside strings are accepted, and a Markdown fence around it all.
+
+    Raises `RespondToModel` that says where the text stops being JSON and what stands there.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _decode_tolerantly(_readable(text))
+    if (
+        text.count("[" if isinstance(text, str) else b"[") + text.count("{" if isinstance(text, str) else b"{")
+        > MAX_DEPTH
+    ):
+        _check_depth(value)
+    return value
+
+
+def _readable(text: str | bytes) -> str:
+    try:
+        return text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError as error:
+        raise _refusal(f"byte {error.start} is not UTF-8") from error
+
+
+def _decode_tolerantly(text: str) -> JsonValue:
+    fenced = _FENCE.fullmatch(text)
+    try:
+        value = _READER.decode(fenced[1] if fenced else text)
+        _check_depth(value)
+    except json.JSONDecodeError as error:
+        raise _refusal(_explain(error)) from error
+    except RecursionError as error:
+        raise _refusal(f"the JSON is nested deeper than {MAX_DEPTH} levels") from error
+    except ValueError as error:
+        raise _refusal(str(error)) from error
+    return value
+
+
+def _check_depth(value: JsonValue) -> None:
+    """Refuse what is nested too deeply, and half characters, which UTF-8 cannot carry."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH + 1:
+            raise _refusal(f"the JSON is nested deeper than {MAX_DEPTH} levels")
+        below: list[JsonValue] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item)
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+            elif isinstance(item, str) and encodable(item) is not item:
+                raise _refusal(f"half of a surrogate pair in {item[:_EXCERPT]!r}")
+        level = below
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise _refusal(f"the number {text[:_EXCERPT]} is out of range")
+    return value
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise _refusal(f"{text} is not JSON")
+
+
+_READER = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_no_constant)
+
+
+def _refusal(reason: str) -> RespondToModel:
+    return RespondToModel(PARSE_ERROR + reason)
+
 
 def _explain(error: json.JSONDecodeError) -> str:
     where = f"{error.msg} at line {error.lineno} column {error.colno}"
-    if error.pos >= len(error.doc.rstrip()):
-        return f"{where}: the JSON ends there (was it cut off?)"
+    if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
+        return f"{where}: the JSON ends too early (was it cut off?)"
     return f"{where}, near {error.doc[error.pos : error.pos + _EXCERPT]!r}"
 
 

@@ -163,7 +163,7 @@ def _pydantic_problem(error: dict[str, Any], value: JsonValue, schema: JsonSchem
         place = _Place(schema, path)
         return place.missing(location[-1], parent, path) if kind == "missing" else place.unknown(location[-1], path)
     path, got = _at(value, location)
-    message = re.sub(r"^Input should be ", "expected ", error["msg"]).removeprefix("Value error, ")
+    message = re.sub(r"^Input should ", "must ", error["msg"]).removeprefix("Value error, ")
     if kind.endswith("_type") or kind in ("enum", "literal_error", "int_from_float"):
         message = _Place(schema, path).expectation(got) or message
     return Problem(path, message, got)

@@ -19,7 +19,7 @@ class Mismatch(Exception):
 
 
 class ForeignValidator:
-    """Arguments that stay plain JSON. A schema that cannot be compiled lets every object pass: its owner judges then."""
+    """Arguments that stay plain JSON. Every object passes a schema that cannot be compiled: its owner judges."""
 
     refusal: type[Exception] = Mismatch
 

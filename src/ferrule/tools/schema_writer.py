@@ -1,0 +1,225 @@
+"""JSON Schemas of Python types and functions, as short as a model needs them.
+
+No titles; definitions inlined unless they recur; objects closed; an optional field is a plain one that may be left out.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ferrule.protocol.json_schema import JsonSchema, sanitize_json_schema
+from ferrule.protocol.json_text import JsonValue
+from ferrule.tools.docstrings import read_docstring
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_MAPS = ("properties", "$defs", "patternProperties", "dependentSchemas")
+"""Keywords whose value maps names to schemas."""
+
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+"""Keywords whose value is a list of schemas."""
+
+_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
+"""Keywords whose value is a schema."""
+
+_ORDER = ("type", "description", "enum", "properties", "required", "items", "additionalProperties")
+"""How people and providers write a schema; other keywords follow."""
+
+
+def schema_of_model(model: type[object]) -> JsonSchema:
+    """The schema of a pydantic model, a msgspec Struct, a dataclass or a TypedDict.
+
+    The docstring of the model itself is left out: it is the tool's description.
+    """
+    raw = msgspec.json.schema(model) if issubclass(model, msgspec.Struct) else _pydantic_schema(model)
+    schema = _Minimal(raw).schema()
+    schema.pop("description", None)
+    return sanitize_json_schema(JsonSchema(schema))
+
+
+def _pydantic_schema(model: type[object]) -> dict[str, JsonValue]:
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Quiet(GenerateJsonSchema):
+        ignored_warning_kinds: ClassVar = {"skipped-choice", "non-serializable-default"}
+
+    return TypeAdapter(model).json_schema(schema_generator=Quiet)
+
+
+class _Minimal:
+    """One schema on its way to the short form."""
+
+    def __init__(self, raw: dict[str, JsonValue]) -> None:
+        self._raw = raw
+        self._definitions: Mapping[str, dict[str, JsonValue]] = raw.get("$defs", {})
+        self._recursive = {name for name in self._definitions if name in self._reached(name)}
+        self._root_name = _definition(raw)
+        self._kept: dict[str, JsonValue] = {}
+
+    def schema(self) -> dict[str, JsonValue]:
+        """The short form; what refers to itself stays in `$defs`."""
+        root = {key: value for key, value in self._raw.items() if key != "$defs"}
+        if self._root_name is not None:
+            root = {**self._definitions[self._root_name], **root}
+            del root["$ref"]
+        schema = self._node(root)
+        return {**schema, "$defs": self._kept} if self._kept else schema
+
+    def _reached(self, name: str) -> set[str]:
+        reached, pending = set[str](), [name]
+        while pending:
+            fresh = set(_definitions_in(self._definitions[pending.pop()])) - reached
+            reached |= fresh
+            pending += fresh
+        return reached
+
+    def _node(self, node: JsonValue) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if (name := _definition(node)) is not None:
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            if name not in self._recursive:
+                return self._node({**self._definitions[name], **siblings})
+            if name == self._root_name:
+                return _in_order(self._without_noise({"$ref": "#", **siblings}))
+            if name not in self._kept:
+                self._kept[name] = {}
+                self._kept[name] = self._node(self._definitions[name])
+        return _in_order(self._without_noise({key: self._below(key, value) for key, value in node.items()}))
+
+    def _below(self, key: str, value: JsonValue) -> JsonValue:
+        if key in _MAPS:
+            return {name: self._node(schema) for name, schema in value.items()}
+        if key in _LISTS:
+            return [self._node(schema) for schema in value]
+        return self._node(value) if key in _SINGLE else value
+
+    def _without_noise(self, node: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        node.pop("title", None)
+        if "const" in node:
+            node["enum"] = [node.pop("const")]
+        if "properties" in node:
+            node.setdefault("additionalProperties", False)
+        if "default" in node and node["default"] is None:
+            del node["default"]
+            node = _without_null(node)
+        return node
+
+
+def _definition(node: Mapping[str, JsonValue]) -> str | None:
+    """The name of the definition that `node` refers to."""
+    reference = node.get("$ref")
+    return reference.removeprefix("#/$defs/") if isinstance(reference, str) else None
+
+
+def _definitions_in(node: JsonValue) -> Iterable[str]:
+    if isinstance(node, dict):
+        if (name := _definition(node)) is not None:
+            yield name
+        for value in node.values():
+            yield from _definitions_in(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _definitions_in(value)
+
+
+def _without_null(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """`node` without its alternative null: leaving the field out says the same."""
+    branches = node.get("anyOf")
+    if not isinstance(branches, list):
+        return node
+    rest = [branch for branch in branches if branch != {"type": "null"}]
+    if len(rest) == 1:
+        return {**rest[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+    return {**node, "anyOf": rest}
+
+
+def _in_order(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {key: node[key] for key in _ORDER if key in node} | node
+
+
+class FunctionSchema(NamedTuple):
+    """What a model is told of a function: the schema of its arguments, its name, and its docstring's description."""
+
+    schema: JsonSchema
+    name: str
+    description: str
+
+
+def schema_of_function(function: Callable[..., object], *, skip: Collection[str] = ()) -> FunctionSchema:
+    """What a model is told of `function`, which is called with keywords; `skip` names parameters that others fill in.
+
+    Raises TypeError when a parameter cannot be given by keyword.
+    """
+    schema = schema_of_model(signature_model(function, skip=skip))
+    return FunctionSchema(schema, function.__name__, read_docstring(inspect.getdoc(function)).description)
+
+
+def signature_model(
+    function: Callable[..., object], *, base: "type[BaseModel] | None" = None, skip: Collection[str] = ()
+) -> "type[BaseModel]":
+    """A pydantic model of the arguments of `function`, named after it; `keyword_arguments` turns an instance into them.
+
+    Descriptions come from `Annotated[..., Field(description=...)]`, else from the docstring. Raises TypeError when a
+    parameter cannot be given by keyword.
+    """
+    from pydantic import BaseModel, create_model
+
+    base = base or BaseModel
+    parameters = _parameters(function, skip)
+    hints = get_type_hints(function, include_extras=True)
+    descriptions = read_docstring(inspect.getdoc(function)).parameters
+    fields: dict[str, Any] = {
+        _field_name(name, base): (
+            _described(hints.get(name, Any), descriptions.get(name)),
+            _field(name, parameter, base),
+        )
+        for name, parameter in parameters.items()
+    }
+    doc = read_docstring(inspect.getdoc(function)).description
+    return create_model(function.__name__, __base__=base, __module__=function.__module__, __doc__=doc, **fields)
+
+
+def keyword_arguments(arguments: "BaseModel") -> dict[str, object]:
+    """The keywords of a call from an instance of its `signature_model`: those that were given."""
+    fields = type(arguments).model_fields
+    return {fields[name].alias or name: getattr(arguments, name) for name in arguments.model_fields_set}
+
+
+def _parameters(function: Callable[..., object], skip: Collection[str]) -> dict[str, inspect.Parameter]:
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = {name: p for name, p in inspect.signature(function).parameters.items() if name not in skip}
+    for name, parameter in found.items():
+        if parameter.kind not in by_keyword:
+            raise TypeError(
+                f"{function.__name__}: a model gives arguments by name, which {parameter} ({name}) cannot take"
+            )
+    return found
+
+
+def _field_name(name: str, base: "type[BaseModel]") -> str:
+    """`name`, changed where pydantic would refuse it or hide something of `base`."""
+    taken = hasattr(base, name) or name.startswith(("_", "model_"))
+    return f"{name.strip('_')}_" if taken else name
+
+
+def _described(hint: Any, text: str | None) -> Any:
+    """`hint` with a description; one that its author wrote into it is further in, and wins."""
+    from pydantic import Field
+
+    if not text:
+        return hint
+    inner, *metadata = (get_args(hint)[0], *hint.__metadata__) if get_origin(hint) is Annotated else (hint,)
+    return Annotated[(inner, Field(description=text), *metadata)]  # type: ignore[return-value]
+
+
+def _field(name: str, parameter: inspect.Parameter, base: "type[BaseModel]") -> Any:
+    from pydantic import Field
+
+    alias = name if _field_name(name, base) != name else None
+    default: Any = ... if parameter.default is parameter.empty else parameter.default
+    return Field(default, alias=alias)
