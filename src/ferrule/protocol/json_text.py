@@ -33,12 +33,16 @@ def decode(text: str | bytes) -> JsonValue:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _decode_tolerantly(_readable(text))
-    if (
-        text.count("[" if isinstance(text, str) else b"[") + text.count("{" if isinstance(text, str) else b"{")
-        > MAX_DEPTH
-    ):
+    if len(text) > MAX_DEPTH and _brackets(text) > MAX_DEPTH:
         _check_depth(value)
     return value
+
+
+def _brackets(text: str | bytes) -> int:
+    """How many arrays and objects `text` can hold at most."""
+    if isinstance(text, str):
+        return text.count("[") + text.count("{")
+    return text.count(b"[") + text.count(b"{")
 
 
 def _readable(text: str | bytes) -> str:
@@ -99,10 +103,18 @@ def _refusal(reason: str) -> RespondToModel:
 
 
 def _explain(error: json.JSONDecodeError) -> str:
+    if error.msg == "Extra data":
+        return (
+            f"more than one JSON value, the second from line {error.lineno} column {error.colno}, near {_near(error)}"
+        )
     where = f"{error.msg} at line {error.lineno} column {error.colno}"
     if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
         return f"{where}: the JSON ends too early (was it cut off?)"
-    return f"{where}, near {error.doc[error.pos : error.pos + _EXCERPT]!r}"
+    return f"{where}, near {_near(error)}"
+
+
+def _near(error: json.JSONDecodeError) -> str:
+    return repr(error.doc[error.pos : error.pos + _EXCERPT])
 
 
 def encodable(text: str) -> str:

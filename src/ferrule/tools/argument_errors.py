@@ -76,8 +76,10 @@ class _Place:
         self.root: Node = schema.mapping
         self.nodes: list[JsonValue] = [self.root]
         for part in path:
-            step = item_nodes if isinstance(part, int) else property_nodes
-            self.nodes = step(self.nodes, part, self.root)  # type: ignore[operator]
+            if isinstance(part, int):
+                self.nodes = item_nodes(self.nodes, part, self.root)
+            else:
+                self.nodes = property_nodes(self.nodes, part, self.root)
 
     def choices(self) -> list[JsonValue]:
         """The values of the enums here, if every alternative is an enum."""
@@ -200,7 +202,9 @@ def _foreign(error: "ValidationError", value: JsonValue, schema: JsonSchema) -> 
         case "type" | "enum" | "const":
             return [Problem(path, place.expectation(got) or error.message, got)]
         case "anyOf" | "oneOf" if hasattr(kind, "context"):
-            branch = max(kind.context, key=lambda errors: max(len(e.instance_path) for e in errors), default=[])
+            branch: list[ValidationError] = max(
+                kind.context, key=lambda errors: max(len(e.instance_path) for e in errors), default=[]
+            )
             if any(len(inner.instance_path) > len(path) for inner in branch):
                 return [problem for inner in branch for problem in _foreign(inner, value, schema)]
             return [Problem(path, place.expectation(got) or error.message, got)]

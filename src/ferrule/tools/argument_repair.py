@@ -70,6 +70,7 @@ def _from_text(text: str, accepted: frozenset[str]) -> JsonValue:
     """The JSON value that `text` spells if it is of an accepted type, else `text`."""
     stripped = text.strip()
     word = stripped.lower()
+    value: JsonValue = None
     if word in _WORDS:
         value = _WORDS[word]
     elif _NUMBER.fullmatch(stripped) or stripped.startswith(("{", "[", "```", '"')):

@@ -5,7 +5,7 @@ No titles; definitions inlined unless they recur; objects closed; an optional fi
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -45,7 +45,9 @@ def _pydantic_schema(model: type[object]) -> dict[str, JsonValue]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Quiet(GenerateJsonSchema):
-        ignored_warning_kinds: ClassVar = {"skipped-choice", "non-serializable-default"}
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            super().__init__(*arguments, **keywords)
+            self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
     return TypeAdapter(model).json_schema(schema_generator=Quiet)
 
@@ -214,7 +216,7 @@ def _described(hint: Any, text: str | None) -> Any:
     if not text:
         return hint
     inner, *metadata = (get_args(hint)[0], *hint.__metadata__) if get_origin(hint) is Annotated else (hint,)
-    return Annotated[(inner, Field(description=text), *metadata)]  # type: ignore[return-value]
+    return Annotated[(inner, Field(description=text), *metadata)]
 
 
 def _field(name: str, parameter: inspect.Parameter, base: "type[BaseModel]") -> Any:
