@@ -3,12 +3,12 @@
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
 from ferrule.tools.definition import Action, Observation, ToolDefinition
-from ferrule.tools.schema_writer import describe_function, signature_model
+from ferrule.tools.schema_writer import keyword_arguments, schema_of_function, signature_model
 
 
 class FunctionTool(ToolDefinition[Action, Observation]):
@@ -25,14 +25,15 @@ class FunctionTool(ToolDefinition[Action, Observation]):
         blocking: bool = True,
         strict: bool = False,
     ) -> None:
-        described = describe_function(function)
         context = _context_parameters(function)
+        described = schema_of_function(function, skip=context)
+        arguments = cast("type[Action]", signature_model(function, base=Action, skip=context))
         self.function = function
         super().__init__(
-            executor=_executor(function, next(iter(context), None)),
+            executor=_executor(function, _reader(arguments), next(iter(context), None)),
             name=name or described.name,
             description=described.description if description is None else description,
-            action_type=signature_model(function, base=Action, skip=context),
+            action_type=arguments,
             annotations=annotations,
             parallel=parallel,
             blocking=blocking,
@@ -93,20 +94,30 @@ def _context_parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(name for name in inspect.signature(function).parameters if hints.get(name) is ToolContext)
 
 
-def _executor(function: Callable[..., Any], context: str | None) -> Callable[..., Any]:
+Keywords = Callable[[Action], dict[str, Any]]
+
+
+def _reader(arguments: type[Action]) -> Keywords:
+    """How the function's keywords are got from a validated action."""
+    if any(field.alias for field in arguments.model_fields.values()):
+        return keyword_arguments
+    return vars
+
+
+def _executor(function: Callable[..., Any], keywords: Keywords, context: str | None) -> Callable[..., Any]:
     """The function as an executor: takes the action, and the context where the function wants one."""
     if inspect.iscoroutinefunction(function):
         if context is None:
 
             async def run(action: Action) -> Any:
-                return await function(**action.__dict__)
+                return await function(**keywords(action))
 
             return run
 
         async def run_in_context(action: Action, ctx: ToolContext) -> Any:
-            return await function(**action.__dict__, **{context: ctx})
+            return await function(**keywords(action), **{context: ctx})
 
         return run_in_context
     if context is None:
-        return lambda action: function(**action.__dict__)
-    return lambda action, ctx: function(**action.__dict__, **{context: ctx})
+        return lambda action: function(**keywords(action))
+    return lambda action, ctx: function(**keywords(action), **{context: ctx})

@@ -130,7 +130,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self.strict = strict
         self.parallel = self.annotations.readOnlyHint if parallel is None else parallel
         self.executor = executor
-        self._validator = ModelValidator(action, self.parameters())
+        self._validator: ModelValidator[A] = ModelValidator(action, self.parameters())
         self._text_field = next(iter(action.model_fields), "input")
         self._execute: Execute
         self._execute, takes_context = (_no_executor, True) if executor is None else _executing(executor, blocking)
@@ -216,7 +216,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         """Run a validated action. Returns the observation."""
         if self._acts_alone:
             effect = ToolEffect(name=self.name, arguments=action.model_dump_json(), annotations=self.annotations)
-            return await ctx.run(effect, lambda access: self._execute(action, ctx))  # type: ignore[no-any-return]
+            return await ctx.run(effect, lambda access: self._execute(action, ctx))
         return await self._execute(action, ctx)  # type: ignore[no-any-return]
 
     async def close(self) -> None:

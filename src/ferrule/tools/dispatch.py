@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -150,9 +150,8 @@ def bound(output: ToolOutput, budget: OutputBudget) -> ToolOutput:
         short = truncate_text(body, budget)
         return output if short is body else ToolOutput(short, output.success, True)
     if isinstance(body, tuple):
-        texts: list[str | ContentPart] = [part.text if isinstance(part, InputText) else part for part in body]
-        cut: list[str | ContentPart] = truncate_items(texts, budget)
-        parts = tuple(InputText(part) if isinstance(part, str) else part for part in cut)
+        cut = truncate_items([part.text if isinstance(part, InputText) else part for part in body], budget)
+        parts = cast("tuple[ContentPart, ...]", tuple(InputText(p) if isinstance(p, str) else p for p in cut))
         return ToolOutput(parts, output.success, True)
     return output
 

@@ -24,9 +24,9 @@ class ToolRegistry:
     def handler(self, name: str, namespace: str | None = None) -> ToolHandler | None:
         """The handler of a tool, or None."""
         found = self._handlers.get((namespace, name))
-        if found.__class__ is DeferredHandler:
-            found = self._handlers[(namespace, name)] = found.load()  # type: ignore[union-attr]
-        return found  # type: ignore[return-value]
+        if isinstance(found, DeferredHandler):
+            found = self._handlers[(namespace, name)] = found.load()
+        return found
 
     def supports_parallel(self, key: ToolKey) -> bool:
         """Whether calls of the tool may run beside other calls."""

@@ -1,0 +1,120 @@
+"""The conversation as it is sent: every call has exactly one output, in call order."""
+
+from collections.abc import Iterable, Sequence
+
+from ferrule.protocol.items import (
+    ApplyPatchCall,
+    ApplyPatchCallOutput,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    ItemView,
+    LocalShellCall,
+    LocalShellCallOutput,
+    ResponseItem,
+    ShellCall,
+    ShellCallOutput,
+    ToolSearchCall,
+    ToolSearchOutput,
+)
+from ferrule.protocol.payload import (
+    CustomPayload,
+    FunctionPayload,
+    LocalShellPayload,
+    NativePayload,
+    ShellToolCallParams,
+    ToolOutput,
+    ToolPayload,
+)
+from ferrule.tools.dispatch import ABORTED
+
+Output = (
+    FunctionCallOutput
+    | CustomToolCallOutput
+    | LocalShellCallOutput
+    | ShellCallOutput
+    | ApplyPatchCallOutput
+    | ToolSearchOutput
+)
+
+
+class History:
+    """The items of a conversation, in the order in which they are sent."""
+
+    __slots__ = ("_items", "_snapshot")
+
+    def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
+        self._items = list(items)
+        self._snapshot: tuple[ResponseItem, ...] | None = None
+
+    @property
+    def items(self) -> tuple[ResponseItem, ...]:
+        """All items; the same tuple until something is added."""
+        if self._snapshot is None:
+            self._snapshot = tuple(self._items)
+        return self._snapshot
+
+    def append(self, item: ResponseItem) -> None:
+        """Add one item at the end."""
+        self._items.append(item)
+        self._snapshot = None
+
+    def extend(self, items: Iterable[ResponseItem]) -> None:
+        """Add items at the end."""
+        self._items.extend(items)
+        self._snapshot = None
+
+
+def called_id(view: ItemView) -> str | None:
+    """The id under which a call is answered, or None for an item that is no call of ours."""
+    if isinstance(view, FunctionCall | CustomToolCall | ShellCall | ApplyPatchCall):
+        return view.call_id
+    if isinstance(view, LocalShellCall):
+        return view.call_id or view.id or ""
+    if isinstance(view, ToolSearchCall) and view.execution == "client":
+        return view.call_id
+    return None
+
+
+def answered_id(view: ItemView) -> str | None:
+    """The id of the call that an output answers, or None for an item that is no output."""
+    if isinstance(view, LocalShellCallOutput):
+        return view.call_id or view.id
+    return view.call_id if isinstance(view, Output) else None
+
+
+def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
+    """The items of a replay as they were sent: response by response, the calls' outputs in call order at its end.
+
+    A call without an output gets `aborted`; an output without a call, and a second output of one, are left out.
+    """
+    history: list[ResponseItem] = []
+    for response in responses:
+        outputs: dict[str, ResponseItem] = {}
+        calls: list[ItemView] = []
+        for item in response:
+            answered = answered_id(item.view)
+            if answered is not None:
+                outputs.setdefault(answered, item)
+                continue
+            if called_id(item.view) is not None:
+                calls.append(item.view)
+            history.append(item)
+        history.extend(outputs.get(called_id(call) or "") or aborted_output(call) for call in calls)
+    return history
+
+
+def aborted_output(call: ItemView, text: str = ABORTED) -> ResponseItem:
+    """The output of a call that was cut off."""
+    return ToolOutput(text, False).into_response(called_id(call) or "", _payload(call))
+
+
+def _payload(call: ItemView) -> ToolPayload:
+    if isinstance(call, CustomToolCall):
+        return CustomPayload("")
+    if isinstance(call, LocalShellCall):
+        return LocalShellPayload(ShellToolCallParams(command=()))
+    if isinstance(call, ShellCall | ApplyPatchCall | ToolSearchCall):
+        return NativePayload(str(call.__struct_config__.tag), "")
+    return FunctionPayload("")

@@ -1,0 +1,54 @@
+"""The one table of questions that wait for an answer: approvals, user input, elicitations, dynamic calls."""
+
+import asyncio
+
+import msgspec
+
+from ferrule.protocol.errors import UsageError
+from ferrule.tools.questions import Answer, NoAnswer, Question
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    question: Question
+    answer: "asyncio.Future[Answer]"
+
+
+class PendingTable:
+    """Questions by their request id, in the order in which they were asked."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, _Waiting] = {}
+
+    def questions(self) -> list[Question]:
+        """What waits now, oldest first."""
+        return [entry.question for entry in self._waiting.values()]
+
+    def open(self, question: Question) -> None:
+        """Let the question wait; its answer may be given from then on."""
+        self._waiting[question.request_id] = _Waiting(question, asyncio.get_running_loop().create_future())
+
+    async def answer(self, request_id: str, timeout: float | None = None) -> Answer:
+        """Wait for the answer to an open question, at most `timeout` seconds."""
+        waiting = self._waiting[request_id]
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiting.answer
+        except TimeoutError:
+            return NoAnswer(f"nobody answered within {timeout:g} seconds")
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def decide(self, request_id: str, answer: Answer) -> None:
+        """Answer a question. Raises `UsageError` when it does not wait (any more)."""
+        waiting = self._waiting.get(request_id)
+        if waiting is None or waiting.answer.done():
+            raise UsageError(f"no question {request_id!r} is waiting: it was answered, or its turn ended")
+        waiting.answer.set_result(answer)
+
+    def withdraw_all(self, reason: str) -> None:
+        """End every question without an answer."""
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_result(NoAnswer(reason))

@@ -1,0 +1,208 @@
+"""A session on disk: one JSON object a line, written as it happens, read again by `exec resume`.
+
+Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, event_msg. A
+`token_count` event ends each response of the model.
+"""
+
+import os
+import re
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ferrule._version import __version__
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import ResponseItem, read_item
+from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first line of a rollout."""
+
+    id: str
+    timestamp: str
+    cwd: str
+    originator: str = "ferrule"
+    cli_version: str = __version__
+    model_provider: str = ""
+    instructions: str | None = None
+
+
+class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a turn ran with; written once a turn."""
+
+    cwd: str
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+    model: str
+    profile: str | None = None
+
+
+class _Line(msgspec.Struct):
+    timestamp: str
+    type: str
+    payload: msgspec.Raw
+
+
+class _TokenCount(msgspec.Struct, tag="token_count"):
+    usage: TokenUsage | None
+
+
+_encode = msgspec.json.encode
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def new_session_id() -> str:
+    """A UUID of version 7: sorts by its time of creation."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = milliseconds << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class Rollout:
+    """Appends to one session's file. The file is made with the first line; each line is one write."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    @classmethod
+    def create(cls, home: str, session_id: str) -> "Rollout":
+        """The rollout of a new session under `home`."""
+        now = datetime.now()
+        name = f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{session_id}.jsonl"
+        return cls(Path(home) / "sessions" / f"{now:%Y}" / f"{now:%m}" / f"{now:%d}" / name)
+
+    def meta(self, meta: SessionMeta) -> None:
+        """Write the first line."""
+        self._write("session_meta", _encode(meta))
+
+    def turn_context(self, context: TurnContext) -> None:
+        """Write what the turn runs with."""
+        self._write("turn_context", _encode(context))
+
+    def item(self, item: ResponseItem) -> None:
+        """Write an item, byte for byte."""
+        self._write("response_item", item.raw)
+
+    def response_end(self, usage: TokenUsage | None) -> None:
+        """Write that a response of the model, and its calls, are complete."""
+        self._write("event_msg", _encode(_TokenCount(usage)))
+
+    def event(self, name: str, message: str = "") -> None:
+        """Write something that happened (turn_aborted, error)."""
+        self._write("event_msg", _encode({"type": name, "message": message}))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _write(self, kind: str, payload: bytes) -> None:
+        if self._fd is None:
+            self._fd = self._open()
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = b'{"timestamp":"%b","type":"%b","payload":%b}\n' % (stamp.encode(), kind.encode(), payload)
+        view = memoryview(line)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def _open(self) -> int:
+        missing = [folder for folder in (self.path.parent, *self.path.parent.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """A rollout as it was read: `responses` are its items, cut where a response of the model ended."""
+
+    path: Path
+    meta: SessionMeta
+    context: TurnContext | None
+    responses: tuple[tuple[ResponseItem, ...], ...]
+    skipped_lines: int = 0
+
+
+def read_rollout(path: Path) -> StoredSession:
+    """Read a session. Lines that cannot be read are skipped and counted. Raises `UsageError` where it is none."""
+    meta: SessionMeta | None = None
+    context: TurnContext | None = None
+    responses: list[tuple[ResponseItem, ...]] = []
+    items: list[ResponseItem] = []
+    skipped = 0
+    for raw in _lines(path):
+        try:
+            line = _decode_line(raw)
+            match line.type:
+                case "session_meta":
+                    meta = meta or msgspec.json.decode(line.payload, type=SessionMeta)
+                case "turn_context":
+                    context = msgspec.json.decode(line.payload, type=TurnContext)
+                case "response_item":
+                    items.append(read_item(bytes(line.payload)))
+                case "event_msg" if _event_type(line.payload) == "token_count":
+                    responses.append(tuple(items))
+                    items = []
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            skipped += 1
+    if meta is None:
+        raise UsageError(f"{path} is not a session of Ferrule: it has no session_meta line")
+    return StoredSession(path, meta, context, (*responses, tuple(items)), skipped)
+
+
+class _EventType(msgspec.Struct):
+    type: str = ""
+
+
+def _event_type(payload: msgspec.Raw) -> str:
+    return msgspec.json.decode(payload, type=_EventType).type
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return [line for line in path.read_bytes().split(b"\n") if line]
+    except OSError as error:
+        raise UsageError(f"cannot read the session {path}: {error.strerror}") from error
+
+
+_ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")
+
+
+def stored_rollouts(home: str) -> list[Path]:
+    """All rollouts under `home`, oldest first (by id, which begins with the time)."""
+    found = Path(home, "sessions").glob("*/*/*/rollout-*.jsonl")
+    return sorted((path for path in found if _ROLLOUT_NAME.fullmatch(path.name)), key=_id_of)
+
+
+def find_rollout(home: str, session_id: str | None) -> Path:
+    """The rollout of a session by id or by an unambiguous beginning of it; None: the newest.
+
+    Raises `UsageError` that says what there is.
+    """
+    rollouts = stored_rollouts(home)
+    if not rollouts:
+        raise UsageError(f"there is no session to resume in {home}")
+    if session_id is None:
+        return max(rollouts, key=lambda path: path.stat().st_mtime_ns)
+    matching = [path for path in rollouts if _id_of(path).startswith(session_id)]
+    if len(matching) == 1:
+        return matching[0]
+    problem = "no session has" if not matching else f"{len(matching)} sessions have"
+    raise UsageError(f"{problem} an id that begins with {session_id!r}; the newest is {_id_of(rollouts[-1])}")
+
+
+def _id_of(path: Path) -> str:
+    match = _ROLLOUT_NAME.fullmatch(path.name)
+    return match["id"] if match else ""
