@@ -19,11 +19,15 @@ class Reader:
         self._fd = fd
         self._sink = sink
         self._loop = asyncio.get_running_loop()
-        self._closed = asyncio.Event()
+        self._end = asyncio.Event()
         self._fault: Exception | None = None
         self.reached_end = False
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._ready)
+
+    @property
+    def closed(self) -> bool:
+        return self._end.is_set()
 
     async def finish(self, grace: float) -> None:
         """After the exit: wait at most `grace` seconds for the end, take what is there already, and close.
@@ -32,7 +36,7 @@ class Reader:
         """
         try:
             async with asyncio.timeout(grace):
-                await self._closed.wait()
+                await self._end.wait()
         except TimeoutError:
             taken = 0
             while taken < LAST_READ_BYTES and (count := self._read()):
@@ -42,8 +46,8 @@ class Reader:
             raise self._fault
 
     def close(self) -> None:
-        if not self._closed.is_set():
-            self._closed.set()
+        if not self.closed:
+            self._end.set()
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
 
@@ -54,7 +58,7 @@ class Reader:
 
     def _read(self) -> int:
         """One read; 0 if there is nothing now, or nothing more."""
-        if self._closed.is_set():
+        if self.closed:
             return 0
         try:
             data = os.read(self._fd, READ_BYTES)

@@ -1,0 +1,92 @@
+"""The table of the sessions that a model has open, by the number it knows them by."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ferrule.process.interactive import Collected, Session
+from ferrule.process.run import uninterrupted
+
+MAX_SESSIONS = 64
+WARN_SESSIONS = 60
+PROTECTED_SESSIONS = 8
+"""The most recently used sessions are never ended to make room."""
+FIRST_ID, LAST_ID = 1_000, 99_999
+
+
+class UnknownSession(Exception):
+    """No session has this number: it never had, or its end was told already."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"Unknown process id {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A session's number, and a warning for the model when the table is nearly full."""
+
+    number: int
+    warning: str | None
+
+
+class SessionTable:
+    """At most `MAX_SESSIONS` sessions. `pick` draws a number between two; one that is taken is drawn again."""
+
+    def __init__(self, pick: Callable[[int, int], int] = random.randint) -> None:
+        self._pick = pick
+        self._sessions: dict[int, Session] = {}  # the least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def store(self, session: Session) -> Stored:
+        """Keep a session; call it before the first wait, so that an interrupted wait does not lose it.
+
+        A full table ends one first: the least recently used that has exited, else the least recently used.
+        """
+        number = self._free_number()
+        evicted = self._sessions.pop(self._to_evict()) if len(self._sessions) >= MAX_SESSIONS else None
+        self._sessions[number] = session
+        if evicted:
+            await uninterrupted(evicted.end())
+        return Stored(number, self._warning())
+
+    def get(self, number: int) -> Session:
+        """The session, which counts as used now. Raises `UnknownSession`."""
+        if number not in self._sessions:
+            raise UnknownSession(number)
+        session = self._sessions[number] = self._sessions.pop(number)
+        return session
+
+    async def collect(self, number: int, yield_ms: int) -> Collected:
+        """`Session.collect`; once it told the end, the number is free again. Raises `UnknownSession`."""
+        session = self.get(number)
+        collected = await session.collect(yield_ms)
+        if collected.ended and self._sessions.get(number) is session:
+            del self._sessions[number]
+        return collected
+
+    async def end_all(self) -> None:
+        """End every session and forget it."""
+        sessions, self._sessions = self._sessions, {}
+        await asyncio.gather(*(session.end() for session in sessions.values()))
+
+    def _free_number(self) -> int:
+        while (number := self._pick(FIRST_ID, LAST_ID)) in self._sessions:
+            pass
+        return number
+
+    def _to_evict(self) -> int:
+        candidates = list(self._sessions)[:-PROTECTED_SESSIONS]
+        exited = (number for number in candidates if self._sessions[number].ended)
+        return next(exited, candidates[0])
+
+    def _warning(self) -> str | None:
+        count = len(self._sessions)
+        if count < WARN_SESSIONS:
+            return None
+        return (
+            f"{count} sessions are open and at most {MAX_SESSIONS} can be: end those that are no longer needed or use "
+            "one again, or the least recently used will be ended"
+        )

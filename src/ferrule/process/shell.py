@@ -1,0 +1,135 @@
+"""The user's shell, and the environment that its start-up files make.
+
+Start-up files can be slow, print, ask, `exec` something else or exit. So they are run once a session, watched by a
+clock, only for their environment; commands then run in a shell that reads none.
+"""
+
+import asyncio
+import os
+import pwd
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.process.launcher import Launcher, LaunchError
+from ferrule.process.run import run
+
+LOGIN_TIMEOUT_MS = 5_000
+"""How long start-up files may take before the agent's own environment is used instead."""
+POSIX_SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "ksh"})
+"""Shells that understand what models write."""
+
+_SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM"})
+# What a shell sets for itself is not the user's choice.
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A shell by its absolute path; its kind is its file name."""
+
+    path: str
+
+    @property
+    def kind(self) -> str:
+        return Path(self.path).name
+
+
+def default_shell(env: Mapping[str, str]) -> Shell:
+    """The user's shell: `$SHELL`, else the account's, else bash, else sh; always one of `POSIX_SHELLS`."""
+    for path in (env.get("SHELL"), _account_shell(), shutil.which("bash"), "/bin/sh"):
+        if path and Path(path).name in POSIX_SHELLS and os.access(path, os.X_OK):
+            return Shell(path)
+    raise LaunchError("no shell was found: neither $SHELL, nor bash, nor /bin/sh can be run")
+
+
+def find_shell(name: str, env: Mapping[str, str]) -> Shell:
+    """The shell that a caller asked for, by path or by name on `PATH`. Raises `LaunchError` if there is none."""
+    path = shutil.which(name, path=env.get("PATH", os.defpath))
+    if path is None:
+        raise LaunchError(f"the shell does not exist or cannot be run: {name}; leave it out to use the default shell")
+    return Shell(str(Path(path).absolute()))
+
+
+def shell_argv(shell: Shell, script: str, login: bool = False) -> list[str]:
+    """The command line that runs a script. `login` makes this very shell read its start-up files; a session that has
+    a `LoginShell` takes its environment instead. Job control stays off either way."""
+    if login:
+        return [shell.path, "-lc", script]
+    # zsh reads ~/.zshenv even so, unless told not to.
+    return [shell.path, "-fc" if shell.kind == "zsh" else "-c", script]
+
+
+@dataclass(frozen=True, slots=True)
+class LoginEnvironment:
+    """The variables after the start-up files; `problem` says in one sentence why they are the agent's own instead."""
+
+    variables: Mapping[str, str]
+    problem: str | None = None
+
+
+class LoginShell:
+    """The environment of a login shell, found out once and then remembered."""
+
+    def __init__(
+        self, launcher: Launcher, shell: Shell, base: Mapping[str, str], cwd: str, timeout_ms: int = LOGIN_TIMEOUT_MS
+    ) -> None:
+        self._launcher = launcher
+        self._shell = shell
+        self._base = base
+        self._cwd = cwd
+        self._timeout_ms = timeout_ms
+        self._answer: asyncio.Task[LoginEnvironment] | None = None
+
+    async def environment(self) -> LoginEnvironment:
+        """May be awaited by many; a caller that is cancelled does not stop the others' wait."""
+        if self._answer is None:
+            self._answer = asyncio.create_task(self._capture())
+        return await asyncio.shield(self._answer)
+
+    async def _capture(self) -> LoginEnvironment:
+        mark = secrets.token_hex(16)
+        # The files' own text goes where the mark is not; env is a program in every shell.
+        script = f"printf '%s\\0' {mark}; command env -0; printf '%s' {mark}"
+        problem = ""
+        for flags in (["-l", "-i"], ["-l"]):
+            try:
+                done = await run(
+                    self._launcher,
+                    [self._shell.path, *flags, "-c", script],
+                    env={**self._base, "TERM": "dumb"},
+                    cwd=self._cwd,
+                    timeout_ms=self._timeout_ms,
+                )
+            except LaunchError as error:
+                return LoginEnvironment(self._base, str(error))
+            if variables := _between_marks(done.stdout.render(), mark.encode()):
+                return LoginEnvironment(self._merged(variables))
+            if done.timed_out:
+                problem = f"took longer than {self._timeout_ms / 1000:g} s"
+                break
+            problem = f"ended the shell with exit code {done.exit_code}"
+        return LoginEnvironment(
+            self._base, f"The start-up files of {self._shell.path} {problem}; the agent's own environment is used."
+        )
+
+    def _merged(self, found: Mapping[str, str]) -> dict[str, str]:
+        own = {name: self._base[name] for name in _SHELL_OWN if name in self._base}
+        return {name: value for name, value in found.items() if name not in _SHELL_OWN} | own
+
+
+def _between_marks(output: bytes, mark: bytes) -> dict[str, str]:
+    _, begun, rest = output.partition(mark + b"\0")
+    listing, ended, _ = rest.partition(mark)
+    if not begun or not ended:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in listing.split(b"\0") if entry)
+    return {name: value for name, sign, value in pairs if sign}
+
+
+def _account_shell() -> str | None:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell
+    except KeyError:  # a container's user without an account
+        return None
