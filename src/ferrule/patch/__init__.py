@@ -1,0 +1,49 @@
+"""The V4A patch engine: text in, plan out, all or nothing on disk. Usable alone.
+
+    from ferrule.patch import PlainFiles, apply, parse, plan
+
+    files = PlainFiles()
+    planned = plan(parse(text), files, cwd="/work/tree")   # complete, in memory, nothing changed yet
+    apply(planned, files)
+    print(planned.summary())
+
+`apply_patch(text, cwd)` does the three. Every failure is a `PatchError` whose text is written for the model.
+"""
+
+from .errors import MAX_MESSAGE, ApplyError, MatchError, ParseError, PatchError
+from .files import Entry, FileLayer, Kind, PlainFiles
+from .grammar import FORMAT_DESCRIPTION, GRAMMAR
+from .parser import FileProgress, PatchParser, parse
+from .planner import Operation, OperationKind, Place, Plan, plan
+from .syntax import AddFile, Chunk, DeleteFile, Hunk, Patch, UpdateFile
+from .writer import apply, apply_patch
+
+__all__ = [
+    "FORMAT_DESCRIPTION",
+    "GRAMMAR",
+    "MAX_MESSAGE",
+    "AddFile",
+    "ApplyError",
+    "Chunk",
+    "DeleteFile",
+    "Entry",
+    "FileLayer",
+    "FileProgress",
+    "Hunk",
+    "Kind",
+    "MatchError",
+    "Operation",
+    "OperationKind",
+    "ParseError",
+    "Patch",
+    "PatchError",
+    "PatchParser",
+    "Place",
+    "PlainFiles",
+    "Plan",
+    "UpdateFile",
+    "apply",
+    "apply_patch",
+    "parse",
+    "plan",
+]

@@ -12,6 +12,7 @@ NEW_FILE_MODE = 0o666
 """Before the umask, as open(2) callers usually ask for."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_NAME = ("", ".", "..")
 _LABELS = frozenset({"security.selinux"})
 """Extended attributes that the kernel gives to a new file by itself."""
 
@@ -29,16 +30,16 @@ class Kind(StrEnum):
 class Entry:
     """What `FileLayer.look` saw. Two equal entries mean that nobody touched the file in between.
 
-    `real` is the absolute path with every symbolic link resolved, also for a missing file (then it is where the file
-    would be created); `is_link` says that the last component of the path asked for is itself a link. `identity` is (device, inode), None when missing; `mode` the permission bits; `links` the number
-    of hard links. `in_place` says that replacing the file by a rename would lose something: other hard links, another
-    owner, extended attributes. `writable` says that the caller may write to the file (or, when missing, is unknown and
-    True).
+    `name` is the absolute path with every link resolved but the last component's own: what an unlink removes. `real`
+    has that resolved too: what a write changes, also for a missing file (where it would be created); the two differ
+    exactly when the path is itself a link. `identity` is (device, inode), None when missing; `mode` the permission
+    bits; `links` the number of hard links. `in_place`: replacing the file by a rename would lose something (other hard
+    links, another owner, extended attributes). `writable`: the caller may write to the file; True when missing.
     """
 
+    name: str
     real: str
     kind: Kind
-    is_link: bool = False
     identity: tuple[int, int] | None = None
     mode: int = 0
     links: int = 0
@@ -108,15 +109,20 @@ class PlainFiles:
 
     def look(self, path: str) -> Entry:
         """See `FileLayer.look`."""
-        real = os.path.realpath(path)
+        folder, last = os.path.split(path)
+        if last in _NO_NAME:
+            name = real = os.path.realpath(path)
+        else:
+            name = os.path.join(os.path.realpath(folder), last)
+            real = os.path.realpath(name) if os.path.islink(name) else name
         try:
             found = os.stat(real)
         except (FileNotFoundError, NotADirectoryError):
-            return Entry(real, Kind.MISSING, os.path.islink(path))
+            return Entry(name, real, Kind.MISSING)
         return Entry(
+            name=name,
             real=real,
             kind=_kind(found.st_mode),
-            is_link=os.path.islink(path),
             identity=(found.st_dev, found.st_ino),
             mode=stat.S_IMODE(found.st_mode),
             links=found.st_nlink,

@@ -1,0 +1,224 @@
+"""Why a patch does not fit, in words that help a model to send a better one. None of it costs more than the search."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .edits import Missed, old_lines
+from .errors import MatchError, clip
+from .files import FileLayer, Kind
+from .matching import Level, LineIndex
+from .text import Text
+
+_SHOWN_RUN = 500
+"""Characters of the expected lines that an error repeats."""
+_SHOWN_LINE = 110
+"""Characters of one line, expected or found."""
+_VOTES_PER_LINE = 4
+"""Bound of the work of an alignment: votes for each line of the file."""
+_CANDIDATES = 40
+"""Lines that are compared letter by letter to find the most similar one."""
+_SIMILAR = 0.6
+
+_GUTTER = re.compile(r"\s*L?\d+(?:[:|\t]| {1,2})\s?")
+_WORD = re.compile(r"\w{3,}")
+_UNIFIED = re.compile(r"-\d+(?:,\d+)? \+\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Alignment:
+    """A run laid over the file at line `start` (0-based); `matches` of its lines are there, blanks aside."""
+
+    start: int
+    matches: int
+
+
+def explain_missed(missed: Missed, total: int, text: Text, index: LineIndex, path: str) -> str:
+    """What a model should read when a hunk was not found: the reference's sentence, then where and why."""
+    which = f"Hunk {missed.number} of {total} (patch line {missed.chunk.line})"
+    lines = text.contents()
+    if missed.anchor is not None:
+        head = f"Failed to find context '{clip(missed.anchor, _SHOWN_LINE)}' in {path}"
+        return f"{head}\n{which}: {_explain_anchor(missed, index, lines)}"
+    run = old_lines(missed.chunk.lines)
+    head = f"Failed to find expected lines in {path}:\n" + clip("\n".join(run), _SHOWN_RUN)
+    return f"{head}\n\n{which}: {_explain_run(missed, run, index, lines)}"
+
+
+def explain_missing_file(path: str, cwd: str, files: FileLayer) -> str:
+    """A hint after `No such file or directory`, or nothing: the same path less its first folders may exist."""
+    parts = path.strip("/").split("/")
+    for at in range(1, len(parts)):
+        shorter = "/".join(parts[at:])
+        try:
+            if files.look(os.path.join(cwd, shorter)).kind is Kind.FILE:
+                return f". Paths start at {cwd}; '{shorter}' exists there: wrong directory?"
+        except OSError:
+            continue
+    return f". Paths start at {cwd}."
+
+
+def _explain_anchor(missed: Missed, index: LineIndex, lines: Sequence[str]) -> str:
+    anchor = missed.anchor or ""
+    if _UNIFIED.match(anchor.strip()):
+        return "V4A has no line numbers: write '@@' alone, or '@@ ' and a whole line that stands above the change."
+    earlier = index.find((anchor,), 0)
+    if earlier:
+        return _out_of_order("that line stands", earlier.start, missed.position)
+    within = [at for at, line in enumerate(lines) if anchor.strip() and anchor.strip() in line]
+    if within:
+        return (
+            f"file line {within[0] + 1} contains it, but an anchor is a whole line: "
+            f"@@ {clip(lines[within[0]].strip(), _SHOWN_LINE)}"
+        )
+    return _nearest(anchor, lines) or "no line of the file resembles it. Read the file again."
+
+
+def _explain_run(missed: Missed, run: Sequence[str], index: LineIndex, lines: Sequence[str]) -> str:
+    if not lines:
+        return "the file is empty."
+    if missed.chunk.at_end:
+        elsewhere = index.find(run, missed.position)
+        if elsewhere:
+            after = len(lines) - elsewhere.start - len(run)
+            return (
+                f"the lines stand at file line {elsewhere.start + 1}, but {after} more follow, so they are not at the "
+                "end. Leave out '*** End of File' or add those lines."
+            )
+    earlier = index.find(run, 0)
+    if earlier:
+        return _out_of_order("these lines stand", earlier.start, missed.position)
+    return (
+        _applied_before(missed, lines)
+        or _with_gutter(run, lines)
+        or _partial(run, index, lines)
+        or _nearest(next((line for line in run if line.strip()), ""), lines)
+        or "none of the lines is in the file. Wrong file, or stale context: read the file again."
+    )
+
+
+def _out_of_order(what: str, start: int, position: int) -> str:
+    return (
+        f"{what} at file line {start + 1}, but this part of the patch may only match from line {position + 1} on, "
+        "after the hunk or anchor before it. Put the hunks in file order."
+    )
+
+
+def _applied_before(missed: Missed, lines: Sequence[str]) -> str:
+    new = [line[1:] for line in missed.chunk.lines if line[0] != "-"]
+    if not any(line.strip() for line in new):
+        return ""
+    try:
+        found = LineIndex(lines, new).find(new, 0)
+    except MatchError:
+        return ""
+    return (
+        f"the result of this hunk already stands at file line {found.start + 1}. Was it applied before?"
+        if found
+        else ""
+    )
+
+
+def _with_gutter(run: Sequence[str], lines: Sequence[str]) -> str:
+    if not all(_GUTTER.match(line) for line in run if line.strip()):
+        return ""
+    bare = [_GUTTER.sub("", line, count=1) for line in run]
+    found = LineIndex(lines, bare).find(bare, 0)
+    if not found:
+        return ""
+    return (
+        f"without the line numbers in front they stand at file line {found.start + 1}. "
+        "Line numbers shown by a file reader are no part of the file: leave them out."
+    )
+
+
+def _partial(run: Sequence[str], index: LineIndex, lines: Sequence[str]) -> str:
+    best = _align(run, index)
+    if best is None:
+        return ""
+    at, expected = _first_difference(run, best, lines)
+    here = f"{best.matches} of {len(run)} lines match at file line {best.start + 1}"
+    number = best.start + at + 1
+    if not 1 <= number <= len(lines):
+        edge = "ends" if number > len(lines) else "starts"
+        return f"{here}, but the file {edge} there. Expected {_visible(expected)}"
+    return f"{here}; the first that differs is file line {number}:\n" + _contrast(expected, lines[number - 1])
+
+
+def _first_difference(run: Sequence[str], best: _Alignment, lines: Sequence[str]) -> tuple[int, str]:
+    for at, line in enumerate(run):
+        number = best.start + at
+        if not 0 <= number < len(lines) or line.strip() != lines[number].strip():
+            return at, line
+    return 0, run[0]
+
+
+def _align(run: Sequence[str], index: LineIndex) -> _Alignment | None:
+    """The offset at which most lines of the run stand; each rare line votes first, until the votes are used up."""
+    prepared = index.at(Level.BLANKS)
+    if prepared is None:
+        return None
+    codes = prepared.encode(run)
+    telling = {code for code, line in zip(codes, run, strict=True) if any(map(str.isalnum, line))}
+    counts = Counter(prepared.text)
+    votes: Counter[int] = Counter()
+    budget = _VOTES_PER_LINE * len(prepared.text) + len(run)
+    for at, code in sorted(enumerate(codes), key=lambda pair: counts[pair[1]]):
+        budget -= counts[code]
+        if budget < 0:
+            break
+        votes.update(position - at for position in _positions(prepared.text, code) if code in telling)
+    if not votes:
+        return None
+    start = max(votes, key=lambda offset: (votes[offset], -offset))
+    matches = sum(
+        code == other for code, other in zip(codes[max(-start, 0) :], prepared.text[max(start, 0) :], strict=False)
+    )
+    return _Alignment(start, matches)
+
+
+def _positions(text: str, code: str) -> Iterator[int]:
+    at = text.find(code)
+    while at >= 0:
+        yield at
+        at = text.find(code, at + 1)
+
+
+def _nearest(expected: str, lines: Sequence[str]) -> str:
+    """The line most like the expected one, if it shares its longest word."""
+    words = sorted(_WORD.findall(expected), key=len, reverse=True)[:1]
+    if not words or len(expected) > 1000:
+        return ""
+    from difflib import SequenceMatcher
+
+    candidates = [at for at, line in enumerate(lines) if words[0] in line and len(line) < 1000][:_CANDIDATES]
+    ranked = [(SequenceMatcher(None, expected.strip(), lines[at].strip()).ratio(), -at) for at in candidates]
+    score, at = max(ranked, default=(0.0, 0))
+    if score < _SIMILAR:
+        return ""
+    return f"the most similar line is file line {1 - at}:\n" + _contrast(expected, lines[-at])
+
+
+def _contrast(expected: str, found: str) -> str:
+    """Both lines with their blanks made visible, and the likely cause."""
+    squeezed = "".join(expected.split()) == "".join(found.split())
+    shown = f"  expected: {_visible(expected, inside=squeezed)}\n  found:    {_visible(found, inside=squeezed)}\n"
+    if not squeezed:
+        cause = "stale context: read the file again and copy its lines as they are."
+    elif ("\t" in expected) != ("\t" in found):
+        cause = "tabs against spaces (→ is a tab, · a space)."
+    else:
+        cause = "different blanks (· is a space, → a tab)."
+    return f"{shown}Likely cause: {cause}"
+
+
+def _visible(line: str, *, inside: bool = True) -> str:
+    """The line with blanks made visible: all of them, or those at its ends and every odd one."""
+    body = line.strip(" ")
+    lead, tail = len(line) - len(line.lstrip(" ")), len(line) - len(line.rstrip(" "))
+    marked = line.replace(" ", "·") if inside or not body else "·" * lead + body + "·" * tail
+    marked = marked.replace("\t", "→")
+    shown = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in clip(marked, _SHOWN_LINE))
+    return shown or "(an empty line)"

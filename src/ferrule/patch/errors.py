@@ -1,0 +1,52 @@
+"""What can be wrong with a patch. The text of each error is what a model should read."""
+
+MAX_MESSAGE = 1500
+"""Characters: enough for a path, a few lines and a cause; a model pays for every one of them."""
+
+ELLIPSIS = "…"
+
+
+class PatchError(Exception):
+    """A patch that cannot be parsed, matched or applied; nothing was changed. `str()` has at most 1,500 characters."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clip(message, MAX_MESSAGE))
+
+    @property
+    def verification_text(self) -> str:
+        """The same in the words of the tool's answer, after `apply_patch verification failed: `."""
+        return str(self)
+
+
+class ParseError(PatchError):
+    """The text is no V4A patch. `line` is 1-based from the begin marker, None when the whole is meant."""
+
+    def __init__(self, detail: str, line: int | None = None, hint: str = "") -> None:
+        self.detail = detail
+        self.line = line
+        self.hint = hint
+        where = "Invalid patch: " if line is None else f"Invalid patch hunk on line {line}: "
+        super().__init__(where + _joined(detail, hint))
+
+    @property
+    def verification_text(self) -> str:
+        """See `PatchError.verification_text`."""
+        where = "invalid patch: " if self.line is None else f"invalid hunk at line {self.line}, "
+        return clip(where + _joined(self.detail, self.hint), MAX_MESSAGE)
+
+
+class MatchError(PatchError):
+    """The patch does not fit the files: a file is missing, is in the way, or does not hold the expected lines."""
+
+
+class ApplyError(PatchError):
+    """The plan could not be carried out. What had been done is undone, unless the text says otherwise."""
+
+
+def clip(text: str, limit: int) -> str:
+    """The text, cut to `limit` characters with an ellipsis at the end."""
+    return text if len(text) <= limit else text[: limit - len(ELLIPSIS)] + ELLIPSIS
+
+
+def _joined(detail: str, hint: str) -> str:
+    return f"{clip(detail, MAX_MESSAGE // 2)}\n{hint}" if hint else detail

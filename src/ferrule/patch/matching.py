@@ -1,0 +1,128 @@
+"""Finding a run of lines in a file, from exact to forgiving, in linear time.
+
+Every line that some hunk asks for is given one character, and the file becomes a string of these characters (NUL for a
+line that nobody asks for). Searching for a run of lines is then one `str.find`, whose worst case is linear.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import repeat
+
+from .errors import MatchError
+
+MAX_WANTED = 0x10FFFF
+"""Different lines that the hunks of one file may ask for: there are no more characters."""
+
+_OTHER = "\0"
+
+_PUNCTUATION = str.maketrans(
+    {
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("‘’‚‛", "'"),
+        **dict.fromkeys("“”„‟", '"'),
+        **dict.fromkeys(map(chr, (0xA0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000)), " "),
+    }
+)
+
+
+class Level(IntEnum):
+    """How forgiving a search is; each level is tried over the whole file before the next."""
+
+    EXACT = 0
+    TRAILING_BLANKS = 1
+    BLANKS = 2
+    PUNCTUATION = 3
+    UNICODE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a run of lines starts (0-based), and how forgiving the search had to be."""
+
+    start: int
+    level: Level
+
+
+class LineIndex:
+    """A file prepared for searches. `wanted` are all the lines that will be asked for; a line that is not among them
+    is never found."""
+
+    def __init__(self, lines: Sequence[str], wanted: Iterable[str]) -> None:
+        self._lines = lines
+        self._wanted = frozenset(wanted)
+        if len(self._wanted) > MAX_WANTED:
+            raise MatchError(f"The hunks for one file ask for more than {MAX_WANTED:,} different lines")
+        self._levels: list[_Level] = []
+        self._count = len(Level)
+
+    @property
+    def line_count(self) -> int:
+        """Lines of the file."""
+        return len(self._lines)
+
+    def find(self, run: Sequence[str], start: int, *, at_end: bool = False) -> Found | None:
+        """The first place at or after line `start` where `run` stands; with `at_end` only the end of the file."""
+        if at_end:
+            start = max(start, len(self._lines) - len(run))
+        for level in Level:
+            prepared = self.at(level)
+            if prepared is None:
+                break
+            position = prepared.find(run, start)
+            if position >= 0:
+                return Found(position, level)
+        return None
+
+    def at(self, level: Level) -> "_Level | None":
+        """The file at this level; None when it cannot differ from the level before."""
+        while len(self._levels) <= level:
+            if len(self._levels) == Level.PUNCTUATION and self._is_ascii():
+                self._count = Level.PUNCTUATION
+            if len(self._levels) >= self._count:
+                return None
+            self._levels.append(_Level(_NORMALISERS[len(self._levels)], self._lines, self._wanted))
+        return self._levels[level]
+
+    def _is_ascii(self) -> bool:
+        return all(map(str.isascii, self._lines)) and all(map(str.isascii, self._wanted))
+
+
+class _Level:
+    """The file as a string, one character a line, under one way to normalise lines."""
+
+    def __init__(self, normalise: Callable[[str], str] | None, lines: Sequence[str], wanted: Iterable[str]) -> None:
+        self._normalise = normalise or _same
+        forms = wanted if normalise is None else dict.fromkeys(map(normalise, wanted))
+        self._codes = {form: chr(code) for code, form in enumerate(forms, start=1)}
+        seen = lines if normalise is None else map(normalise, lines)
+        self.text = "".join(map(self._codes.get, seen, repeat(_OTHER)))
+
+    def encode(self, run: Sequence[str]) -> str:
+        """The run as characters of `text`."""
+        return "".join([self._codes[self._normalise(line)] for line in run])
+
+    def find(self, run: Sequence[str], start: int) -> int:
+        """Position of the run at or after `start`, or -1."""
+        return self.text.find(self.encode(run), start)
+
+
+def _same(line: str) -> str:
+    return line
+
+
+def _folded(line: str) -> str:
+    line = line.strip()
+    return line if line.isascii() else line.translate(_PUNCTUATION)
+
+
+def _composed(line: str) -> str:
+    line = _folded(line)
+    if line.isascii():
+        return line
+    from unicodedata import normalize
+
+    return normalize("NFC", line)
+
+
+_NORMALISERS: tuple[Callable[[str], str] | None, ...] = (None, str.rstrip, str.strip, _folded, _composed)

@@ -1,0 +1,298 @@
+"""From a patch to a plan: everything that will change, worked out in memory before anything does."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .diagnosis import explain_missed, explain_missing_file
+from .diff import CONTEXT_LINES, compare, unified
+from .edits import Missed, edits_of, index_for, place, touches_end
+from .errors import MatchError
+from .files import Entry, FileLayer, Kind
+from .matching import Level
+from .syntax import AddFile, DeleteFile, Hunk, Patch, UpdateFile
+from .text import Edit, Text
+
+
+class OperationKind(StrEnum):
+    """What happens to a path. Add File over an existing file is an `update` that overwrites."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path as the patch writes it, the absolute path it means (links not resolved), and what stands there now.
+    `fresh`: no earlier operation of the plan touched it, so `entry` must still be true when the plan is applied."""
+
+    path: str
+    absolute: str
+    entry: Entry
+    fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One file of a plan. `before` is None for a create, `after` None for a delete; for a move both are the source's
+    and the destination's content. `added` and `deleted` count lines. `replaced` is the content of another file that
+    a move destroys. `notes` tell the model where a match was forgiving."""
+
+    kind: OperationKind
+    source: Place
+    destination: Place | None
+    before: bytes | None
+    after: bytes | None
+    added: int
+    deleted: int
+    overwrites: bool = False
+    replaced: bytes | None = None
+    notes: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] | None = field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        """The path as the patch writes it."""
+        return self.source.path
+
+    @property
+    def move_to(self) -> str | None:
+        """The destination as the patch writes it."""
+        return self.destination.path if self.destination else None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The real absolute paths that are written or removed: what must be allowed."""
+        if self.destination:
+            return (self.source.entry.name, self.destination.entry.real)
+        return (self.source.entry.real if self.after is not None else self.source.entry.name,)
+
+    @property
+    def shared(self) -> bool:
+        """Whether a file that is rewritten in place has other hard links, which will show the new content too."""
+        place = self.destination or self.source
+        return self.after is not None and place.entry.links > 1
+
+    def unified_diff(self, context: int = CONTEXT_LINES) -> str:
+        """The change as hunks of a unified diff, without file headers."""
+        before, after = Text.read(self.before or b""), Text.read(self.after or b"")
+        edits = compare(before, after) if self.edits is None else self.edits
+        return unified(before, after, edits, context)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All operations, in the order of the patch, worked out against the files as they were."""
+
+    operations: tuple[Operation, ...]
+
+    @property
+    def overwrites(self) -> tuple[str, ...]:
+        """Paths whose present content the patch does not know of and would destroy."""
+        return tuple(each.move_to or each.path for each in self.operations if each.overwrites)
+
+    def summary(self) -> str:
+        """The text of success: `A`, then `M`, then `D` lines, paths as in the patch."""
+        lines = ["Success. Updated the following files:"]
+        for letter, kind in (("A", OperationKind.CREATE), ("M", OperationKind.UPDATE), ("D", OperationKind.DELETE)):
+            lines += [f"{letter} {each.move_to or each.path}" for each in self.operations if each.kind is kind]
+        return "\n".join(lines) + "\n"
+
+
+def plan(patch: Patch, files: FileLayer, cwd: str) -> Plan:
+    """Match the whole patch against the files; relative paths start at `cwd` (absolute). Changes nothing.
+
+    Raises `MatchError`: a file is missing or no regular file, a hunk is not found, nothing would change.
+    """
+    if not patch.hunks:
+        raise MatchError("No files were modified.")
+    planner = _Planner(files, cwd)
+    return Plan(tuple(planner.add(hunk) for hunk in patch.hunks))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A place and its content at this point of the plan; None when there is no file."""
+
+    place: Place
+    content: bytes | None
+
+
+class _Planner:
+    """Plans hunk after hunk over a picture of the files as the earlier hunks leave them."""
+
+    def __init__(self, files: FileLayer, cwd: str) -> None:
+        self._files = files
+        self._cwd = cwd
+        self._changed: dict[str | tuple[int, int] | None, _Seen] = {}
+
+    def add(self, hunk: Hunk) -> Operation:
+        match hunk:
+            case AddFile():
+                return self._create(hunk)
+            case DeleteFile():
+                return self._delete(hunk)
+            case UpdateFile():
+                return self._update(hunk)
+
+    def _create(self, hunk: AddFile) -> Operation:
+        seen = self._look(hunk.path, "Failed to write file")
+        text = Text(list(hunk.lines))
+        after = text.write()
+        self._check_parents(seen.place)
+        if seen.content is None:
+            self._set(seen.place, after)
+            new = (Edit(0, 0, hunk.lines),) if hunk.lines else ()
+            return Operation(OperationKind.CREATE, seen.place, None, None, after, len(hunk.lines), 0, edits=new)
+        before = Text.read(seen.content)
+        edits = tuple(compare(before, text))
+        added, deleted = _counts(edits)
+        self._set(seen.place, after)
+        return Operation(
+            OperationKind.UPDATE, seen.place, None, seen.content, after, added, deleted, overwrites=True, edits=edits
+        )
+
+    def _delete(self, hunk: DeleteFile) -> Operation:
+        seen = self._look(hunk.path, "Failed to delete file")
+        if seen.content is None:
+            raise self._missing("Failed to delete file", seen.place)
+        lines = Text.read(seen.content).lines
+        edits = (Edit(0, len(lines), ()),) if lines else ()
+        self._remove(seen.place)
+        return Operation(OperationKind.DELETE, seen.place, None, seen.content, None, 0, len(lines), edits=edits)
+
+    def _update(self, hunk: UpdateFile) -> Operation:
+        seen = self._look(hunk.path, "Failed to read file to update")
+        if seen.content is None:
+            raise self._missing("Failed to read file to update", seen.place)
+        before = Text.read(seen.content)
+        after, edits, notes = self._changed_text(hunk, seen.place, before)
+        content = seen.content if after is before else after.write()
+        destination = self._destination(hunk, seen.place)
+        if content == seen.content and not destination:
+            raise MatchError(
+                f"The hunks for {seen.place.absolute} change nothing: the file already holds what they would write. "
+                "Leave them out, or read the file again."
+            )
+        added, deleted = _counts(edits)
+        if not destination:
+            if not seen.place.entry.writable:  # a rename would get round that
+                raise MatchError(f"Failed to write file {seen.place.absolute}: it is read-only")
+            self._set(seen.place, content)
+        else:
+            self._remove(seen.place)
+            self._set(destination.place, content)
+        return Operation(
+            kind=OperationKind.UPDATE,
+            source=seen.place,
+            destination=destination.place if destination else None,
+            before=seen.content,
+            after=content,
+            added=added,
+            deleted=deleted,
+            overwrites=bool(destination and destination.content is not None),
+            replaced=destination.content if destination else None,
+            notes=notes,
+            edits=edits,
+        )
+
+    def _changed_text(
+        self, hunk: UpdateFile, place_: Place, before: Text
+    ) -> tuple[Text, tuple[Edit, ...], tuple[str, ...]]:
+        if not hunk.chunks:
+            return before, (), ()
+        index = index_for(before, hunk.chunks)
+        placed = place(index, hunk.chunks)
+        if isinstance(placed, Missed):
+            raise MatchError(explain_missed(placed, len(hunk.chunks), before, index, place_.absolute))
+        edits = tuple(edits_of(before, placed))
+        if not edits:
+            return before, (), ()
+        after = before.edited(edits, terminated=before.terminated or touches_end(before, placed))
+        notes = tuple(
+            f"Hunk {each.number} of {place_.path} matched at line {each.start + 1} only with {_FORGIVEN[each.level]}; "
+            "added lines were written as given."
+            for each in placed
+            if each.level in _FORGIVEN and any(line[0] == "+" for line in each.lines)
+        )
+        return after, edits, notes
+
+    def _destination(self, hunk: UpdateFile, source: Place) -> _Seen | None:
+        """Where the file moves; None when it stays, also when the destination is the file itself."""
+        if hunk.move_to is None:
+            return None
+        seen = self._look(hunk.move_to, "Failed to write file")
+        if seen.place.entry.name == source.entry.name:
+            return None
+        self._check_parents(seen.place)
+        return seen
+
+    def _look(self, path: str, failure: str) -> _Seen:
+        absolute = os.path.join(self._cwd, path)
+        if path.endswith("/"):
+            raise MatchError(f"{failure} {absolute}: the path names a directory")
+        try:
+            entry = self._files.look(absolute)
+            known = self._known(entry)
+            if known:
+                return _Seen(Place(path, absolute, known.place.entry, fresh=False), known.content)
+            if entry.kind is Kind.MISSING:
+                return _Seen(Place(path, absolute, entry), None)
+            if entry.kind is not Kind.FILE:
+                what = "a directory" if entry.kind is Kind.DIRECTORY else "not a regular file"
+                raise MatchError(f"{failure} {absolute}: it is {what}")
+            return _Seen(Place(path, absolute, entry), self._files.read(absolute))
+        except OSError as error:
+            raise MatchError(f"{failure} {absolute}: {reason(error)}") from error
+
+    def _known(self, entry: Entry) -> _Seen | None:
+        keys = (entry.name, entry.real, entry.identity)
+        return next((self._changed[key] for key in keys if key in self._changed), None)
+
+    def _set(self, place_: Place, content: bytes) -> None:
+        seen = _Seen(place_, content)
+        self._changed[place_.entry.real] = seen
+        if place_.entry.links > 1:
+            self._changed[place_.entry.identity] = seen
+
+    def _remove(self, place_: Place) -> None:
+        name = place_.entry.name
+        self._changed[name] = _Seen(Place(place_.path, place_.absolute, Entry(name, name, Kind.MISSING)), None)
+
+    def _check_parents(self, place_: Place) -> None:
+        """Raise when a component above a new file is no directory."""
+        if place_.entry.kind is not Kind.MISSING:
+            return
+        folder = os.path.dirname(place_.entry.real)
+        while folder != os.path.dirname(folder):
+            entry = self._files.look(folder)
+            known = self._known(entry)
+            if known is None and entry.kind is Kind.DIRECTORY:
+                return
+            if known.content is not None if known else entry.kind is not Kind.MISSING:
+                raise MatchError(
+                    f"Failed to create parent directories for {place_.absolute}: {folder} is not a directory"
+                )
+            folder = os.path.dirname(folder)
+
+    def _missing(self, failure: str, place_: Place) -> MatchError:
+        hint = explain_missing_file(place_.path, self._cwd, self._files)
+        return MatchError(f"{failure} {place_.absolute}: No such file or directory{hint}")
+
+
+_FORGIVEN = {
+    Level.BLANKS: "other indentation",
+    Level.PUNCTUATION: "other quotes, dashes or spaces",
+    Level.UNICODE: "another Unicode form",
+}
+
+
+def reason(error: OSError) -> str:
+    """What the system says, without the path."""
+    return error.strerror or str(error)
+
+
+def _counts(edits: Sequence[Edit]) -> tuple[int, int]:
+    return sum(len(edit.added) for edit in edits), sum(edit.end - edit.start for edit in edits)

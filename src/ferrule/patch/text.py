@@ -1,0 +1,79 @@
+"""A file's bytes as lines, and back without losing one."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Lines `start` (0-based) up to but not including `end` give way to `added` (no line ends)."""
+
+    start: int
+    end: int
+    added: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text file taken apart at `\\n`. `lines` keep a `\\r` before it, so that joining them restores every byte;
+    bytes that are not UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty
+    file). `crlf`: most lines end with `\\r\\n`, so new ones do."""
+
+    lines: list[str]
+    terminated: bool = True
+    crlf: bool = False
+    mixed: bool = False
+    bom: bool = False
+
+    @classmethod
+    def read(cls, data: bytes) -> "Text":
+        """Any bytes are a text."""
+        text = data.decode("utf-8", "surrogateescape")
+        bom = text.startswith(_BOM)
+        if bom:
+            text = text[1:]
+        if not text:
+            return cls([], bom=bom)
+        terminated = text.endswith("\n")
+        lines = text.split("\n")
+        if terminated:
+            lines.pop()
+        if "\r\n" not in text:
+            return cls(lines, terminated, bom=bom)
+        with_cr, ends = text.count("\r\n"), text.count("\n")
+        crlf = with_cr * 2 > ends or (with_cr * 2 == ends and lines[0].endswith("\r"))
+        return cls(lines, terminated, crlf, with_cr != ends, bom)
+
+    def contents(self) -> list[str]:
+        """The lines without their line ends. Do not change the list."""
+        if not (self.crlf or self.mixed):
+            return self.lines
+        contents = [line.removesuffix("\r") for line in self.lines]
+        if not self.terminated:
+            contents[-1] = self.lines[-1]
+        return contents
+
+    def ended(self, line: str) -> str:
+        """A line as this file ends its lines, without the `\\n`."""
+        return line + "\r" if self.crlf else line
+
+    def write(self) -> bytes:
+        """The bytes again."""
+        parts = [_BOM] if self.bom else []
+        parts.append("\n".join(self.lines))
+        if self.lines and self.terminated:
+            parts.append("\n")
+        return "".join(parts).encode("utf-8", "surrogateescape")
+
+    def edited(self, edits: Iterable[Edit], *, terminated: bool) -> "Text":
+        """The text after edits, which are in order and do not overlap."""
+        lines: list[str] = []
+        position = 0
+        for edit in edits:
+            lines += self.lines[position : edit.start]
+            lines += edit.added
+            position = edit.end
+        lines += self.lines[position:]
+        return Text(lines, terminated, self.crlf, self.mixed, self.bom)
