@@ -1,5 +1,7 @@
 """Test your own agent: a real model server on loopback that plays a script. See docs/testing.md."""
 
+from . import defects
+from .delivery import Gate, RandomChunks, Stall
 from .items import (
     Item,
     apply_patch_call,
@@ -17,11 +19,8 @@ from .script import Script
 from .sse import Edit, Event, Framing
 from .step import (
     Failed,
-    Gate,
-    RandomChunks,
     Raw,
     ScriptError,
-    Stall,
     Step,
     StreamError,
     Usage,
@@ -51,6 +50,7 @@ __all__ = [
     "Usage",
     "apply_patch_call",
     "custom_tool_call",
+    "defects",
     "function_call",
     "hang_up",
     "http_error",

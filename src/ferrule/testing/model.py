@@ -115,11 +115,16 @@ class ScriptedModel:
             after.arrived_ns - before.finished_ns for before, after in pairwise(asked) if before.finished_ns is not None
         ]
 
-    def wait_for_requests(self, count: int, timeout: float = 10.0) -> None:
-        """Block until `count` requests have arrived. Raises TimeoutError."""
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+        """Block until `condition()` holds; it is tried when a request arrives and when one is finished. Raises
+        TimeoutError."""
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self.requests) >= count, timeout):
-                raise TimeoutError(f"{len(self.requests)} of {count} requests arrived within {timeout} s")
+            if not self._changed.wait_for(condition, timeout):
+                raise TimeoutError(f"not so within {timeout} s; {len(self.requests)} requests arrived")
+
+    def wait_for_requests(self, count: int, timeout: float = 10.0) -> None:
+        """Block until `count` requests have arrived, answered or not. Raises TimeoutError."""
+        self.wait_for(lambda: len(self.requests) >= count, timeout)
 
     @property
     def failures(self) -> list[str]:
@@ -133,13 +138,17 @@ class ScriptedModel:
             raise AssertionError("\n\n".join(problems))
 
     def _respond(self, request: Request) -> Answer:
-        answer = self._player.answer(request)
         self.requests.append(request)
+        answer = self._player.answer(request)
+        self._notify()
         return answer
 
-    def _finished(self, request: Request) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+    def _finished(self, request: Request) -> None:
+        self._notify()
         if self._on_finished is not None:
             self._on_finished(request)
 

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from . import chat_wire, responses_wire
+from .delivery import AT_ONCE, Delivery, Place
 from .expectations import unmet
 from .items import Item, complete
 from .plain import json_text
 from .request import Output, Request
 from .rules import complaint
 from .script import Script
-from .step import AT_ONCE, Delivery, Place, Raw, ScriptError, Step, StreamError, Usage, as_step
+from .step import Raw, ScriptError, Step, StreamError, Usage, as_step
 
 # What the usage of a step that gives none is guessed by.
 _BYTES_PER_TOKEN = 4

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from .items import Item
-from .plain import JsonObject, as_object, as_objects, as_text, json_text, slices
+from .plain import JsonObject, as_object, as_objects, as_text, slices
 from .sse import DONE, Event
 from .step import Failed, Step, StreamError, Usage
 
@@ -242,8 +242,3 @@ _BODIES = {
         _stages(*(f"image_generation_call.{stage}" for stage in ("in_progress", "generating", "completed"))),
     ),
 }
-
-
-def body_text(response: JsonObject) -> str:
-    """The response object as the body of an answer that is not streamed."""
-    return json_text(response)

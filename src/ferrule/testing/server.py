@@ -8,10 +8,10 @@ from itertools import accumulate
 
 import h11
 
+from .delivery import chunk_sizes
 from .plain import JsonObject
 from .player import Answer
 from .request import Request, Wire
-from .step import chunk_sizes
 
 Respond = Callable[[Request], Answer]
 Notify = Callable[[Request], None]
@@ -110,18 +110,25 @@ class Connection(asyncio.Protocol):
         return b"".join(self._http.send(part) or b"" for part in parts)
 
     def _end(self, request: Request) -> None:
-        request.finished_ns = time.monotonic_ns()
-        self._finished(request)
+        self._note_end(request)
         if self._http.our_state is h11.MUST_CLOSE:
             self._transport.close()
         else:
             self._http.start_next_cycle()
 
+    def _break_off(self, request: Request) -> None:
+        self._note_end(request)
+        self._transport.close()
+
+    def _note_end(self, request: Request) -> None:
+        request.finished_ns = time.monotonic_ns()
+        self._finished(request)
+
     async def _deliver(self, request: Request, answer: Answer) -> None:
         delivery = answer.delivery
         await asyncio.sleep(delivery.delay)
         if delivery.hang_up:
-            self._transport.close()
+            self._break_off(request)
             return
         self._transport.write(self._http.send(_head(answer, chunked=True)) or b"")
         start = 0
@@ -134,7 +141,7 @@ class Connection(asyncio.Protocol):
             start = end
         await self._stand(answer, start if start == len(answer.body) else -1)
         if answer.cut_at is not None:
-            self._transport.close()
+            self._break_off(request)
             return
         self._transport.write(self._http.send(h11.EndOfMessage()) or b"")
         self._delivery = None
