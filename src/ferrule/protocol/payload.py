@@ -90,22 +90,21 @@ class ToolOutput(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The textual parts of the body, for people and for hooks."""
-        if isinstance(self.body, str | tuple):
-            return text_of(self.body)
-        return msgspec.json.encode(self.body).decode()
+        body = self.body
+        return text_of(body) if isinstance(body, (str, tuple)) else msgspec.json.encode(body).decode()
 
     def into_response(self, call_id: str, payload: ToolPayload) -> ResponseInputItem:
         """The item that answers the call, in the form that its payload asks for."""
         body = self.body
-        if isinstance(body, str | tuple):
-            if isinstance(payload, FunctionPayload | McpPayload):
-                return make_item(FunctionCallOutput(call_id=call_id, output=body))
-            if isinstance(payload, CustomPayload):
-                return make_item(CustomToolCallOutput(call_id=call_id, output=body))
-            if isinstance(payload, LocalShellPayload):
-                return make_item(LocalShellCallOutput(id=call_id, call_id=call_id, output=text_of(body)))
-            return make_item(_native_text(call_id, payload.item_type, text_of(body), failed=self.success is False))
-        return make_item(body)
+        if not isinstance(body, (str, tuple)):
+            return make_item(body)
+        if isinstance(payload, (FunctionPayload, McpPayload)):
+            return make_item(FunctionCallOutput(call_id=call_id, output=body))
+        if isinstance(payload, CustomPayload):
+            return make_item(CustomToolCallOutput(call_id=call_id, output=body))
+        if isinstance(payload, LocalShellPayload):
+            return make_item(LocalShellCallOutput(id=call_id, call_id=call_id, output=text_of(body)))
+        return make_item(_native_text(call_id, payload.item_type, text_of(body), failed=self.success is False))
 
 
 def _native_text(call_id: str, item_type: str, text: str, *, failed: bool) -> NativeOutput:

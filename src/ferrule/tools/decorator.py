@@ -7,7 +7,7 @@ from typing import Any, cast, overload
 
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import Action, Execute, Execution, Observation, ToolDefinition, in_the_loop, on_a_thread
 from ferrule.tools.schema_writer import keyword_arguments, schema_of_function, signature_model
 
 
@@ -30,13 +30,12 @@ class FunctionTool(ToolDefinition[Action, Observation]):
         arguments = cast("type[Action]", signature_model(function, base=Action, skip=context))
         self.function = function
         super().__init__(
-            executor=_executor(function, _reader(arguments), next(iter(context), None)),
+            executor=_execution(function, _reader(arguments), next(iter(context), None), blocking),
             name=name or described.name,
             description=described.description if description is None else description,
             action_type=arguments,
             annotations=annotations,
             parallel=parallel,
-            blocking=blocking,
             strict=strict,
         )
 
@@ -104,20 +103,16 @@ def _reader(arguments: type[Action]) -> Keywords:
     return vars
 
 
-def _executor(function: Callable[..., Any], keywords: Keywords, context: str | None) -> Callable[..., Any]:
-    """The function as an executor: takes the action, and the context where the function wants one."""
-    if inspect.iscoroutinefunction(function):
-        if context is None:
+def _execution(function: Callable[..., Any], keywords: Keywords, context: str | None, blocking: bool) -> Execution:
+    """How the function runs: awaited, in the loop, or on a thread; with the context where it wants one."""
 
-            async def run(action: Action) -> Any:
-                return await function(**keywords(action))
+    def call(action: Action, ctx: ToolContext) -> Any:
+        return function(**keywords(action))
 
-            return run
+    def call_in_context(action: Action, ctx: ToolContext) -> Any:
+        return function(**keywords(action), **{str(context): ctx})
 
-        async def run_in_context(action: Action, ctx: ToolContext) -> Any:
-            return await function(**keywords(action), **{context: ctx})
-
-        return run_in_context
-    if context is None:
-        return lambda action: function(**keywords(action))
-    return lambda action, ctx: function(**keywords(action), **{context: ctx})
+    chosen: Execute = call if context is None else call_in_context
+    if not inspect.iscoroutinefunction(function):
+        chosen = on_a_thread(chosen) if blocking else in_the_loop(chosen)
+    return Execution(chosen, context is not None)

@@ -7,7 +7,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 import pydantic_core
@@ -80,7 +80,16 @@ A = TypeVar("A", bound=Action)
 O = TypeVar("O", bound=Observation)  # noqa: E741
 
 Execute = Callable[[Any, ToolContext], Any]
-ExecutorLike = ToolExecutor[Any, Any] | Callable[..., Any]
+
+
+class Execution(NamedTuple):
+    """How a tool is executed: `call(action, ctx)` is awaited; `takes_context` says that it acts through the context."""
+
+    call: Execute
+    takes_context: bool
+
+
+ExecutorLike = ToolExecutor[Any, Any] | Callable[..., Any] | Execution
 
 
 class ToolBase(ABC, Generic[A, O]):
@@ -132,9 +141,9 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self.executor = executor
         self._validator: ModelValidator[A] = ModelValidator(action, self.parameters())
         self._text_field = next(iter(action.model_fields), "input")
-        self._execute: Execute
-        self._execute, takes_context = (_no_executor, True) if executor is None else _executing(executor, blocking)
-        self._acts_alone = not (takes_context or self.annotations.readOnlyHint)
+        execution = _execution(executor, blocking)
+        self._execute = execution.call
+        self._acts_alone = not (execution.takes_context or self.annotations.readOnlyHint)
         self._spec: ToolSpec | None = None
 
     @classmethod
@@ -194,23 +203,28 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         if invocation.decoded is not _UNSET:
             return validate_value(invocation.decoded, self._validator)
         payload = invocation.payload
+        if isinstance(payload, (FunctionPayload, NativePayload)):
+            return read_arguments(payload.arguments, self._validator)
         if isinstance(payload, CustomPayload):
             return self.action_type.model_validate({self._text_field: payload.input})
-        return read_arguments(_arguments_of(payload), self._validator)
+        raise RespondToModel(f"{self.name} takes JSON arguments, not {type(payload).__name__}")
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """Validate, execute, and turn the observation into the answer."""
         action = self.read_action(invocation)
-        ctx.emit(ActionEvent(invocation.call_id, self.name, action))
+        observed = ctx.host.observed
+        if observed:
+            ctx.emit(ActionEvent(invocation.call_id, self.name, action))
         if self._acts_alone:
             effect = ToolEffect(name=self.name, arguments=_text_of(invocation), annotations=self.annotations)
-            observed = await ctx.run(effect, lambda access: self._execute(action, ctx))
+            result = await ctx.run(effect, lambda access: self._execute(action, ctx))
         else:
-            observed = await self._execute(action, ctx)
-        if isinstance(observed, Observation):
-            ctx.emit(ObservationEvent(invocation.call_id, self.name, observed))
-            return observed.to_output(invocation.call_id)
-        return output_of(observed)
+            result = await self._execute(action, ctx)
+        if isinstance(result, Observation):
+            if observed:
+                ctx.emit(ObservationEvent(invocation.call_id, self.name, result))
+            return result.to_output(invocation.call_id)
+        return output_of(result)
 
     async def __call__(self, action: A, ctx: ToolContext) -> O:
         """Run a validated action. Returns the observation."""
@@ -232,6 +246,8 @@ def output_of(value: object) -> ToolOutput:
     """The answer that a plain value makes: text as it is, an observation by its content, anything else as JSON."""
     if isinstance(value, str):
         return ToolOutput(encodable(value), True)
+    if isinstance(value, (bool, int, float)):
+        return ToolOutput(_encode_json(value).decode(), True)
     if isinstance(value, ToolOutput):
         return value
     if value is None:
@@ -245,6 +261,7 @@ NO_OUTPUT = "(no output)"
 """What the model reads from a tool that returned None: some servers refuse an empty answer."""
 
 _UNSET = msgspec.UNSET
+_encode_json = msgspec.json.encode
 
 
 def _text_of(invocation: ToolInvocation) -> str:
@@ -252,30 +269,28 @@ def _text_of(invocation: ToolInvocation) -> str:
     if invocation.decoded is not _UNSET:
         return pydantic_core.to_json(invocation.decoded).decode()
     payload = invocation.payload
-    return payload.input if isinstance(payload, CustomPayload) else _arguments_of(payload)
-
-
-def _arguments_of(payload: ToolPayload) -> str:
-    if isinstance(payload, FunctionPayload | NativePayload):
-        return payload.arguments
-    raise RespondToModel(f"this tool takes JSON arguments, not {type(payload).__name__}")
+    if isinstance(payload, CustomPayload):
+        return payload.input
+    return payload.arguments if isinstance(payload, (FunctionPayload, NativePayload)) else ""
 
 
 async def _no_executor(action: Action, ctx: ToolContext) -> Any:
     raise RespondToModel("this tool has no executor: it cannot be run here")
 
 
-def _executing(executor: ExecutorLike, blocking: bool | None) -> tuple[Execute, bool]:
-    """The one way in which this executor is called, decided once, and whether it takes the context."""
+def _execution(executor: ExecutorLike | None, blocking: bool | None) -> Execution:
+    """The one way in which this executor is called, decided once."""
+    if executor is None:
+        return Execution(_no_executor, True)
+    if isinstance(executor, Execution):
+        return executor
     function = executor.__call__ if isinstance(executor, ToolExecutor) else executor
     takes_context = _takes_context(function)
-    if inspect.iscoroutinefunction(function):
-        call = function if takes_context else _without_context(function)
-    elif getattr(executor, "blocking", True) if blocking is None else blocking:
-        call = _on_a_thread(function, takes_context)
-    else:
-        call = _in_the_loop(function, takes_context)
-    return call, takes_context
+    call: Execute = function if takes_context else lambda action, ctx: function(action)
+    if not inspect.iscoroutinefunction(function):
+        on_thread = getattr(executor, "blocking", True) if blocking is None else blocking
+        call = on_a_thread(call) if on_thread else in_the_loop(call)
+    return Execution(call, takes_context)
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
@@ -284,25 +299,22 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return len(positional) > 1
 
 
-def _without_context(function: Callable[..., Any]) -> Execute:
-    def call(action: Any, ctx: ToolContext) -> Any:
-        return function(action)
+def on_a_thread(call: Execute) -> Execute:
+    """The blocking `call` as an awaitable one, on a thread of its own."""
 
-    return call
+    async def awaited(action: Any, ctx: ToolContext) -> Any:
+        return await run_blocking(call, action, ctx)
 
-
-def _on_a_thread(function: Callable[..., Any], takes_context: bool) -> Execute:
-    async def call(action: Any, ctx: ToolContext) -> Any:
-        return await (run_blocking(function, action, ctx) if takes_context else run_blocking(function, action))
-
-    return call
+    return awaited
 
 
-def _in_the_loop(function: Callable[..., Any], takes_context: bool) -> Execute:
-    async def call(action: Any, ctx: ToolContext) -> Any:
-        return function(action, ctx) if takes_context else function(action)
+def in_the_loop(call: Execute) -> Execute:
+    """The plain `call`, which returns at once, as an awaitable one."""
 
-    return call
+    async def awaited(action: Any, ctx: ToolContext) -> Any:
+        return call(action, ctx)
+
+    return awaited
 
 
 def _declared_types(cls: type, executor: ExecutorLike | None) -> tuple[type[Any] | None, type[Any] | None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import Protocol, cast
 
 import msgspec
@@ -68,85 +69,81 @@ class Dispatcher:
 
     async def run(self, routed: RoutedCall) -> ToolOutput:
         """The answer of a routed call; every failure but `Fatal` is one that the model reads."""
-        invocation = routed.invocation
+        invocation, handler = routed.invocation, routed.handler
         ctx = self.context(invocation)
+        shared = self.registry.supports_parallel(invocation.namespace, invocation.tool_name)
+        if not self.gate.try_enter(shared):
+            await self.gate.enter(shared)
         try:
-            if routed.handler is None:
+            if handler is None:
                 raise unanswerable(routed)
-            output = await self._gated(routed.handler, invocation, ctx)
-        except (Fatal, asyncio.CancelledError):
-            raise
-        except RespondToModel as refusal:
-            output = ToolOutput(encodable(str(refusal)), False)
-            ctx.emit(AgentErrorEvent(invocation.call_id, invocation.tool_name, str(refusal)))
+            output = await self._handle(handler, invocation, ctx)
+        except BaseException as error:  # noqa: BLE001 - sorted by _refusal, which raises what is not the tool's
+            output = ToolOutput(encodable(str(_refusal(error, invocation))), False)
+            if ctx.host.observed:
+                ctx.emit(AgentErrorEvent(invocation.call_id, invocation.tool_name, output.text))
+        finally:
+            self.gate.leave(shared)
         return output if output.bounded else bound(output, ctx.output_budget)
 
     async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        """A call of one tool by another, under the gate that its parent holds."""
+        """A call of one tool by another, under the gate that its parent holds. Raises `RespondToModel`."""
         handler = self.registry.handler(invocation.tool_name, invocation.namespace)
         if handler is None:
             raise RespondToModel(f"unsupported call: {invocation.tool_name}")
-        return await self._checked(handler, invocation, ctx)
-
-    async def _gated(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        shared = self.registry.supports_parallel(invocation.key)
-        await self.gate.enter(shared)
         try:
-            return await self._checked(handler, invocation, ctx)
-        finally:
-            self.gate.leave(shared)
+            return await self._handle(handler, invocation, ctx)
+        except BaseException as error:
+            raise _refusal(error, invocation) from error
 
-    async def _checked(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+    def _handle(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
         if not handler.matches_kind(invocation.payload):
             raise RespondToModel(_wrong_kind(invocation))
-        if self.hooks is not None:
-            return await self._hooked(handler, invocation, ctx, self.hooks)
-        return await _handled(handler, invocation, ctx)
-
-    async def _hooked(
-        self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks
-    ) -> ToolOutput:
-        tool_input = _input_of(invocation.payload)
-        before = await hooks.before(invocation, tool_input, ctx)
-        if before.block is not None:
-            raise RespondToModel(before.block)
-        if before.tool_input is not msgspec.UNSET:
-            tool_input = before.tool_input
-            invocation = _with_input(invocation, tool_input)
-        output = await _handled(handler, invocation, ctx)
-        if output.success is False:
-            return output
-        after = await hooks.after(invocation, tool_input, output, ctx)
-        return output if after.output is None else ToolOutput(after.output, output.success)
+        if self.hooks is None:
+            return handler.handle(invocation, ctx)
+        return _hooked(handler, invocation, ctx, self.hooks)
 
 
-async def _handled(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-    """Run the handler; an exception inside it is an answer, and its traceback goes to the log."""
-    try:
-        return await handler.handle(invocation, ctx)
-    except (RespondToModel, Fatal):
-        raise
-    except asyncio.CancelledError:
+async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks) -> ToolOutput:
+    tool_input = _input_of(invocation.payload)
+    before = await hooks.before(invocation, tool_input, ctx)
+    if before.block is not None:
+        raise RespondToModel(before.block)
+    if before.tool_input is not msgspec.UNSET:
+        tool_input = before.tool_input
+        invocation = _with_input(invocation, tool_input)
+    output = await handler.handle(invocation, ctx)
+    if output.success is False:
+        return output
+    after = await hooks.after(invocation, tool_input, output, ctx)
+    return output if after.output is None else ToolOutput(after.output, output.success)
+
+
+def _refusal(error: BaseException, invocation: ToolInvocation) -> RespondToModel:
+    """What the model reads of an error inside a tool; its traceback goes to the log.
+
+    Raises what is not the tool's own: `Fatal`, and the cancellation of the task that runs the call.
+    """
+    if isinstance(error, RespondToModel):
+        return error
+    if isinstance(error, Fatal | GeneratorExit):
+        raise error
+    if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise
-        raise RespondToModel(ABORTED) from None
-    except BaseException as error:
-        if isinstance(error, GeneratorExit):
-            raise
-        log.exception("tool %s raised", invocation.tool_name)
-        raise RespondToModel(f"{invocation.tool_name} failed: {_describe(error)}") from error
-
-
-def _describe(error: BaseException) -> str:
+            raise error
+        return RespondToModel(ABORTED)
+    log.error("tool %s raised", invocation.tool_name, exc_info=error)
     text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return RespondToModel(f"{invocation.tool_name} failed: {type(error).__name__}{': ' if text else ''}{text}")
 
 
 def bound(output: ToolOutput, budget: OutputBudget) -> ToolOutput:
     """The output cut to the budget; images stay."""
     body = output.body
     if isinstance(body, str):
+        if len(body) <= budget.limit >> 2:  # no character takes more than four bytes
+            return output
         short = truncate_text(body, budget)
         return output if short is body else ToolOutput(short, output.success, True)
     if isinstance(body, tuple):

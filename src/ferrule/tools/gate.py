@@ -14,10 +14,16 @@ class Gate:
         self._writing = False
         self._queue: deque[tuple[asyncio.Future[None], bool]] = deque()
 
+    def try_enter(self, shared: bool) -> bool:
+        """Enter if nobody has to be waited for."""
+        if self._queue or self._writing or (self._readers and not shared):
+            return False
+        self._admit(shared)
+        return True
+
     async def enter(self, shared: bool) -> None:
         """Wait for the turn of this call."""
-        if not self._queue and not self._writing and (shared or not self._readers):
-            self._admit(shared)
+        if self.try_enter(shared):
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (waiter, shared)

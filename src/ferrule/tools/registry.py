@@ -28,9 +28,9 @@ class ToolRegistry:
             found = self._handlers[(namespace, name)] = found.load()
         return found
 
-    def supports_parallel(self, key: ToolKey) -> bool:
+    def supports_parallel(self, namespace: str | None, name: str) -> bool:
         """Whether calls of the tool may run beside other calls."""
-        return key in self._parallel
+        return (namespace, name) in self._parallel
 
     def __iter__(self) -> Iterator[ToolKey]:
         """Every tool that can be called."""
