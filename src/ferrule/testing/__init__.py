@@ -17,7 +17,7 @@ from .model import ScriptedModel
 from .request import Output, Request
 from .script import Script
 from .sse import Edit, Event, Framing
-from .step import (
+from .steps import (
     Failed,
     Raw,
     ScriptError,

@@ -9,7 +9,7 @@ from pathlib import Path
 from .model import ScriptedModel
 from .request import Request
 from .script import Script
-from .step import ScriptError
+from .steps import ScriptError
 
 
 def main(arguments: list[str] | None = None) -> int:

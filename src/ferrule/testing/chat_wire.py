@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .items import Item
 from .plain import JsonObject, as_object, as_objects, as_text, json_text, slices
 from .sse import DONE, Event
-from .step import Failed, Step, StreamError, Usage
+from .steps import Failed, Step, StreamError, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from .request import Output
-from .step import Expectation, Matcher
+from .steps import Expectation, Matcher
 
 _SHOWN_LINES = 40
 

@@ -12,7 +12,7 @@ from typing import Self
 from .player import Answer, Lane, Player
 from .request import Request
 from .script import Script, checked
-from .step import StepLike
+from .steps import StepLike
 
 _START_TIMEOUT = 10.0
 

@@ -12,7 +12,7 @@ from .plain import json_text
 from .request import Output, Request
 from .rules import complaint
 from .script import Script
-from .step import Raw, ScriptError, Step, StreamError, Usage, as_step
+from .steps import Raw, ScriptError, Step, StreamError, Usage, as_step
 
 # What the usage of a step that gives none is guessed by.
 _BYTES_PER_TOKEN = 4

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from .items import Item
 from .plain import JsonObject, as_object, as_objects, as_text, slices
 from .sse import DONE, Event
-from .step import Failed, Step, StreamError, Usage
+from .steps import Failed, Step, StreamError, Usage
 
 # Request fields that the response object repeats, with what the API answers when they were left out.
 _ECHOED: JsonObject = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import script_file
-from .step import Raw, Step, StepLike, as_step
+from .steps import Raw, Step, StepLike, as_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from .delivery import Chunks, DeliveryOptions, Place, RandomChunks, Stall
 from .items import Item, message
 from .plain import JsonObject, as_text, json_text
 from .sse import Edit, Framing
-from .step import (
+from .steps import (
     DELTA_CHARS,
     End,
     Expectation,
