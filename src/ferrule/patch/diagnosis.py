@@ -4,7 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .edits import Missed, old_lines
 from .errors import MatchError, clip
@@ -27,8 +27,7 @@ _WORD = re.compile(r"\w{3,}")
 _UNIFIED = re.compile(r"-\d+(?:,\d+)? \+\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Alignment:
+class _Alignment(NamedTuple):
     """A run laid over the file at line `start` (0-based); `matches` of its lines are there, blanks aside."""
 
     start: int

@@ -1,15 +1,14 @@
 """From the chunks of an update to edits of the file's lines."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .matching import Level, LineIndex
 from .syntax import Chunk
 from .text import Edit, Text
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A chunk (1-based `number`) and where it goes: `start` is a 0-based line; of the chunk's lines those that count,
     a trailing blank one perhaps dropped."""
 
@@ -20,8 +19,7 @@ class Placed:
     level: Level
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(NamedTuple):
     """The chunk (1-based `number`) that was not found. `anchor` is set when it is the anchor that is missing;
     `position` is the 0-based line from which was searched."""
 

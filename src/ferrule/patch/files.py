@@ -3,10 +3,9 @@
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from enum import StrEnum
 from io import FileIO
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 NEW_FILE_MODE = 0o666
 """Before the umask, as open(2) callers usually ask for."""
@@ -26,8 +25,7 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What `FileLayer.look` saw. Two equal entries mean that nobody touched the file in between.
 
     `name` is the absolute path with every link resolved but the last component's own: what an unlink removes. `real`

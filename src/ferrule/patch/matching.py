@@ -5,9 +5,9 @@ line that nobody asks for). Searching for a run of lines is then one `str.find`,
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import repeat
+from typing import NamedTuple
 
 from .errors import MatchError
 
@@ -36,8 +36,7 @@ class Level(IntEnum):
     UNICODE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Where a run of lines starts (0-based), and how forgiving the search had to be."""
 
     start: int

@@ -1,8 +1,7 @@
 """The V4A parser: one state machine, fed whole or piece by piece."""
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .errors import ParseError, clip
 from .syntax import (
@@ -38,8 +37,7 @@ _EMPTY = "Update hunk does not contain any lines"
 _Kind = Literal["create", "delete", "update"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileProgress:
+class FileProgress(NamedTuple):
     """How far a file of the patch has come, for live display: `added` and `deleted` count lines."""
 
     kind: _Kind
@@ -67,31 +65,35 @@ _BARE_HEADERS = frozenset(marker.rstrip() for marker, _, _ in _OPENERS)
 _OPENING = "*** "
 
 
-@dataclass(slots=True)
 class _Section:
     """The `@@` section being read."""
 
-    line: int
-    anchors: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    at_end: bool = False
+    __slots__ = ("anchors", "at_end", "line", "lines")
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.anchors: list[str] = []
+        self.lines: list[str] = []
+        self.at_end = False
 
     def done(self) -> Chunk:
         return Chunk(tuple(self.anchors), tuple(self.lines), self.at_end, self.line)
 
 
-@dataclass(slots=True)
 class _File:
     """The file being read."""
 
-    kind: _Kind
-    path: str
-    line: int
-    move_to: str | None = None
-    lines: list[str] = field(default_factory=list)
-    sections: list[_Section] = field(default_factory=list)
-    added: int = 0
-    deleted: int = 0
+    __slots__ = ("added", "deleted", "kind", "line", "lines", "move_to", "path", "sections")
+
+    def __init__(self, kind: _Kind, path: str, line: int) -> None:
+        self.kind = kind
+        self.path = path
+        self.line = line
+        self.move_to: str | None = None
+        self.lines: list[str] = []
+        self.sections: list[_Section] = []
+        self.added = 0
+        self.deleted = 0
 
     def done(self) -> Hunk:
         if self.kind == "create":

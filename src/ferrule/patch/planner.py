@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
-from .diagnosis import explain_missed, explain_missing_file
 from .diff import CONTEXT_LINES, compare, unified
 from .edits import Missed, edits_of, index_for, place, touches_end
 from .errors import MatchError
@@ -23,8 +22,7 @@ class OperationKind(StrEnum):
     UPDATE = "update"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A path as the patch writes it, the absolute path it means (links not resolved), and what stands there now.
     `fresh`: no earlier operation of the plan touched it, so `entry` must still be true when the plan is applied."""
 
@@ -34,8 +32,7 @@ class Place:
     fresh: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One file of a plan. `before` is None for a create, `after` None for a delete; for a move both are the source's
     and the destination's content. `added` and `deleted` count lines. `replaced` is the content of another file that
     a move destroys. `notes` tell the model where a match was forgiving."""
@@ -50,7 +47,7 @@ class Operation:
     overwrites: bool = False
     replaced: bytes | None = None
     notes: tuple[str, ...] = ()
-    edits: tuple[Edit, ...] | None = field(default=None, repr=False)
+    edits: tuple[Edit, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -82,8 +79,7 @@ class Operation:
         return unified(before, after, edits, context)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """All operations, in the order of the patch, worked out against the files as they were."""
 
     operations: tuple[Operation, ...]
@@ -112,8 +108,7 @@ def plan(patch: Patch, files: FileLayer, cwd: str) -> Plan:
     return Plan(tuple(planner.add(hunk) for hunk in patch.hunks))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """A place and its content at this point of the plan; None when there is no file."""
 
     place: Place
@@ -206,6 +201,8 @@ class _Planner:
         index = index_for(before, hunk.chunks)
         placed = place(index, hunk.chunks)
         if isinstance(placed, Missed):
+            from .diagnosis import explain_missed
+
             raise MatchError(explain_missed(placed, len(hunk.chunks), before, index, place_.absolute))
         edits = tuple(edits_of(before, placed))
         if not edits:
@@ -278,6 +275,8 @@ class _Planner:
             folder = os.path.dirname(folder)
 
     def _missing(self, failure: str, place_: Place) -> MatchError:
+        from .diagnosis import explain_missing_file
+
         hint = explain_missing_file(place_.path, self._cwd, self._files)
         return MatchError(f"{failure} {place_.absolute}: No such file or directory{hint}")
 

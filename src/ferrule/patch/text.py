@@ -1,13 +1,12 @@
 """A file's bytes as lines, and back without losing one."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _BOM = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """Lines `start` (0-based) up to but not including `end` give way to `added` (no line ends)."""
 
     start: int
@@ -15,8 +14,7 @@ class Edit:
     added: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text file taken apart at `\\n`. `lines` keep a `\\r` before it, so that joining them restores every byte;
     bytes that are not UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty
     file). `crlf`: most lines end with `\\r\\n`, so new ones do."""

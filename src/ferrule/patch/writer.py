@@ -3,8 +3,8 @@
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from .errors import ApplyError
 from .files import Entry, FileLayer, Kind, PlainFiles
@@ -36,8 +36,7 @@ def apply(plan: Plan, files: FileLayer, *, overwrite: bool = False) -> None:
     _Run(files).carry_out(plan)
 
 
-@dataclass(frozen=True, slots=True)
-class _Undo:
+class _Undo(NamedTuple):
     """One step back: what it restores, how, and the saved copy that it needs."""
 
     what: str
