@@ -14,7 +14,8 @@ _NO_NEWLINE = "\n\\ No newline at end of file"
 
 
 def unified(before: Text, after: Text, edits: Sequence[Edit], context: int = CONTEXT_LINES) -> str:
-    """The hunks of a unified diff, without file headers; empty when there is no edit."""
+    """The hunks of a unified diff, without file headers; empty when there is no edit. For display: bytes that are not
+    UTF-8 show as U+FFFD."""
     old, new = _Side(before), _Side(after)
     lines: list[str] = []
     shift = 0
@@ -31,7 +32,8 @@ def unified(before: Text, after: Text, edits: Sequence[Edit], context: int = CON
             position = edit.end
             shift += len(edit.added) - (edit.end - edit.start)
         lines += [" " + old.line(at) for at in range(position, high)]
-    return "".join(line + "\n" for line in lines)
+    text = "".join(line + "\n" for line in lines)
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def compare(before: Text, after: Text) -> list[Edit]:

@@ -1,5 +1,6 @@
 """From a patch to a plan: everything that will change, worked out in memory before anything does."""
 
+import errno
 import os
 from collections.abc import Sequence
 from enum import StrEnum
@@ -238,8 +239,8 @@ class _Planner:
             if entry.kind is Kind.MISSING:
                 return _Seen(Place(path, absolute, entry), None)
             if entry.kind is not Kind.FILE:
-                what = "a directory" if entry.kind is Kind.DIRECTORY else "not a regular file"
-                raise MatchError(f"{failure} {absolute}: it is {what}")
+                what = "a directory" if entry.kind is Kind.DIRECTORY else "a device, socket or pipe"
+                raise MatchError(f"{failure} {absolute}: path `{absolute}` is not a file but {what}")
             return _Seen(Place(path, absolute, entry), self._files.read(absolute))
         except OSError as error:
             raise MatchError(f"{failure} {absolute}: {reason(error)}") from error
@@ -278,7 +279,7 @@ class _Planner:
         from .diagnosis import explain_missing_file
 
         hint = explain_missing_file(place_.path, self._cwd, self._files)
-        return MatchError(f"{failure} {place_.absolute}: No such file or directory{hint}")
+        return MatchError(f"{failure} {place_.absolute}: No such file or directory (os error {errno.ENOENT}){hint}")
 
 
 _FORGIVEN = {
@@ -289,8 +290,8 @@ _FORGIVEN = {
 
 
 def reason(error: OSError) -> str:
-    """What the system says, without the path."""
-    return error.strerror or str(error)
+    """What the system says, without the path, in the reference's form."""
+    return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
 
 
 def _counts(edits: Sequence[Edit]) -> tuple[int, int]:
