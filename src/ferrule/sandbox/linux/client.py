@@ -1,0 +1,247 @@
+"""Our side of one zygote: starts it, asks it for inits, and hears when it or one of them ends."""
+
+import asyncio
+import marshal
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.process.launcher import LaunchError
+
+PLACE = Path(__file__).resolve().parent.parent
+ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from linux.zygote import main; main(int(sys.argv[2]))"
+"""Imported, not run as a script, so that its compiled form is kept; from its own folder, so that nothing of ours is."""
+
+SOCKET_BUFFER = 1 << 20
+LARGEST_INLINE = 100_000
+"""Bytes; a longer message (a big environment) goes by a memfd, far below what the socket takes."""
+LARGEST_REPLY = 1 << 16
+
+Message = dict[str, object]
+_CLOSED = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One message from a zygote or an init. Its descriptors belong to the receiver.
+
+    `kind`: R(eady), C(hild), S(tarted), T(erminal), X (exit), E(rror); empty at the end of the channel.
+    """
+
+    kind: bytes
+    body: bytes = b""
+    fds: tuple[int, ...] = ()
+
+
+class InitProcess:
+    """An init that waits for its command: a channel and a pidfd."""
+
+    def __init__(self, channel: int, pidfd: int) -> None:
+        self.channel = socket.socket(fileno=channel)
+        self.channel.setblocking(False)
+        self.pidfd = pidfd
+
+    def signal(self, number: signal.Signals) -> None:
+        """Does nothing once it has ended."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.pidfd)
+
+
+class ZygoteProcess:
+    """A started zygote. `start` returns at once; `take` waits until it is ready."""
+
+    def __init__(self, settings: Message, fds: Sequence[int], interpreter: Sequence[str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+            self._control = ours
+            self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
+            self._process = _start(interpreter, theirs, self._errors)
+        self._control.setblocking(False)
+        self._loop.add_reader(self._control, self._readable)
+        self._waiting: deque[asyncio.Future[InitProcess]] = deque()
+        self._spares: deque[InitProcess] = deque()
+        self._asked = 0
+        self.ready = False
+        self.failure: LaunchError | None = None
+        send(self._control, settings, fds)
+
+    @property
+    def alive(self) -> bool:
+        return self.failure is None
+
+    @property
+    def spares(self) -> int:
+        """Inits that wait or are on their way."""
+        return len(self._spares) + max(self._asked - len(self._waiting), 0)
+
+    def ask(self, covers: object) -> None:
+        """Have one more init made."""
+        self._asked += 1
+        try:
+            send(self._control, {"covers": covers})
+        except OSError as error:
+            self._lost(LaunchError(f"the sandbox helper does not answer: {error.strerror}"))
+
+    async def take(self, covers: object) -> InitProcess:
+        """A spare init, or one that is made now. Raises `LaunchError`."""
+        while self._spares:
+            init = self._spares.popleft()
+            if not _has_ended(init):
+                return init
+            init.close()
+        if self.failure is not None:
+            raise LaunchError(str(self.failure))
+        future: asyncio.Future[InitProcess] = self._loop.create_future()
+        self._waiting.append(future)
+        if self._asked < len(self._waiting):
+            self.ask(covers)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._spares.append(future.result())
+            raise
+
+    def drop_spares(self) -> None:
+        while self._spares:
+            self._spares.popleft().close()
+
+    def close(self) -> None:
+        """Ends the zygote and with it every command that it has."""
+        self._lost(LaunchError("the sandbox was closed"))
+
+    def _readable(self) -> None:
+        try:
+            reply = receive(self._control)
+        except BlockingIOError:
+            return
+        if reply.kind == b"R":
+            self.ready = True
+        elif reply.kind == b"C":
+            self._hand_over(InitProcess(*reply.fds))
+        elif reply.kind == b"E":
+            self._lost(LaunchError(f"the sandbox could not be built: {failure_text(reply.body)}"))
+        elif not reply.kind:
+            self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
+
+    def _hand_over(self, init: InitProcess) -> None:
+        self._asked -= 1
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(init)
+                return
+        self._spares.append(init)
+
+    def _lost(self, error: LaunchError) -> None:
+        if self.failure is None:
+            self.failure = error
+            self._loop.remove_reader(self._control)
+            self._control.close()
+            os.close(self._errors)
+            self._reap()
+        self.drop_spares()
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+
+    def _last_words(self) -> str:
+        """The end of what it wrote to its stderr: an exception, as one line."""
+        lines = os.pread(self._errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def _reap(self) -> None:
+        if self._process.poll() is not None:
+            return
+        pidfd = os.pidfd_open(self._process.pid)
+
+        def ended() -> None:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+            self._process.wait()
+
+        self._loop.add_reader(pidfd, ended)
+
+
+def _start(interpreter: Sequence[str], control: socket.socket, errors: int) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [*(interpreter or (sys.executable,)), "-I", "-S", "-E", "-c", ENTRY, str(PLACE), str(control.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd="/",
+            env={name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"},
+            pass_fds=[control.fileno()],
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LaunchError(f"the sandbox helper could not be started: {error.strerror}") from error
+
+
+def send(channel: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
+    """One message to a zygote or an init. Raises OSError when it is gone."""
+    data = marshal.dumps(message, 2)
+    if len(data) <= LARGEST_INLINE:
+        _send(channel, b"I" + data, fds)
+        return
+    memory = os.memfd_create("message", os.MFD_CLOEXEC)
+    with os.fdopen(memory, "wb") as file:
+        file.write(data)
+        file.flush()
+        _send(channel, b"M", (memory, *fds))
+
+
+def _send(channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
+    channel.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+
+
+def receive(channel: socket.socket) -> Reply:
+    """The next message. Raises BlockingIOError if there is none yet."""
+    try:
+        data, control, _, _ = channel.recvmsg(LARGEST_REPLY, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return Reply(_CLOSED)
+    fds = tuple(fd for _, _, raw in control for (fd,) in struct.iter_unpack("i", raw))
+    return Reply(data[:1], data[1:], fds)
+
+
+def failure_text(body: bytes) -> str:
+    """The error that a zygote or an init reports, for a developer."""
+    number, what, path = parse_failure(body)
+    place = f" {path}" if path else ""
+    return f"{what}{place}: {os.strerror(number)}" if number else f"{what}{place}"
+
+
+def parse_failure(body: bytes) -> tuple[int, str, str]:
+    """errno, the step that failed, the path that it was about."""
+    (number,) = struct.unpack_from("i", body)
+    what, _, path = body[4:].partition(b"\0")
+    return number, what.decode("utf-8", "replace"), os.fsdecode(path)
+
+
+def _has_ended(init: InitProcess) -> bool:
+    """An idle init says nothing, so anything to read is its end."""
+    try:
+        init.channel.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,201 @@
+"""The kernel calls of the zygote, through ctypes: mounts, Landlock, seccomp, capabilities. Standard library only.
+
+Numbers from 424 on are the same on every machine.
+"""
+
+import _socket
+import ctypes
+import fcntl
+import os
+import struct
+
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW = -100, 0x1000, 0x8000, 0x100
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+CLONE = {"x86_64": 56, "aarch64": 220}
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
+LANDLOCK_RULE_PATH_BENEATH = 1
+LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11  # character and block devices
+LANDLOCK_WRITES = 1 << 1 | 0b1_1111_1111 << 4  # write a file; remove and make anything
+LANDLOCK_RESOLVE_UNIX = 1 << 16
+LANDLOCK_FILE = 1 << 1 | 1 << 14 | 1 << 15
+# (version, right): refer, truncate, device ioctl, connect to a socket file that another domain made.
+LANDLOCK_LATER_RIGHTS = ((2, 1 << 13), (3, 1 << 14), (5, 1 << 15), (9, LANDLOCK_RESOLVE_UNIX))
+LANDLOCK_SCOPES = 0b11  # abstract sockets and signals stay within the domain
+OPEN_TREE_CLONE = 1
+MOVE_MOUNT_F_EMPTY_PATH = 4
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+MNT_DETACH = 2
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
+SECCOMP_MODE_FILTER, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
+TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5414, 0x80045430, 0x40045431
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+SIGINT, SIGKILL, SIGUSR1, SIGTERM, SIGCHLD, SIGSTOP = 2, 9, 10, 15, 17, 19
+ST_RDONLY = 1
+
+libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter lock, which a raw clone needs
+libc.syscall.restype = ctypes.c_long
+
+
+class StepError(Exception):
+    """A step of the confinement failed: errno, what was being done, on which path."""
+
+    def __init__(self, number: int, what: str, path: bytes = b"") -> None:
+        super().__init__(number, what, path)
+        self.number, self.what, self.path = number, what, path
+
+
+def checked(result: int, what: str, path: bytes = b"") -> int:
+    if result < 0:
+        raise StepError(ctypes.get_errno(), what, path)
+    return result
+
+
+def syscall(number: int, *arguments: int | bytes, what: str, path: bytes = b"") -> int:
+    wide = (ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments)
+    return checked(libc.syscall(ctypes.c_long(number), *wide), what, path)
+
+
+def prctl(option: int, *arguments: int) -> int:
+    wide = [ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]]
+    return checked(libc.prctl(option, *wide), f"prctl {option}")
+
+
+def write_file(path: str, content: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, content.encode())
+    finally:
+        os.close(fd)
+
+
+# Namespaces and mounts
+
+
+def enter_namespaces(network: bool) -> None:
+    """Become the owner of new user, mount, IPC and (unless the network is allowed) network namespaces.
+
+    User and group keep their numbers, so that `id`, `~` and git's ownership check stay right.
+    """
+    user, group = os.getuid(), os.getgid()
+    checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET)), "unshare")
+    write_file("/proc/self/setgroups", "deny")
+    write_file("/proc/self/gid_map", f"{group} {group} 1")
+    write_file("/proc/self/uid_map", f"{user} {user} 1")
+    if not network:
+        raise_loopback()
+
+
+def raise_loopback() -> None:
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+    request = bytearray(struct.pack("16sH22x", b"lo", 0))
+    fcntl.ioctl(probe.fileno(), SIOCGIFFLAGS, request)
+    flags = struct.unpack_from("H", request, 16)[0]
+    fcntl.ioctl(probe.fileno(), SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))
+    probe.close()
+
+
+def clone_process(namespaces: bool) -> int:
+    """Fork; the child is the first process of new PID and mount namespaces. Returns 0 in the child."""
+    flags = SIGCHLD | (CLONE_NEWPID | CLONE_NEWNS if namespaces else 0)
+    return syscall(CLONE[os.uname().machine], flags, 0, 0, 0, 0, what="clone")
+
+
+def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int = 0, data: bytes | None = None) -> None:
+    checked(libc.mount(source, target, kind, ctypes.c_ulong(flags), data), "mount", target)
+
+
+def clone_tree(path: bytes) -> int:
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW
+    return syscall(OPEN_TREE, AT_FDCWD, path, flags, what="open_tree", path=path)
+
+
+def set_attributes(attributes: int, fd: int = AT_FDCWD, path: bytes = b"", recursive: bool = True) -> None:
+    flags = (AT_RECURSIVE if recursive else 0) | (AT_EMPTY_PATH if not path else 0)
+    attr = struct.pack("QQQQ", attributes, 0, 0, 0)
+    syscall(MOUNT_SETATTR, fd, path, flags, attr, len(attr), what="mount_setattr", path=path)
+
+
+def attach(fd: int, path: bytes) -> None:
+    """Mount a cloned tree. The last component of `path` is not followed: a link is covered itself."""
+    try:
+        syscall(MOVE_MOUNT, fd, b"", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH, what="move_mount", path=path)
+    finally:
+        os.close(fd)
+
+
+def bind(source: bytes, target: bytes, attributes: int = 0) -> None:
+    fd = clone_tree(source)
+    if attributes:
+        set_attributes(attributes, fd)
+    attach(fd, target)
+
+
+def unmount(path: bytes) -> None:
+    checked(libc.umount2(path, MNT_DETACH), "umount", path)
+
+
+def is_read_only(path: bytes) -> bool:
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return bool(os.fstatvfs(fd).f_flag & ST_RDONLY)
+    finally:
+        os.close(fd)
+
+
+# Landlock, seccomp, capabilities
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel offers; 0 for none."""
+    result: int = libc.syscall(ctypes.c_long(LANDLOCK_CREATE_RULESET), None, ctypes.c_long(0), ctypes.c_long(1))
+    return max(result, 0)
+
+
+def landlock_ruleset(roots: tuple[bytes, ...], devices: tuple[bytes, ...]) -> int | None:
+    """A ruleset that allows to write below the roots and to the devices only; None where there is no Landlock.
+
+    Reading and executing are not handled, so they stay free. Returns a descriptor.
+    """
+    abi = landlock_abi()
+    if abi == 0:
+        return None
+    handled = LANDLOCK_WRITES
+    for version, right in LANDLOCK_LATER_RIGHTS:
+        if abi >= version:
+            handled |= right
+    attr = struct.pack("QQQ", handled, 0, LANDLOCK_SCOPES)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    fd = syscall(LANDLOCK_CREATE_RULESET, attr, len(attr), 0, what="landlock_create_ruleset")
+    below = handled & ~(LANDLOCK_MAKE_DEVICES | LANDLOCK_RESOLVE_UNIX)
+    for path, rights in [*((root, below) for root in roots), *((device, LANDLOCK_FILE) for device in devices)]:
+        try:
+            parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        rule = struct.pack("=Qi", rights & handled, parent)
+        syscall(LANDLOCK_ADD_RULE, fd, LANDLOCK_RULE_PATH_BENEATH, rule, 0, what="landlock_add_rule", path=path)
+        os.close(parent)
+    return fd
+
+
+def landlock_restrict(ruleset: int) -> None:
+    syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0, what="landlock_restrict_self")
+
+
+def load_filter(program: bytes) -> None:
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    checked(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), header, 0, 0), "seccomp")
+
+
+def drop_bounding_set() -> None:
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            return
+
+
+def drop_capabilities() -> None:
+    libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
+    checked(libc.capset(struct.pack("Ii", 0x20080522, 0), bytes(24)), "capset")

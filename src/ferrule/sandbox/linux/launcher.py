@@ -1,0 +1,221 @@
+"""The `Launcher` of the zygote: one command in an init of its own, and the `Child` that stands for it."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import struct
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from ferrule.process.launcher import ExitStatus, LaunchError, Limits, Pipes, Pty, Stdio
+from ferrule.sandbox.linux.client import InitProcess, Reply, failure_text, parse_failure, receive, send
+from ferrule.sandbox.protect import Cover
+
+TIOCSIG = 0x40045436
+"""ioctl of a terminal's master: a signal to the foreground group (asm-generic/ioctls.h)."""
+
+LOST = (
+    "the sandbox of this command ended before the command did (its helper was killed, or memory ran out); "
+    "what the command had done stays done, the next command gets a new sandbox"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a command ended, and the names of processes that it had left running, which ended with it."""
+
+    status: ExitStatus
+    survivors: tuple[str, ...] = ()
+
+
+class ConfinedChild:
+    """A command in its sandbox. `on_end` is called once, when neither it nor a descendant is left."""
+
+    def __init__(self, init: InitProcess, soft_kill: bool, on_end: Callable[[], None]) -> None:
+        self.stdin: int | None = None
+        self.stdout = -1
+        self.stderr: int | None = None
+        self._init = init
+        self._kill_signal = signal.SIGUSR1 if soft_kill else signal.SIGKILL
+        self._on_end = on_end
+        self._killed = False
+        self._terminal: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[Reply] = self._loop.create_future()
+        self._ended: asyncio.Future[Ending | LaunchError] = self._loop.create_future()
+        self._loop.add_reader(init.channel, self._readable)
+
+    async def started(self) -> None:
+        """Waits until the program runs. Raises `LaunchError` if it does not."""
+        try:
+            reply = await self._started
+        except asyncio.CancelledError:
+            await self.kill_tree()
+            raise
+        if reply.kind == b"E":
+            raise LaunchError(explain(reply.body))
+        if reply.kind != b"S":
+            raise LaunchError("the sandbox helper ended before the command was started")
+
+    def use_terminal(self, master: int) -> None:
+        self.stdin = self.stdout = master
+        self._terminal = os.dup(master)
+
+    async def wait(self) -> ExitStatus:
+        return (await self.ending()).status
+
+    async def ending(self) -> Ending:
+        """As `wait`, with what was left running. Raises `LaunchError` if the sandbox itself was killed."""
+        ending = await asyncio.shield(self._ended)
+        if isinstance(ending, LaunchError):
+            raise ending
+        return ending
+
+    async def interrupt(self) -> None:
+        if self._ended.done():
+            return
+        if self._terminal is None:
+            self._init.signal(signal.SIGINT)
+        else:
+            with suppress(OSError):
+                fcntl.ioctl(self._terminal, TIOCSIG, signal.SIGINT)
+
+    async def kill_tree(self, grace: float = 0.0) -> None:
+        if grace > 0 and not self._ended.done():
+            self._init.signal(signal.SIGTERM)
+            await asyncio.wait([self._ended], timeout=grace)
+        if not self._ended.done():
+            self._killed = True
+            self._init.signal(self._kill_signal)
+            await asyncio.wait([self._ended])
+
+    async def leftovers(self, output_held: bool) -> str | None:
+        del output_held  # whoever held it was ended
+        survivors = (await self.ending()).survivors
+        return f"Ended with the command: {', '.join(survivors)}." if survivors else None
+
+    def resize(self, rows: int, columns: int) -> None:
+        if self._terminal is not None:
+            termios.tcsetwinsize(self._terminal, (rows, columns))
+
+    def _readable(self) -> None:
+        try:
+            reply = receive(self._init.channel)
+        except BlockingIOError:
+            return
+        if reply.kind == b"T":
+            self.use_terminal(reply.fds[0])
+        elif reply.kind == b"X":
+            self._end(_ending(reply.body))
+        elif not reply.kind:
+            self._channel_closed()
+        elif not self._started.done():
+            self._started.set_result(reply)
+
+    def _channel_closed(self) -> None:
+        """The init is dying; its pidfd tells when the kernel has ended every process that it had."""
+        self._loop.remove_reader(self._init.channel)
+        self._loop.add_reader(self._init.pidfd, self._init_gone)
+
+    def _init_gone(self) -> None:
+        self._loop.remove_reader(self._init.pidfd)
+        self._end(Ending(ExitStatus(signal=signal.SIGKILL)) if self._killed else LaunchError(LOST))
+
+    def _end(self, ending: Ending | LaunchError) -> None:
+        self._loop.remove_reader(self._init.channel)
+        self._init.close()
+        if self._terminal is not None:
+            os.close(self._terminal)
+            self._terminal = None
+        if not self._started.done():
+            self._started.set_result(Reply(b""))
+        self._ended.set_result(ending)
+        self._on_end()
+
+
+def _ending(body: bytes) -> Ending:
+    # From a process of the sandbox's domain: only bytes of known shape are taken.
+    status, _, _, _ = struct.unpack_from("iqdd", body)
+    code = os.waitstatus_to_exitcode(status)
+    names = body[struct.calcsize("iqdd") :].decode("utf-8", "replace")
+    exit_status = ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code)
+    return Ending(exit_status, tuple(name for name in names.split("\0") if name))
+
+
+def spawn(
+    init: InitProcess,
+    request: Mapping[str, object],
+    stdio: Stdio,
+    soft_kill: bool,
+    on_end: Callable[[], None],
+) -> ConfinedChild:
+    """Send a command to its init. Raises OSError if the init is gone; then nothing was started."""
+    with ExitStack() as ours, ExitStack() as theirs:
+        ends: list[int] = []
+        fds: list[int | None] = [None, None, None]
+        if isinstance(stdio, Pipes):
+            fds, ends = _pipes(stdio, ours, theirs)
+        terminal = (stdio.rows, stdio.columns) if isinstance(stdio, Pty) else None
+        stdin = isinstance(stdio, Pipes) and stdio.stdin
+        send(init.channel, {**request, "terminal": terminal, "stdin": stdin}, ends)
+        child = ConfinedChild(init, soft_kill, on_end)
+        child.stdin, child.stderr = fds[0], fds[2]
+        child.stdout = -1 if fds[1] is None else fds[1]
+        ours.pop_all()
+        return child
+
+
+def _pipes(stdio: Pipes, ours: ExitStack, theirs: ExitStack) -> tuple[list[int | None], list[int]]:
+    """Our three descriptors, and the ends that are sent, in the order of the streams."""
+
+    def pipe(mine: int) -> tuple[int, int]:
+        pair = os.pipe()
+        ours.callback(os.close, pair[mine])
+        theirs.callback(os.close, pair[1 - mine])
+        return pair[mine], pair[1 - mine]
+
+    into, in_end = pipe(1) if stdio.stdin else (None, None)
+    out, out_end = pipe(0)
+    err, err_end = (None, out_end) if stdio.merge else pipe(0)
+    return [into, out, err], [end for end in (in_end, out_end, err_end) if end is not None]
+
+
+def request_of(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, covers: Sequence[Cover]
+) -> dict[str, object]:
+    """The message that starts a command. Raises `LaunchError` for what no kernel takes."""
+    if not argv:
+        raise LaunchError("the command is empty")
+    texts = (*argv, *env, *env.values(), cwd)
+    if any("\0" in text for text in texts):
+        raise LaunchError("the command, its environment or its folder holds a NUL character")
+    return {
+        "argv": [os.fsencode(word) for word in argv],
+        "env": {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+        "cwd": os.fsencode(cwd),
+        "core_bytes": limits.core_bytes,
+        "max_processes": limits.max_processes,
+        "covers": wire_covers(covers),
+    }
+
+
+def wire_covers(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
+    return [(cover.kind, os.fsencode(cover.path), os.fsencode(cover.content)) for cover in covers]
+
+
+def explain(body: bytes) -> str:
+    """A failure of an init as the model and the user read it."""
+    number, step, path = parse_failure(body)
+    if step == "chdir":
+        return f"cannot use the working directory {path}: {os.strerror(number)}"
+    if step == "exec" and number == errno.ENOENT:
+        return f"program not found: {path}"
+    if step == "exec" and number == errno.E2BIG:
+        return "the command line is too long for the kernel: put long text into a file first"
+    if step == "exec":
+        return f"cannot run {path}: {os.strerror(number)}"
+    return f"the sandbox could not be built: {failure_text(body)}"

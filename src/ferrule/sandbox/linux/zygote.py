@@ -1,0 +1,575 @@
+"""The fork server that confines commands. Runs alone: standard library only, one thread, imports nothing else of ours.
+
+It owns the user, mount, network and IPC namespaces of one policy. For every request on its control socket it clones an
+*init*: the first process of a new PID and mount namespace, which prepares itself, waits on a channel of its own for one
+command, confines itself, spawns the command and reports how it ended. Without namespaces an init is a subreaper, and
+the child that it forks confines itself.
+
+Messages are SEQPACKET datagrams. To us: `I` and a `marshal`led dict, or `M` with the dict in a memfd, the first
+descriptor; `pool._settings` and `launcher.request_of` fill them. From us: one letter and a body, read by `client.py`.
+
+Nothing here may start a thread. `socket`, `signal`, `subprocess`, `typing`, `contextlib`, `pathlib` stay out: they cost
+memory and start time.
+"""
+# ruff: noqa: PTH123, SIM105
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import errno
+import fcntl
+import gc
+import marshal
+import os
+import resource
+import select
+import struct
+
+from . import kernel
+from .kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
+
+LARGEST_MESSAGE = 1 << 18
+DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
+# A process with kernel uid 0 may write here whatever its capabilities are.
+KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs", b"/proc/acpi")
+EMPTY_DIR, SOCKET_COVER, SCRATCH = b"/dev/.empty", b"/dev/.nosock", b"/dev/.scratch"
+NAMED_SURVIVORS = 5
+SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, kernel.SIGSTOP))
+
+
+# What the file system looks like inside
+
+
+def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
+    """Protect paths of the writable roots, in order; what is protected already stays so.
+
+    `read`: read-only as it is; skipped when it is gone. `empty`: an empty read-only directory over a placeholder.
+    `link`: a read-only file with this content over a symbolic link. `pin`: cannot be renamed, stays writable.
+    """
+    for kind, path, content in covers:
+        try:
+            if kind == "pin":
+                pin(path)
+            elif kernel.is_read_only(path):
+                continue
+            elif kind == "read":
+                kernel.bind(path, path, kernel.ATTR_RDONLY)
+            elif kind == "empty":
+                kernel.bind(EMPTY_DIR, path, kernel.ATTR_RDONLY)
+            else:
+                cover_link(path, content)
+        except FileNotFoundError:
+            if kind not in ("read", "pin"):
+                raise
+        except StepError as error:
+            if error.number != errno.ENOENT or kind not in ("read", "pin"):
+                raise
+
+
+pinned: set[tuple[bytes, int, int]] = set()
+
+
+def pin(path: bytes) -> None:
+    """A mount point cannot be renamed. Later inits inherit the set along with the mounts."""
+    status = os.lstat(path)
+    if (path, status.st_dev, status.st_ino) not in pinned:
+        kernel.bind(path, path)
+        pinned.add((path, status.st_dev, status.st_ino))
+
+
+def cover_link(path: bytes, content: bytes) -> None:
+    kernel.mount(b"tmpfs", SCRATCH, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+    file = SCRATCH + b"/link"
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o444)
+    os.write(fd, content)
+    os.close(fd)
+    kernel.bind(file, path, kernel.ATTR_RDONLY)
+    kernel.unmount(SCRATCH)
+
+
+class HostSockets:
+    """Covers the named sockets of the host. The table stays the host's: it was opened before its network was left."""
+
+    def __init__(self, fixed: list[bytes]) -> None:
+        self.fixed = fixed
+        self.table = os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)
+        self.seen = b""
+        self.complete = False
+
+    def cover(self) -> bool:
+        """Cover what is not covered yet. False if a socket exists whose place cannot be told from its name."""
+        os.lseek(self.table, 0, os.SEEK_SET)
+        table = read_all(self.table)
+        if table != self.seen:
+            self.seen = table
+            names, self.complete = named_sockets(table)
+            for path in (*self.fixed, *names):
+                self.complete = cover_socket(path) and self.complete
+        return self.complete
+
+
+def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
+    """The absolute paths of `/proc/net/unix`, and whether every name in it is one or is abstract."""
+    names, complete = set(), True
+    for line in table.split(b"\n")[1:-1]:
+        fields = line.split(None, 7)
+        if len(fields) < 7 or not fields[0].endswith(b":"):
+            complete = False  # the rest of a name with a line break
+        elif len(fields) == 8 and fields[7].startswith(b"/"):
+            names.add(fields[7])
+        elif len(fields) == 8 and not fields[7].startswith(b"@"):
+            complete = False  # bound by a relative name
+    return names, complete
+
+
+def cover_socket(path: bytes) -> bool:
+    try:
+        kind = os.lstat(path).st_mode & 0o170000
+        if kind == 0o140000:
+            kernel.bind(SOCKET_COVER, path)
+        elif kind == 0o040000 and os.listdir(path):
+            kernel.bind(EMPTY_DIR, path, kernel.ATTR_RDONLY)
+    except OSError:
+        pass  # the path is gone, or leads through a folder that the command cannot enter either
+    except StepError:
+        return False
+    return True
+
+
+def build_tree(roots: list[bytes]) -> None:
+    """The whole disk read-only but for the roots, and a `/dev` of our own."""
+    # Private, not slave: a slave would receive later mounts of the host, writable.
+    kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    # Cloned before the disk turns read-only, so that submounts which are read-only already stay so.
+    trees = [(root, kernel.clone_tree(root)) for root in roots]
+    kernel.set_attributes(kernel.ATTR_RDONLY | kernel.ATTR_NOSUID, path=b"/")
+    for root, tree in trees:
+        kernel.set_attributes(kernel.ATTR_NOSUID | kernel.ATTR_NODEV, tree)
+        kernel.attach(tree, root)
+    build_dev()
+
+
+def build_dev() -> None:
+    devices = [(path, kernel.clone_tree(path)) for path in DEVICES if os.path.exists(path)]
+    kernel.mount(b"tmpfs", b"/dev", b"tmpfs", kernel.MS_NOSUID, b"mode=755")
+    for path, tree in devices:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        kernel.attach(tree, path)
+    for name in (b"/dev/pts", b"/dev/shm", SCRATCH):
+        os.mkdir(name, 0o755)
+    os.mkdir(EMPTY_DIR, 0o555)
+    os.close(os.open(SOCKET_COVER, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o400))
+    # Without `gid=5`: the group of terminals is not mapped, the kernel would refuse.
+    options = b"newinstance,ptmxmode=0666,mode=620"
+    kernel.mount(b"devpts", b"/dev/pts", b"devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
+    os.symlink(b"pts/ptmx", b"/dev/ptmx")
+    os.symlink(b"/proc/self/fd", b"/dev/fd")
+    for number, name in enumerate((b"stdin", b"stdout", b"stderr")):
+        os.symlink(b"fd/%d" % number, b"/dev/" + name)
+    kernel.set_attributes(kernel.ATTR_RDONLY, path=b"/dev", recursive=False)
+    kernel.mount(b"tmpfs", b"/dev/shm", b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, b"mode=1777")
+
+
+# Messages
+
+
+def read_all(fd: int) -> bytes:
+    parts = []
+    while part := os.read(fd, 1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def receive(channel: _socket.socket) -> tuple[dict | None, list[int]]:  # type: ignore[type-arg]
+    """One message and its descriptors; None at the end of the channel."""
+    data, control, flags, _ = channel.recvmsg(LARGEST_MESSAGE, 4096, _socket.MSG_CMSG_CLOEXEC)
+    fds = [fd for _, _, raw in control for (fd,) in struct.iter_unpack("i", raw)]
+    if not data:
+        return None, fds
+    if flags & (_socket.MSG_CTRUNC | _socket.MSG_TRUNC):
+        raise StepError(errno.EMSGSIZE, "receive")
+    if data[:1] == b"I":
+        return marshal.loads(data[1:]), fds
+    memory = fds.pop(0)
+    os.lseek(memory, 0, os.SEEK_SET)
+    content = read_all(memory)
+    os.close(memory)
+    return marshal.loads(content), fds
+
+
+def send(channel: _socket.socket, kind: bytes, body: bytes = b"", fds: tuple[int, ...] = ()) -> None:
+    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
+    channel.sendmsg([kind, body], rights, _socket.MSG_NOSIGNAL)
+
+
+def send_failure(channel: _socket.socket, error: BaseException) -> None:
+    if isinstance(error, OSError):
+        error = StepError(error.errno or 0, "open", os.fsencode(error.filename or b""))
+    elif not isinstance(error, StepError):
+        error = StepError(0, f"{type(error).__name__}: {error}")
+    try:
+        send(channel, b"E", struct.pack("i", error.number) + error.what.encode() + b"\0" + error.path)
+    except OSError:
+        pass  # nobody listens any more
+
+
+# The init
+
+
+class Init:
+    """One command: waits for it, confines itself, runs it, reports."""
+
+    def __init__(self, zygote: "Zygote", channel: _socket.socket) -> None:
+        self.settings = zygote.settings
+        self.namespaces: bool = zygote.settings["namespaces"]
+        self.sockets = zygote.sockets
+        self.ruleset = zygote.ruleset
+        self.channel = channel
+        self.command = 0
+
+    def prepare(self, covers: list[tuple[str, bytes, bytes]]) -> None:
+        """Everything that does not depend on the command."""
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, SIGKILL)
+        if not self.namespaces:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            return
+        try:
+            kernel.mount(b"proc", b"/proc", b"proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+        except StepError:
+            pass  # a container hides parts of its /proc: then the kernel refuses a new one and the old one stays
+        if self.settings["pid_max"]:
+            kernel.write_file("/proc/sys/kernel/pid_max", str(self.settings["pid_max"]))
+        for path in KERNEL_KNOBS:
+            if os.path.exists(path):
+                kernel.bind(path, path, kernel.ATTR_RDONLY)
+        if self.sockets:
+            self.sockets.cover()
+        cover(covers)
+
+    def run(self) -> None:
+        request, fds = receive(self.channel)
+        if request is None:
+            return
+        actions = self.standard_streams(request, fds)
+        final_filter = self.arrange(request)
+        if self.namespaces:
+            self.seal(final_filter)
+        program = find_program(request["argv"][0], request["env"])
+        self.handle_signals()
+        start = self.spawn if self.namespaces else self.fork_sealed
+        self.command = start(program, request, actions)
+        send(self.channel, b"S")
+        for fd in fds:
+            os.close(fd)
+        self.wait()
+
+    def standard_streams(self, request: dict, fds: list[int]) -> list[tuple]:  # type: ignore[type-arg]
+        if request["terminal"]:
+            return self.open_terminal(*request["terminal"])
+        if not request["stdin"]:
+            fds.insert(0, os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
+        return [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)]
+
+    def open_terminal(self, rows: int, columns: int) -> list[tuple]:  # type: ignore[type-arg]
+        """The command's session opens the slave itself, which makes it the controlling terminal."""
+        master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        fcntl.ioctl(master, kernel.TIOCSPTLCK, struct.pack("i", 0))
+        number = struct.unpack("i", fcntl.ioctl(master, kernel.TIOCGPTN, bytes(4)))[0]
+        fcntl.ioctl(master, kernel.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        send(self.channel, b"T", fds=(master,))
+        os.close(master)
+        slave = (os.POSIX_SPAWN_OPEN, 0, f"/dev/pts/{number}", os.O_RDWR, 0)
+        return [slave, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+
+    def arrange(self, request: dict) -> bytes:  # type: ignore[type-arg]
+        """Mounts, working directory and limits of this command. Returns the filter that seals it."""
+        final_filter: bytes = self.settings["final_filter"]
+        if self.namespaces:
+            if self.sockets and not self.sockets.cover():
+                final_filter = self.settings["final_filter_without_sockets"]
+            cover(request["covers"])
+        try:
+            # After the mounts: an older working directory would lie below them and lead around them.
+            os.chdir(request["cwd"])
+        except OSError as error:
+            raise StepError(error.errno or 0, "chdir", request["cwd"]) from None
+        limit(resource.RLIMIT_CORE, request["core_bytes"])
+        if request["max_processes"]:
+            limit(resource.RLIMIT_NPROC, request["max_processes"])
+        return final_filter
+
+    def seal(self, final_filter: bytes) -> None:
+        kernel.drop_capabilities()
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if self.ruleset is not None:
+            kernel.landlock_restrict(self.ruleset)
+        kernel.load_filter(final_filter)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+
+    def spawn(self, program: bytes, request: dict, actions: list[tuple]) -> int:  # type: ignore[type-arg]
+        argv, env = request["argv"], request["env"]
+        try:
+            return os.posix_spawn(
+                program, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=SIGNALS
+            )
+        except OSError as error:
+            raise StepError(error.errno or 0, "exec", argv[0]) from None
+
+    def fork_sealed(self, program: bytes, request: dict, actions: list[tuple]) -> int:  # type: ignore[type-arg]
+        """Without namespaces the init stays outside of the domain, so that the command cannot signal it."""
+        failed, failure = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.become_command(actions)
+                os.execve(program, request["argv"], request["env"])
+            except (OSError, StepError) as error:
+                number = error.number if isinstance(error, StepError) else error.errno
+                os.write(failure, struct.pack("i", number))
+            os._exit(127)
+        os.close(failure)
+        result = os.read(failed, 4)
+        os.close(failed)
+        if result:
+            raise StepError(struct.unpack("i", result)[0], "exec", request["argv"][0])
+        return pid
+
+    def become_command(self, actions: list[tuple]) -> None:  # type: ignore[type-arg]
+        os.setsid()
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, SIGKILL)
+        for action, *values in actions:
+            if action == os.POSIX_SPAWN_OPEN:
+                os.dup2(os.open(values[1], values[2]), values[0])
+            else:
+                os.dup2(*values)
+        for number in SIGNALS:
+            _signal.signal(number, _signal.SIG_DFL)
+        self.seal(self.settings["final_filter"])
+
+    def handle_signals(self) -> None:
+        """The client signals us, who knows no other process: interrupt the command, ask all to end, end all."""
+        _signal.signal(SIGINT, lambda *_: self.command and tolerant(os.killpg, self.command, SIGINT))
+        _signal.signal(SIGTERM, lambda *_: self.signal_all(SIGTERM))
+        _signal.signal(SIGUSR1, lambda *_: self.signal_all(SIGKILL))
+
+    def wait(self) -> None:
+        """Reap until the command ends, end what it left, report."""
+        pid = 0
+        while pid != self.command:
+            pid, status, usage = os.wait3(0)
+        survivors = self.end_survivors()
+        body = struct.pack("iqdd", status, usage.ru_maxrss, usage.ru_utime, usage.ru_stime)
+        send(self.channel, b"X", body + b"\0".join(survivors))
+
+    def signal_all(self, number: int) -> bool:
+        """False if there was nobody."""
+        if self.namespaces:
+            return tolerant(os.kill, -1, number)
+        return sum(tolerant(os.kill, pid, number) for pid in descendants(os.getpid())) > 0
+
+    def end_survivors(self) -> list[bytes]:
+        reap(os.WNOHANG)
+        if not self.signal_all(0):
+            return []
+        names = [name for pid in self.others() if (name := name_of(pid))]
+        while self.signal_all(SIGKILL):
+            reap(0 if self.namespaces else os.WNOHANG)
+        return names[:NAMED_SURVIVORS]
+
+    def others(self) -> list[int]:
+        if not self.namespaces:
+            return descendants(os.getpid())
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def tolerant(kill, pid: int, number: int) -> bool:  # type: ignore[no-untyped-def]
+    """Signal; False if nobody is there."""
+    try:
+        kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def reap(flags: int) -> None:
+    try:
+        while os.waitpid(-1, flags)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def name_of(pid: int) -> bytes:
+    """The name of a living process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            name, _, rest = file.read().partition(b"(")[2].rpartition(b")")
+    except OSError:
+        return b""
+    return b"" if rest.startswith(b" Z") else name
+
+
+def children(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def descendants(pid: int) -> list[int]:
+    found = children(pid)
+    return found + [below for child in found for below in descendants(child)]
+
+
+def find_program(name: bytes, env: dict[bytes, bytes]) -> bytes:
+    """The path of the program, searched in the command's own PATH as `execvp` does."""
+    if b"/" in name:
+        return name
+    number = errno.ENOENT
+    for folder in env.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin").split(b":"):
+        path = os.path.join(folder or b".", name)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            number = errno.EACCES
+    raise StepError(number, "exec", name)
+
+
+# The zygote
+
+
+class Zygote:
+    def __init__(self, control: _socket.socket, settings: dict, fds: list[int]) -> None:  # type: ignore[type-arg]
+        self.control = control
+        self.settings = settings
+        self.folder, self.lock = fds  # of the placeholders' records; on the host's mount, where it can be written
+        self.inits: dict[int, int] = {}  # pidfd -> pid
+        self.sockets: HostSockets | None = None
+        self.ruleset: int | None = None
+
+    def start(self) -> None:
+        settings = self.settings
+        roots, network = settings["roots"], settings["network"]
+        if settings["namespaces"]:
+            if settings["cover_sockets"]:
+                self.sockets = HostSockets(settings["sockets"])
+            kernel.enter_namespaces(network)
+            build_tree(roots)
+            if self.sockets:
+                self.sockets.cover()
+            cover(settings["covers"])
+            kernel.drop_bounding_set()
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        else:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        if settings["landlock"]:
+            self.ruleset = kernel.landlock_ruleset((*roots, b"/dev/shm", b"/dev/pts"), (*DEVICES, b"/dev/ptmx"))
+        if settings["namespaces"]:
+            # The inits inherit it: loading it costs half a millisecond.
+            kernel.load_filter(settings["filter"])
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd in self.inits:
+                    poll.unregister(fd)
+                    os.waitpid(self.inits.pop(fd), 0)
+                    os.close(fd)
+                    self.end_orphans()
+                    continue
+                request, _ = receive(self.control)
+                if request is None:
+                    return
+                poll.register(self.new_init(request["covers"]), select.POLLIN)
+
+    def new_init(self, covers: list[tuple[str, bytes, bytes]]) -> int:
+        channel, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+        pid = kernel.clone_process(self.settings["namespaces"])
+        if pid == 0:
+            self.become_init(channel, covers)
+        pidfd = os.pidfd_open(pid)
+        self.inits[pidfd] = pid
+        send(self.control, b"C", fds=(other.fileno(), pidfd))
+        channel.close()
+        other.close()
+        return pidfd
+
+    def become_init(self, channel: _socket.socket, covers: list[tuple[str, bytes, bytes]]) -> None:
+        """Never returns."""
+        try:
+            keep = sorted({0, 1, 2, channel.fileno(), *self.kept_fds()})
+            for low, high in zip(keep, (*keep[1:], 1 << 20), strict=True):
+                os.closerange(low + 1, high)
+            init = Init(self, channel)
+            init.prepare(covers)
+            init.run()
+        except BaseException as error:  # noqa: BLE001  reported to the client, who raises it
+            send_failure(channel, error)
+        os._exit(0)
+
+    def kept_fds(self) -> list[int]:
+        """What an init needs: the lock lives as long as the last process that relies on it."""
+        more = [self.ruleset] if self.ruleset is not None else []
+        return [self.lock, *more, *([self.sockets.table] if self.sockets else [])]
+
+    def end_orphans(self) -> None:
+        """Without namespaces: what an init that was killed has left falls to us."""
+        if not self.settings["namespaces"]:
+            for pid in set(children(os.getpid())) - set(self.inits.values()):
+                for orphan in (pid, *descendants(pid)):
+                    tolerant(os.kill, orphan, SIGKILL)
+                os.waitpid(pid, 0)
+
+    def end(self) -> None:
+        """The client is gone: end every command, then take away what protected their roots."""
+        for pidfd, pid in self.inits.items():
+            _signal.pidfd_send_signal(pidfd, SIGKILL)
+            os.waitpid(pid, 0)
+        self.inits.clear()
+        self.end_orphans()
+        for record in self.settings["records"]:
+            self.remove_placeholders(record)
+
+    def remove_placeholders(self, record: str) -> None:
+        """As `protect.remove_placeholders`."""
+        place = int(record, 16)
+        try:
+            for kind in (fcntl.F_UNLCK, fcntl.F_WRLCK):
+                fcntl.fcntl(self.lock, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, 0, place, 1, 0))
+            fd = os.open(record, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
+        except OSError:
+            return  # another process runs commands there, or has done it
+        for path in read_all(fd).split(b"\0")[:-1]:
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass  # gone, or in use by now
+        os.unlink(record, dir_fd=self.folder)
+
+
+def main(number: int) -> None:
+    """Serve the control socket with this descriptor until its other end is closed."""
+    os.set_inheritable(number, False)
+    control = _socket.socket(fileno=number)
+    settings, fds = receive(control)
+    if settings is None:
+        return
+    zygote = Zygote(control, settings, fds)
+    try:
+        zygote.start()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        send(control, b"R")
+        zygote.serve()
+    except (OSError, StepError) as error:
+        send_failure(control, error)
+    zygote.end()

@@ -1,0 +1,82 @@
+"""From a `SandboxPolicy` and a working directory to a `ConfinementPlan`. Looks at the disk, changes nothing."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.sandbox.plan import ConfinementPlan, Root, is_within
+
+SLASH_TMP = "/tmp"
+HOME_FILES = (
+    ".ssh", ".gnupg", ".config", ".local", ".aws", ".kube", ".docker", ".netrc", ".gitconfig", ".npmrc", ".pypirc",
+    ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".inputrc", ".vimrc", ".xprofile", ".pam_environment",
+)  # fmt: skip
+"""Read-only where the home folder itself is a root: each is run or trusted by something outside of the sandbox."""
+
+
+def plan_confinement(policy: SandboxPolicy, cwd: str, env: Mapping[str, str] = os.environ) -> ConfinementPlan:
+    """What `read-only` and `workspace-write` mean for commands that start in `cwd`.
+
+    Reads HOME, TMPDIR and FERRULE_HOME from `env`. Raises `UsageError` for a root that would give away the machine
+    and for a policy that no sandbox of ours enforces.
+    """
+    if isinstance(policy, ReadOnly):
+        return ConfinementPlan(network=policy.network_access)
+    if not isinstance(policy, WorkspaceWrite):
+        raise UsageError(f"{type(policy).__name__} is not confined by a sandbox of ours: start its commands plainly")
+    home = _real(env.get("HOME") or "~")
+    warnings: list[str] = []
+    wanted = [(cwd, "the working directory"), *((root, "writable root") for root in policy.writable_roots)]
+    chosen = (_chosen(path, role, home, warnings) for path, role in wanted)
+    roots = [Root(path) for path in chosen if path is not None]
+    roots += (Root(path, reserve=False) for path in _temporary(policy, env))
+    unique = {root.path: root for root in reversed(roots)}
+    shared = [Root(path, reserve=root.reserve and path != SLASH_TMP) for path, root in unique.items()]
+    ordered = tuple(sorted(shared, key=lambda root: (root.path.count("/"), root.path)))
+    return ConfinementPlan(
+        roots=ordered,
+        network=policy.network_access,
+        read_only=tuple(_kept(ordered, home, env)),
+        warnings=tuple(warnings),
+    )
+
+
+def _chosen(path: str, role: str, home: str, warnings: list[str]) -> str | None:
+    """The real path of a root that somebody named; None, with a warning, if it cannot be one."""
+    real = _real(path)
+    if is_within(home, real) and real != home:
+        raise UsageError(f"{role} {path} holds the home folder and the system: choose a project folder")
+    if real == home:
+        warnings.append(f"{role} {path} is the home folder: every file in it but its dotfiles can be written")
+    elif not Path(real).exists():
+        warnings.append(f"{role} {path} does not exist and is not writable")
+        return None
+    elif not Path(real).is_dir():
+        warnings.append(f"{role} {path} is not a folder and is not writable")
+        return None
+    return real
+
+
+def _temporary(policy: WorkspaceWrite, env: Mapping[str, str]) -> Iterable[str]:
+    candidates = [] if policy.exclude_slash_tmp else [SLASH_TMP]
+    if not policy.exclude_tmpdir_env_var and env.get("TMPDIR"):
+        candidates.append(env["TMPDIR"])
+    for path in candidates:
+        real = _real(path)
+        if real != "/" and Path(real).is_dir():
+            yield real
+
+
+def _kept(roots: tuple[Root, ...], home: str, env: Mapping[str, str]) -> Iterable[str]:
+    """What must stay read-only although it lies in a root."""
+    kept = [_real(env.get("FERRULE_HOME") or str(Path(home, ".ferrule")))]
+    if any(root.path == home for root in roots):
+        kept += [str(Path(home, name)) for name in HOME_FILES]
+    return (path for path in kept if Path(path).exists() and any(is_within(path, root.path) for root in roots))
+
+
+def _real(path: str) -> str:
+    return str(Path(path).expanduser().resolve())

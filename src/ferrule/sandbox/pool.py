@@ -1,0 +1,240 @@
+"""The sandbox pool: the zygotes of this process, one a policy, shared by all sessions of one event loop.
+
+A zygote starts when a session opens, without being waited for, and keeps spare inits ready. What is idle ends after a
+minute; beyond the limits the least recently used idle ones end at once. A zygote with a running command is never ended
+to make room, so a process with more busy policies than the limit has more zygotes for as long as they are busy.
+"""
+
+import asyncio
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from ferrule.process.launcher import LaunchError, Limits, Stdio
+from ferrule.sandbox.linux.client import Message, ZygoteProcess
+from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, wire_covers
+from ferrule.sandbox.linux.seccomp import build_filters
+from ferrule.sandbox.linux.sockets import well_known_sockets
+from ferrule.sandbox.plan import ConfinementPlan
+from ferrule.sandbox.protect import Cover, Placeholders, covers_of
+
+MAX_ZYGOTES = 8
+MAX_SPARES = 8
+SPARES_PER_ZYGOTE = 2
+IDLE_SECONDS = 60.0
+REFILL_DELAY = 0.002
+"""Seconds: long enough that a spare is not made in the moment in which a command starts."""
+MAX_PROCESSES = 2048
+"""Bound of one command's processes and threads, so that a fork bomb stays one command's trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZygoteKey:
+    """What makes two sessions share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user."""
+
+    plan: ConfinementPlan
+    state_dir: Path
+    repositories: tuple[str, ...] = ()
+    namespaces: bool = True
+    interpreter: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Zygote:
+    process: ZygoteProcess
+    placeholders: Placeholders
+    sessions: int = 0
+    running: int = 0
+    idle_timer: asyncio.TimerHandle | None = field(default=None)
+
+
+class Pool:
+    """The zygotes of one event loop. `open` and `close` count sessions; the last one ends everything."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._zygotes: dict[ZygoteKey, _Zygote] = {}  # least recently used first
+        self._sessions = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._zygotes)
+
+    @property
+    def spares(self) -> int:
+        return sum(zygote.process.spares for zygote in self._zygotes.values())
+
+    def open(self, key: ZygoteKey) -> None:
+        """A session begins: its zygote starts in the background."""
+        self._sessions += 1
+        self._refill(key, self._zygote(key))
+
+    def close(self) -> None:
+        """A session ends. After the last one no zygote is left, and no command either."""
+        self._sessions -= 1
+        if not self._sessions:
+            for key in list(self._zygotes):
+                self._end(key)
+
+    async def launch(
+        self, key: ZygoteKey, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> ConfinedChild:
+        """Start a command in the sandbox of this policy. Raises `LaunchError`."""
+        covers = covers_of(key.plan, key.repositories)
+        request = request_of(argv, env, cwd, limits, covers)
+        try:
+            return await self._attempt(key, covers, request, stdio)
+        except _Gone:
+            # The zygote had been killed unnoticed; nothing was started. A second one that dies at once is an error.
+            return await self._attempt(key, covers, request, stdio)
+
+    async def _attempt(
+        self, key: ZygoteKey, covers: Sequence[Cover], request: Mapping[str, object], stdio: Stdio
+    ) -> ConfinedChild:
+        zygote = self._zygote(key)
+        zygote.running += 1
+        try:
+            await zygote.placeholders.acquire(covers)
+        except BaseException:
+            self._done(key, zygote)
+            raise
+
+        def ended() -> None:
+            zygote.placeholders.release()
+            self._done(key, zygote)
+
+        try:
+            init = await zygote.process.take(_prepared(covers))
+        except BaseException as error:
+            ended()
+            if isinstance(error, LaunchError) and zygote.process.ready:
+                raise _Gone(str(error)) from error
+            raise
+        try:
+            child = spawn(init, request, stdio, soft_kill=not key.namespaces, on_end=ended)
+        except OSError as error:
+            init.close()
+            ended()
+            raise _Gone("the sandbox helper process ended before the command was started") from error
+        self._loop.call_later(REFILL_DELAY, self._refill, key, zygote)
+        await _started(child)
+        return child
+
+    def _zygote(self, key: ZygoteKey) -> _Zygote:
+        zygote = self._zygotes.pop(key, None)
+        if zygote is not None and not zygote.process.alive:
+            self._close(zygote)
+            zygote = None
+        if zygote is None:
+            self._make_room()
+            placeholders = Placeholders(key.state_dir, key.plan.roots if key.namespaces else ())
+            try:
+                fds = (placeholders.folder, placeholders.lock)
+                zygote = _Zygote(ZygoteProcess(_settings(key, placeholders), fds, key.interpreter), placeholders)
+            except BaseException:
+                placeholders.close()
+                raise
+        self._zygotes[key] = zygote
+        self._touch(key, zygote)
+        return zygote
+
+    def _touch(self, key: ZygoteKey, zygote: _Zygote) -> None:
+        if zygote.idle_timer is not None:
+            zygote.idle_timer.cancel()
+        zygote.idle_timer = self._loop.call_later(IDLE_SECONDS, self._end_idle, key, zygote)
+
+    def _end_idle(self, key: ZygoteKey, zygote: _Zygote) -> None:
+        if self._zygotes.get(key) is zygote and not zygote.running:
+            self._end(key)
+
+    def _make_room(self) -> None:
+        idle = [key for key, zygote in self._zygotes.items() if not zygote.running]
+        for key in idle[: max(len(self._zygotes) - MAX_ZYGOTES + 1, 0)]:
+            self._end(key)
+
+    def _end(self, key: ZygoteKey) -> None:
+        self._close(self._zygotes.pop(key))
+
+    def _close(self, zygote: _Zygote) -> None:
+        if zygote.idle_timer is not None:
+            zygote.idle_timer.cancel()
+        zygote.process.close()
+        if not zygote.running:
+            zygote.placeholders.close()
+
+    def _done(self, key: ZygoteKey, zygote: _Zygote) -> None:
+        zygote.running -= 1
+        if self._zygotes.get(key) is zygote:
+            self._touch(key, zygote)
+            self._refill(key, zygote)
+        elif not zygote.running:
+            zygote.placeholders.close()
+
+    def _refill(self, key: ZygoteKey, zygote: _Zygote) -> None:
+        if self._zygotes.get(key) is not zygote or not zygote.process.alive:
+            return
+        wanted = SPARES_PER_ZYGOTE if len(self._zygotes) <= MAX_SPARES // SPARES_PER_ZYGOTE else 1
+        for other in self._zygotes.values():
+            if other is not zygote and self.spares + wanted > MAX_SPARES:
+                other.process.drop_spares()
+        while zygote.process.spares < wanted and self.spares < MAX_SPARES:
+            zygote.process.ask(_prepared(covers_of(key.plan, key.repositories)))
+
+
+class _Gone(LaunchError):
+    """The zygote had ended before the command reached it."""
+
+
+async def _started(child: ConfinedChild) -> None:
+    try:
+        await child.started()
+    except BaseException:
+        for fd in {child.stdin, child.stdout, child.stderr} - {None, -1}:
+            os.close(fd)  # type: ignore[arg-type]  # None was taken out
+        raise
+
+
+def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
+    """What an idle init may cover ahead: placeholders must not be seen while no command runs."""
+    return wire_covers([cover for cover in covers if cover.kind != "empty"])
+
+
+def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
+    """The first message to a zygote."""
+    machine = platform.machine()
+    try:
+        filters = build_filters(machine, inet=key.namespaces or key.plan.network)
+    except KeyError:
+        raise LaunchError(f"there is no system call filter for {machine} machines") from None
+    return {
+        "namespaces": key.namespaces,
+        "network": key.plan.network,
+        "landlock": True,
+        "roots": [os.fsencode(root.path) for root in key.plan.roots],
+        "covers": _prepared(covers_of(key.plan, key.repositories)) if key.namespaces else [],
+        "cover_sockets": True,
+        "sockets": [os.fsencode(path) for path in well_known_sockets()],
+        "pid_max": MAX_PROCESSES if key.namespaces and _kernel() >= (6, 14) else 0,
+        "filter": filters.base,
+        "final_filter": filters.final if key.namespaces else filters.whole,
+        "final_filter_without_sockets": filters.final_without_sockets,
+        "records": placeholders.records,
+    }
+
+
+def _kernel() -> tuple[int, ...]:
+    """The version of the kernel. Before 6.14 a bound on process numbers was the whole machine's."""
+    major, minor = platform.release().split(".")[:2]
+    return int(major), int("".join(char for char in minor if char.isdigit()) or 0)
+
+
+_POOLS: "WeakKeyDictionary[asyncio.AbstractEventLoop, Pool]" = WeakKeyDictionary()
+
+
+def pool_of_this_loop() -> Pool:
+    """The one pool of the running event loop."""
+    loop = asyncio.get_running_loop()
+    return _POOLS.setdefault(loop, Pool())
