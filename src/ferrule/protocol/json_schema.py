@@ -1,4 +1,7 @@
-"""JSON Schemas of tools: the mapping kept without loss, its bytes made once, and the view in five kinds."""
+"""JSON Schemas of tools: the mapping kept without loss, its bytes made once, and the view in five kinds.
+
+`schema_sanitize` makes foreign ones fit for a provider, `schema_strict` makes ones for strict mode.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +22,11 @@ class JsonSchema:
         self._mapping = mapping
         self._encoded = encoded
 
+    @classmethod
+    def of(cls, variant: "SchemaVariant") -> "JsonSchema":
+        """The schema that one of the five kinds describes."""
+        return cls(msgspec.to_builtins(variant, enc_hook=lambda schema: dict(schema.mapping)))
+
     @property
     def mapping(self) -> Mapping[str, JsonValue]:
         """The schema as a mapping."""
@@ -33,6 +41,22 @@ class JsonSchema:
             self._encoded = msgspec.json.encode(self._mapping)
         return self._encoded
 
+    def view(self) -> "SchemaVariant":
+        """The schema as the nearest of the five kinds. What they cannot say (enums, unions, formats) is not in it."""
+        mapping = self.mapping
+        description = mapping.get("description")
+        match _kind(mapping):
+            case "object":
+                return _object_view(mapping)
+            case "array":
+                items = mapping.get("items")
+                return ArraySchema(JsonSchema(items if isinstance(items, Mapping) else {}), description)
+            case "boolean":
+                return BooleanSchema(description)
+            case "number" | "integer":
+                return NumberSchema(description)
+        return StringSchema(description)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, JsonSchema) and self.mapping == other.mapping
 
@@ -42,10 +66,72 @@ class JsonSchema:
         return f"JsonSchema({dict(self.mapping)!r})"
 
 
-def sanitize_json_schema(schema: JsonSchema) -> JsonSchema:
-    """The schema with what providers refuse put right: an object has `properties`."""
-    mapping = dict(schema.mapping)
-    mapping.setdefault("type", "object")
-    if mapping["type"] == "object" and not isinstance(mapping.get("properties"), dict):
-        mapping["properties"] = {}
-    return JsonSchema(mapping)
+AdditionalProperties = bool | JsonSchema
+"""Whether an object may have properties that are not declared, or the schema of those."""
+
+
+class BooleanSchema(msgspec.Struct, frozen=True, tag="boolean", omit_defaults=True):
+    """True or false."""
+
+    description: str | None = None
+
+
+class StringSchema(msgspec.Struct, frozen=True, tag="string", omit_defaults=True):
+    """A text."""
+
+    description: str | None = None
+
+
+class NumberSchema(msgspec.Struct, frozen=True, tag="number", omit_defaults=True):
+    """A number, whole or not."""
+
+    description: str | None = None
+
+
+class ArraySchema(msgspec.Struct, frozen=True, tag="array", omit_defaults=True):
+    """A list of `items`."""
+
+    items: JsonSchema
+    description: str | None = None
+
+
+class ObjectSchema(msgspec.Struct, frozen=True, tag="object", omit_defaults=True, rename="camel"):
+    """Named values."""
+
+    properties: dict[str, JsonSchema]
+    required: tuple[str, ...] | None = None
+    additional_properties: AdditionalProperties | None = None
+
+
+SchemaVariant = BooleanSchema | StringSchema | NumberSchema | ArraySchema | ObjectSchema
+
+_KINDS = ("object", "array", "string", "number", "integer", "boolean")
+"""The kinds in the order in which a union of types is taken for one of them."""
+
+
+def _kind(mapping: Mapping[str, JsonValue]) -> str | None:
+    named = mapping.get("type")
+    names = named if isinstance(named, list) else [named or inferred_type(mapping)]
+    return next((kind for kind in _KINDS if kind in names), None)
+
+
+_HINTS = {
+    "object": ("properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
+    "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems"),
+    "string": ("pattern", "minLength", "maxLength", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+
+
+def inferred_type(mapping: Mapping[str, JsonValue]) -> str | None:
+    """The type that a schema without one must mean, by its other keywords."""
+    return next((kind for kind, keywords in _HINTS.items() if not mapping.keys().isdisjoint(keywords)), None)
+
+
+def _object_view(mapping: Mapping[str, JsonValue]) -> ObjectSchema:
+    properties, required, extra = (mapping.get(k) for k in ("properties", "required", "additionalProperties"))
+    return ObjectSchema(
+        {name: JsonSchema(s if isinstance(s, Mapping) else {}) for name, s in (properties or {}).items()},
+        tuple(required) if isinstance(required, list) else None,
+        extra if isinstance(extra, bool | None) else JsonSchema(extra),
+    )

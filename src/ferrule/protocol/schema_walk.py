@@ -1,6 +1,6 @@
 """Reading a JSON Schema beside a value: which schemas apply at a place, and which types they accept there."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import unquote
 
 from ferrule.protocol.json_text import JsonValue
@@ -140,3 +140,41 @@ def property_names(nodes: Iterable[JsonValue], root: Node) -> dict[str, bool]:
         for name in properties if isinstance(properties, Mapping) else ():
             names[name] = names.get(name, False) or name in needed
     return names
+
+
+_MAPS = ("properties", "$defs", "patternProperties", "dependentSchemas", "dependencies")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = (
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+
+
+def with_below(node: Node, change: Callable[[Node], JsonValue]) -> dict[str, JsonValue]:
+    """`node` with every schema right below it changed. The keys of a map of schemas are names, never keywords."""
+    changed = dict(node)
+    for keyword in _MAPS:
+        if isinstance(named := node.get(keyword), Mapping):
+            changed[keyword] = {name: change(s) if isinstance(s, Mapping) else s for name, s in named.items()}
+    for keyword in _LISTS:
+        if isinstance(listed := node.get(keyword), list):
+            changed[keyword] = [change(s) if isinstance(s, Mapping) else s for s in listed]
+    for keyword in _SINGLE:
+        if isinstance(single := node.get(keyword), Mapping):
+            changed[keyword] = change(single)
+    return changed
+
+
+def schemas_below(node: Node) -> list[Node]:
+    """Every schema right below `node`, booleans left out."""
+    found: list[Node] = []
+    with_below(node, found.append)
+    return found

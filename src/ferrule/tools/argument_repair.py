@@ -5,12 +5,12 @@ import re
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import MAX_DEPTH, JsonValue, decode
+from ferrule.protocol.schema_strict import drop_forced_nulls
 from ferrule.protocol.schema_walk import (
     ANY_TYPE,
     Node,
     accepted_types,
     item_nodes,
-    property_names,
     property_nodes,
     type_of,
 )
@@ -28,7 +28,7 @@ def repaired(value: JsonValue, schema: JsonSchema) -> JsonValue:
     - null for an optional property that cannot be null: the property is left out.
     """
     root = schema.mapping
-    return _repaired(value, [root], root, 0)
+    return drop_forced_nulls(_repaired(value, [root], root, 0), schema)
 
 
 def _repaired(value: JsonValue, nodes: list[JsonValue], root: Node, depth: int) -> JsonValue:
@@ -54,16 +54,8 @@ def _accepted(nodes: list[JsonValue], root: Node) -> frozenset[str]:
 
 
 def _repaired_object(value: dict[str, JsonValue], nodes: list[JsonValue], root: Node, depth: int) -> JsonValue:
-    names = property_names(nodes, root)
-    result, changed = {}, False
-    for key, old in value.items():
-        below = property_nodes(nodes, key, root)
-        if old is None and names.get(key) is False and "null" not in _accepted(below, root):
-            changed = True
-            continue
-        new = result[key] = _repaired(old, below, root, depth + 1)
-        changed = changed or new is not old
-    return result if changed else value
+    result = {key: _repaired(old, property_nodes(nodes, key, root), root, depth + 1) for key, old in value.items()}
+    return result if any(result[key] is not old for key, old in value.items()) else value
 
 
 def _from_text(text: str, accepted: frozenset[str]) -> JsonValue:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ferrule.protocol.json_schema import JsonSchema, sanitize_json_schema
+from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.schema_sanitize import sanitize_json_schema
 from ferrule.tools.argument_errors import Problem, foreign_problems
 
 if TYPE_CHECKING:

@@ -9,21 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 
 import msgspec
 
-from ferrule.protocol.json_schema import JsonSchema, sanitize_json_schema
+from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.schema_sanitize import sanitize_json_schema
+from ferrule.protocol.schema_walk import with_below
 from ferrule.tools.docstrings import read_docstring
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-_MAPS = ("properties", "$defs", "patternProperties", "dependentSchemas")
-"""Keywords whose value maps names to schemas."""
-
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-"""Keywords whose value is a list of schemas."""
-
-_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
-"""Keywords whose value is a schema."""
 
 _ORDER = ("type", "description", "enum", "properties", "required", "items", "additionalProperties")
 """How people and providers write a schema; other keywords follow."""
@@ -79,9 +72,7 @@ class _Minimal:
             pending += fresh
         return reached
 
-    def _node(self, node: JsonValue) -> Any:
-        if not isinstance(node, dict):
-            return node
+    def _node(self, node: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         if (name := _definition(node)) is not None:
             siblings = {key: value for key, value in node.items() if key != "$ref"}
             if name not in self._recursive:
@@ -91,14 +82,7 @@ class _Minimal:
             if name not in self._kept:
                 self._kept[name] = {}
                 self._kept[name] = self._node(self._definitions[name])
-        return _in_order(self._without_noise({key: self._below(key, value) for key, value in node.items()}))
-
-    def _below(self, key: str, value: JsonValue) -> JsonValue:
-        if key in _MAPS:
-            return {name: self._node(schema) for name, schema in value.items()}
-        if key in _LISTS:
-            return [self._node(schema) for schema in value]
-        return self._node(value) if key in _SINGLE else value
+        return _in_order(self._without_noise(with_below(node, self._node)))
 
     def _without_noise(self, node: dict[str, JsonValue]) -> dict[str, JsonValue]:
         node.pop("title", None)

@@ -1,0 +1,285 @@
+"""Foreign JSON Schemas made fit for a provider: what is sound stays as it is, what is not is mended or given up aloud.
+
+The result is a copy in the 2020-12 dialect for the model to read. Validation and dispatch keep the original.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from itertools import count
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.protocol.schema_alias import NO_ALIASES, Aliases, with_aliases
+from ferrule.protocol.schema_root import flat_root
+from ferrule.protocol.schema_shape import ANNOTATIONS, Place, shaped
+from ferrule.protocol.schema_walk import applicable, resolve, type_of
+
+MAX_LEVELS = 64
+"""Schemas within schemas: more than any tool needs, far from Python's recursion limit."""
+
+MAX_NODES = 10_000
+"""Schemas in one tool's: what a model could never read; bounds the work on hostile input."""
+
+
+class Note(NamedTuple):
+    """One thing that the sanitised schema no longer says as the original did."""
+
+    tool: str
+    pointer: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.tool or 'schema'}: {self.pointer}: {self.text}"
+
+
+class Sanitized(NamedTuple):
+    """A schema for the model, what it gave up, and the property names that it had to change."""
+
+    schema: JsonSchema
+    notes: tuple[Note, ...] = ()
+    aliases: Aliases = NO_ALIASES
+
+
+def sanitize_json_schema(schema: JsonSchema) -> JsonSchema:
+    """The schema of a tool's parameters as a provider takes it. Never raises; `sanitize` tells what was given up."""
+    return sanitize(schema).schema
+
+
+def sanitize(schema: JsonSchema, *, tool: str = "", property_names: re.Pattern[str] | None = None) -> Sanitized:
+    """The schema of a tool's parameters as a provider takes it.
+
+    `tool` is named in the notes. Property names that do not match `property_names` as a whole get aliases. Never
+    raises: a schema that cannot be read at all becomes an object with any properties.
+    """
+    cleaner = _Cleaner(tool)
+    try:
+        root = schema.mapping
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        root = {}
+        cleaner.note(_ROOT, f"not a readable schema ({error}): any object is taken")
+    clean = cleaner.root(root)
+    result = with_aliases(clean, property_names) if property_names else (clean, NO_ALIASES)
+    return Sanitized(_encoded(result[0]), tuple(cleaner.notes), result[1])
+
+
+def _encoded(mapping: dict[str, JsonValue]) -> JsonSchema:
+    try:
+        return JsonSchema(mapping, encoded=msgspec.json.encode(mapping))
+    except (UnicodeEncodeError, TypeError, RecursionError):
+        return JsonSchema(_plain(mapping, MAX_LEVELS * 2))
+
+
+def _plain(value: JsonValue, levels: int) -> JsonValue:
+    """`value` as JSON can carry it: no half characters, no foreign objects, no more than `levels` levels."""
+    if isinstance(value, str):
+        return encodable(value)
+    if levels == 0 or not isinstance(value, Mapping | list | tuple | bool | int | float | None):
+        return None
+    if isinstance(value, Mapping):
+        return {encodable(str(key)): _plain(below, levels - 1) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(below, levels - 1) for below in value]
+    return value
+
+
+class _At:
+    """Where in the schema we are. The pointer is only spelled for a note.
+
+    `same` is true while the schemas since the definition's own describe one and the same value.
+    """
+
+    __slots__ = ("above", "depth", "key", "name", "same")
+
+    def __init__(self, above: "_At | None", key: str = "", name: str | int | None = None, same: bool = True) -> None:
+        self.above = above
+        self.key = key
+        self.name = name
+        self.depth: int = 0 if above is None else above.depth + 1
+        self.same: bool = same and (above is None or above.same)
+
+    def __str__(self) -> str:
+        if self.above is None:
+            return "#"
+        steps = [self.key] if self.name is None else [self.key, str(self.name)]
+        return "/".join([str(self.above), *(step.replace("~", "~0").replace("/", "~1") for step in steps)])
+
+
+_ROOT = _At(None)
+
+_SCALARS = frozenset({"string", "number", "integer", "boolean"})
+
+_HARMLESS = frozenset(
+    {
+        *("type", "description", "title", "default", "examples", "format", "pattern"),
+        *("minLength", "maxLength", "minimum", "maximum", "multipleOf"),
+    }
+)
+"""Keywords that need no look when a scalar has no others."""
+
+_DROPPED = frozenset(
+    {"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$defs", "definitions"}
+)
+"""Not the model's business. Definitions return as far as something refers to them."""
+
+
+class _Form(Enum):
+    SCHEMA = 1
+    LIST = 2
+    MAP = 3
+
+
+class _Below(NamedTuple):
+    """What stands under a keyword; `same` when it is about the same value as the schema that has the keyword."""
+
+    form: _Form
+    place: Place
+    same: bool = False
+
+
+_BRANCHES = _Below(_Form.LIST, Place.CONSTRAINT, same=True)
+_CONDITION = _Below(_Form.SCHEMA, Place.CONSTRAINT, same=True)
+_VALUE = _Below(_Form.SCHEMA, Place.VALUE)
+
+_BELOW = {
+    "properties": _Below(_Form.MAP, Place.PROPERTY),
+    "patternProperties": _Below(_Form.MAP, Place.VALUE),
+    "dependentSchemas": _Below(_Form.MAP, Place.CONSTRAINT, same=True),
+    "dependencies": _Below(_Form.MAP, Place.CONSTRAINT, same=True),
+    "prefixItems": _Below(_Form.LIST, Place.VALUE),
+    "anyOf": _BRANCHES,
+    "oneOf": _BRANCHES,
+    "allOf": _BRANCHES,
+    "not": _CONDITION,
+    "if": _CONDITION,
+    "then": _CONDITION,
+    "else": _CONDITION,
+    "items": _VALUE,
+    "additionalItems": _VALUE,
+    "additionalProperties": _VALUE,
+    "unevaluatedItems": _VALUE,
+    "unevaluatedProperties": _VALUE,
+    "contains": _Below(_Form.SCHEMA, Place.CONSTRAINT),
+    "propertyNames": _Below(_Form.SCHEMA, Place.CONSTRAINT),
+}
+"""Where schemas stand. Everything else is data, and the keys of a map are names, whatever they look like."""
+
+
+class _Cleaner:
+    """One tool's schema on its way."""
+
+    def __init__(self, tool: str) -> None:
+        self.notes: list[Note] = []
+        self._tool = tool
+        self._left = MAX_NODES
+        self._root: Mapping[str, JsonValue] = {}
+        self._siblings_count = True
+        self._names: dict[str, str] = {}
+        self._waiting: list[tuple[str, JsonValue]] = []
+        self._definition: JsonValue = None
+
+    def note(self, at: _At, text: str) -> None:
+        """Say that something was given up."""
+        self.notes.append(Note(self._tool, str(at), text))
+
+    def root(self, root: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """The clean schema of a tool's parameters: an object with `properties`, nothing refused at its root."""
+        self._root = root
+        self._siblings_count = re.search(r"draft-0[3-7]", str(root.get("$schema", ""))) is None
+        flat = flat_root(root, lambda text: self.note(_ROOT, text))
+        if flat == root and root.get("type") == "object":
+            self._names["#"] = "#"
+        clean = {**self._mapping({**flat, "type": "object"}, _ROOT, Place.VALUE), "type": "object"}
+        definitions: dict[str, JsonValue] = {}
+        while self._waiting:
+            name, self._definition = self._waiting.pop()
+            definitions[name] = self._node(self._definition, _At(_ROOT, "$defs", name), Place.VALUE)
+        return {**clean, "$defs": definitions} if definitions else clean
+
+    def _node(self, node: JsonValue, at: _At, place: Place) -> dict[str, JsonValue]:
+        if type(node) is dict:
+            kind = node.get("type")
+            if type(kind) is str and kind in _SCALARS and node.keys() <= _HARMLESS:
+                return node
+        elif not isinstance(node, Mapping):
+            if not isinstance(node, bool):
+                self.note(at, f"not a schema but {type_of(node)}: anything is taken")
+            return {"not": {}} if node is False else shaped({}, place, lambda _: None)
+        self._left -= 1
+        if at.depth > MAX_LEVELS or self._left < 0:
+            self.note(at, "too deep or too large: anything is taken")
+            return {}
+        return self._mapping(node, at, place)
+
+    def _mapping(self, node: Mapping[str, JsonValue], at: _At, place: Place) -> dict[str, JsonValue]:
+        node = _unwrapped(node)
+        if "$ref" in node and not self._siblings_count:
+            node = {key: value for key, value in node.items() if key == "$ref" or key in ANNOTATIONS}
+        out: dict[str, JsonValue] = {}
+        for key, value in node.items():
+            if (below := _BELOW.get(key)) is not None:
+                if (cleaned := self._below(below, key, value, at)) is not None:
+                    out[key] = cleaned
+            elif key == "$ref":
+                if (reference := self._reference(value, node, at)) is not None:
+                    out[key] = reference
+            elif key not in _DROPPED:
+                out[key] = value
+        return shaped(out, place, lambda text: self.note(at, text))
+
+    def _below(self, below: _Below, key: str, value: JsonValue, at: _At) -> JsonValue:
+        """What stands under `key`, clean; None to leave the keyword out."""
+        form, place, same = below
+        if form is _Form.MAP and isinstance(value, Mapping):
+            return {
+                name: schema if isinstance(schema, list) else self._node(schema, _At(at, key, name, same), place)
+                for name, schema in value.items()
+            }
+        if (form is _Form.LIST and isinstance(value, list) and value) or (key == "items" and isinstance(value, list)):
+            return [self._node(schema, _At(at, key, i, same), place) for i, schema in enumerate(value)]
+        if form is _Form.SCHEMA:
+            return value if isinstance(value, bool) else self._node(value, _At(at, key, None, same), place)
+        if value is not None:
+            self.note(at, f"{key} is {type_of(value)}: it is left out")
+        return None
+
+    def _reference(self, reference: JsonValue, node: Mapping[str, JsonValue], at: _At) -> str | None:
+        """The reference as it stands in the result, whose definitions are all in `$defs`; None if it leads nowhere."""
+        try:
+            target = resolve(reference, self._root)
+        except (KeyError, AttributeError):
+            self.note(at, f"$ref {reference!r} leads nowhere: anything is taken")
+            return None
+        if at.same and any(found is self._definition for found in applicable([target], self._root)):
+            self.note(at, f"$ref {reference!r} only refers to itself: anything is taken")
+            return None
+        if reference not in self._names:
+            name = self._new_name(reference)
+            self._names[reference] = f"#/$defs/{name}"
+            self._waiting.append((name, target))
+        return self._names[reference]
+
+    def _new_name(self, reference: str) -> str:
+        base = re.sub(r"[^A-Za-z0-9_.-]+", "_", unquote(reference).rpartition("/")[2]).strip("_") or "Root"
+        taken = set(self._names.values())
+        names = (base if i == 1 else f"{base}_{i}" for i in count(1))
+        return next(name for name in names if f"#/$defs/{name}" not in taken)
+
+
+def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """`node` with its only branch in its place, where both do not ask different things with one keyword."""
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = node.get(keyword)
+        if isinstance(branches, list) and len(branches) == 1 and isinstance(only := branches[0], Mapping):
+            rest = {key: value for key, value in node.items() if key != keyword}
+            if only.keys() & rest.keys() <= ANNOTATIONS and not (only.keys() | rest.keys()) & _NEIGHBOURLY:
+                return {**only, **rest}
+    return node
+
+
+_NEIGHBOURLY = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items", "if", "then"})
+"""Keywords that look at their neighbours: they mean something else in another company."""

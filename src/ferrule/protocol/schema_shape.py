@@ -1,0 +1,184 @@
+"""One schema's own keywords put right: its type, its enum, its array and object parts. The schemas below are clean."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from ferrule.protocol.json_schema import inferred_type
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.schema_walk import type_of
+
+Shape = dict[str, JsonValue]
+Tell = Callable[[str], None]
+
+
+class Place(Enum):
+    """What a schema describes, which decides how much may be read into one that leaves its type out."""
+
+    PROPERTY = 1
+    """A value of its own that providers want a type for."""
+    VALUE = 2
+    """A value of its own."""
+    CONSTRAINT = 3
+    """One more condition on a value that another schema describes."""
+
+
+TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
+_ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
+
+_MISNAMED = {
+    "str": "string",
+    "text": "string",
+    "date": "string",
+    "datetime": "string",
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "decimal": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "map": "object",
+    "list": "array",
+    "tuple": "array",
+    "none": "null",
+}
+"""Types by other languages' names, as hand-written schemas have them."""
+
+ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that say something about a value and ask nothing of it."""
+
+_COMBINERS = frozenset({"anyOf", "oneOf", "allOf", "$ref", "not", "if"})
+
+
+def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
+    """`node`, changed in place where a provider would refuse it; `tell` hears what it no longer says."""
+    if "type" in node:
+        _name_types(node, tell)
+    if "enum" in node or "const" in node:
+        _list_members(node, tell)
+    if "required" in node:
+        _list_required(node, tell)
+    if "type" not in node and node.keys().isdisjoint(_COMBINERS):
+        _infer_type(node, place, tell)
+    if not node.keys().isdisjoint(("exclusiveMinimum", "exclusiveMaximum")):
+        _draft4_limits(node)
+    if "nullable" in node:
+        node = _nullable(node, tell)
+    kind = node.get("type")
+    if kind == "array" or (type(kind) is list and "array" in kind) or isinstance(node.get("items"), list | bool):
+        _fill_array(node)
+    if kind == "object":
+        node.setdefault("properties", {})
+    return node
+
+
+def _name_types(node: Shape, tell: Tell) -> None:
+    named = node["type"]
+    if type(named) is str and named in TYPES:
+        return
+    given = named if isinstance(named, list) else [named]
+    names = list(dict.fromkeys(name for item in given if (name := _type_name(item)) is not None))
+    if names != given:
+        tell(f"type {named!r} is none of JSON Schema: {' or '.join(names) or 'it is left out'}")
+    if names:
+        node["type"] = names[0] if len(names) == 1 else names
+    else:
+        del node["type"]
+
+
+def _type_name(item: JsonValue) -> str | None:
+    if not isinstance(item, str):
+        return None
+    name = item.lower()
+    return name if name in TYPES else _MISNAMED.get(name)
+
+
+def _list_members(node: Shape, tell: Tell) -> None:
+    """Make `const` an enum of one, drop enums that list nothing, and give untyped ones their types."""
+    if "const" in node and "enum" not in node:
+        node["enum"] = [node.pop("const")]
+    members = node.get("enum")
+    if not isinstance(members, list) or not members:
+        if members is not None:
+            tell("enum lists nothing: it is left out")
+        node.pop("enum")
+        return
+    if "type" in node or not node.keys().isdisjoint(_COMBINERS):
+        return
+    groups: dict[str, list[JsonValue]] = {}
+    for member in members:
+        kind = type_of(member)
+        groups.setdefault("number" if kind == "integer" and _has_fractions(members) else kind, []).append(member)
+    kinds = [kind for kind in groups if kind != "null"]
+    if len(kinds) <= 1:
+        names = [*kinds, *(["null"] if "null" in groups else [])]
+        node["type"] = names[0] if len(names) == 1 else names
+        return
+    del node["enum"]
+    node["anyOf"] = [
+        {"type": kind, "enum": listed} if kind != "null" else {"type": kind} for kind, listed in groups.items()
+    ]
+
+
+def _has_fractions(members: list[JsonValue]) -> bool:
+    return any(type_of(member) == "number" for member in members)
+
+
+def _list_required(node: Shape, tell: Tell) -> None:
+    required = node["required"]
+    if isinstance(required, list):
+        names = list(dict.fromkeys(name for name in required if isinstance(name, str)))
+        if names == required:
+            return
+        node["required"] = names
+    else:
+        del node["required"]
+    if required is not None:
+        tell("required is not a list of names: it is left out as far as it is not")
+
+
+def _infer_type(node: Shape, place: Place, tell: Tell) -> None:
+    if place is Place.CONSTRAINT:
+        return
+    if (kind := inferred_type(node)) is not None:
+        tell(f"type is missing: taken to be {kind}")
+        node["type"] = kind
+    elif place is Place.PROPERTY:
+        node["type"] = list(_ANYTHING)
+
+
+def _draft4_limits(node: Shape) -> None:
+    """`exclusiveMinimum: true` beside `minimum` is how drafts up to 4 write an exclusive limit."""
+    for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and limit in node:
+            node[exclusive] = node.pop(limit)
+
+
+def _nullable(node: Shape, tell: Tell) -> Shape:
+    """OpenAPI's `nullable: true` said with types."""
+    if node.pop("nullable") is not True:
+        return node
+    tell("nullable is no JSON Schema: null is taken, too")
+    named = node.get("type")
+    if named is None:
+        outer = {key: node.pop(key) for key in ANNOTATIONS & node.keys()}
+        return {"anyOf": [node, {"type": "null"}], **outer} if node else outer
+    names = named if isinstance(named, list) else [named]
+    node["type"] = names if "null" in names else [*names, "null"]
+    if "enum" in node and None not in node["enum"]:
+        node["enum"] = [*node["enum"], None]
+    return node
+
+
+def _fill_array(node: Shape) -> None:
+    """Providers want `items`; tuples are written with `prefixItems` since draft 2020-12."""
+    items, rest = node.get("items"), node.pop("additionalItems", True)
+    if isinstance(items, list):
+        node["prefixItems"], items = items, rest
+        if not node["prefixItems"]:
+            del node["prefixItems"]
+    if items is False:
+        longest = len(node.get("prefixItems", ()))
+        node["maxItems"] = min(longest, node["maxItems"]) if isinstance(node.get("maxItems"), int) else longest
+    node["items"] = items if isinstance(items, Mapping) else {}
