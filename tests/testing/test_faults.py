@@ -136,6 +136,44 @@ def test_a_client_that_goes_away_is_noticed() -> None:
         model.wait_for(lambda: model.last_request.aborted)
 
 
+def test_an_answer_ends_with_its_connection() -> None:
+    gate = Gate()
+    body = b'{"input": "x"}'
+    with ScriptedModel([step("hello", stall=Stall(gate=gate)), "next"]) as model:
+        with socket.create_connection(("127.0.0.1", model.port)) as connection:
+            connection.sendall(REQUEST % (len(body), body))
+            gate.wait_reached()
+        model.wait_for(lambda: model.last_request.aborted)
+        gate.open()
+        with Client(model) as client:
+            client.responses()
+        assert model.requests[0].finished_ns is None
+
+
+def test_waiting_for_a_request_that_stays_unanswered() -> None:
+    tried = threading.Event()
+
+    def one_arrived() -> bool:
+        tried.set()
+        return len(model.requests) == 1
+
+    with ScriptedModel(step("hello", stall=Stall())) as model:
+        waiter = threading.Thread(target=model.wait_for, args=(one_arrived, 10))
+        waiter.start()
+        assert tried.wait(10)
+        with socket.create_connection(("127.0.0.1", model.port)) as connection:
+            connection.sendall(REQUEST % (14, b'{"input": "x"}'))
+            waiter.join(5)
+            assert not waiter.is_alive()
+
+
+def test_waiting_has_an_end() -> None:
+    with ScriptedModel() as model, pytest.raises(TimeoutError, match="0 requests arrived"):
+        model.wait_for_requests(1, timeout=0.01)
+    with pytest.raises(TimeoutError, match="no response reached the gate"):
+        Gate().wait_reached(timeout=0.01)
+
+
 def test_close_ends_a_stalled_answer() -> None:
     with ScriptedModel(step("hello", stall=Stall())) as model:
         thread = threading.Thread(target=_swallow, args=(model,))
@@ -321,6 +359,7 @@ def test_broken_http_is_answered_and_closed() -> None:
 def test_pipelined_requests_and_100_continue() -> None:
     first = b"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-length: 13\r\nexpect: 100-continue\r\n\r\n"
     body = b'{"input":"x"}'
-    with ScriptedModel(["one", step("two", chunks=5)]) as model:
+    with ScriptedModel([step("one", chunks=5), "two"]) as model:
         received = raw_exchange(model, first + body + REQUEST % (len(body), body))
-    assert received.count(b"HTTP/1.1 200") == 2 and b"one" in received
+    assert received.startswith(b"HTTP/1.1 100 ")
+    assert received.count(b"HTTP/1.1 200") == 2 and b"two" in received
