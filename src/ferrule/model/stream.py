@@ -35,6 +35,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
     previous_response_id: str | None = None
     stored_items: int = 0
+    interrupted_calls: frozenset[str] = frozenset()
+    """Call ids of a response that broke off. A call that comes again under one of them keeps its id, so that the turn
+    knows it; any other id that the history has already is made unique."""
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -114,13 +117,18 @@ class Model(Protocol):
 class ModelError(FerruleError):
     """The server could not be reached, refused, or broke off. One sentence for the user.
 
-    `retryable`: the turn may ask again. `status`: the HTTP status, if there was one.
+    `retryable`: the turn may ask again. `status`: the HTTP status, if there was one. `retry_after_ms`: how long the
+    server asks to wait. `partial`: the words that came before the break, as a message whose status is `incomplete`.
     """
 
-    def __init__(self, message: str, *, retryable: bool = False, status: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, retryable: bool = False, status: int | None = None, retry_after_ms: int | None = None
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.status = status
+        self.retry_after_ms = retry_after_ms
+        self.partial: ResponseItem | None = None
 
 
 class ContextOverflow(ModelError):

@@ -1,0 +1,201 @@
+"""Tools and their choice, adapted to what a server accepts."""
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from ferrule.model.names import Callee, CallNames
+from ferrule.model.profiles import ProviderProfile
+from ferrule.model.stream import ForcedTool, ModelError, ToolChoice
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.specs import (
+    ApplyPatchTool,
+    FreeformTool,
+    LocalEnvironment,
+    LocalShell,
+    NamespaceTool,
+    RawTool,
+    ResponsesApiTool,
+    ShellTool,
+    ToolSearchTool,
+    ToolSpec,
+    Wire,
+    spec_name,
+)
+
+log = logging.getLogger("ferrule.model")
+
+LONGEST_NAME = 64
+"""Characters of a function's name that OpenAI and those who copy it accept."""
+
+_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+_QUERY = JsonSchema(
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "What the tool should do, in a few words"}},
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+)
+
+
+class WireTool(msgspec.Struct, frozen=True):
+    """One tool as it is sent. `name` is its name on the wire, None for what is not called by a name."""
+
+    json: bytes
+    name: str | None
+    kind: str
+    serial: bool = False
+    """The request may not allow parallel calls beside it."""
+
+
+class WireTools(msgspec.Struct, frozen=True):
+    """The tools of a request as they are sent, and what the names of their calls stand for."""
+
+    tools: tuple[WireTool, ...]
+    names: CallNames
+    sent_names: dict[tuple[str | None, str], str]
+    """How a declared tool, by namespace and name, is called on the wire."""
+
+    @classmethod
+    def empty(cls) -> "WireTools":
+        """No tools at all."""
+        return cls((), CallNames({}), {})
+
+    def choose(self, choice: ToolChoice, server: ProviderProfile, wire: Wire) -> tuple[object, tuple[WireTool, ...]]:
+        """`tool_choice` in the wire's spelling, and the tools to send with it.
+
+        Raises `ModelError` where a tool must be called that is not sent.
+        """
+        if not isinstance(choice, ForcedTool):
+            return choice, self.tools
+        wanted = self.sent_names.get((None, choice.name), choice.name)
+        tool = next((tool for tool in self.tools if wanted in (tool.name, tool.kind)), None)
+        if tool is None:
+            raise ModelError(f"The tool {choice.name!r} was to be called, but {server.title} is not sent such a tool.")
+        if not server.forced_tool:
+            return "required", (tool,)
+        if tool.name is None:
+            return {"type": tool.kind}, self.tools
+        if wire == "chat":
+            return {"type": tool.kind, tool.kind: {"name": tool.name}}, self.tools
+        return {"type": tool.kind, "name": tool.name}, self.tools
+
+
+def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) -> WireTools:
+    """The specs as this server takes them on this wire.
+
+    Freeform tools become functions, namespaces are flattened, tools that the provider would run are left out. Raises
+    `ModelError` that names the tool where a tool that runs here cannot be sent, or two tools end up with one name.
+    """
+    tools: list[WireTool] = []
+    declared: dict[tuple[str | None, str], Callee] = {}
+    sent: dict[tuple[str | None, str], str] = {}
+    for spec in specs:
+        for tool, space, callees in _adapt(spec, server, wire):
+            tools.append(tool)
+            for name, callee in callees:
+                if (space, name) in declared:
+                    raise ModelError(f"Two tools are called {name!r} on the wire: rename or disable one of them.")
+                declared[space, name] = callee
+                sent[callee.namespace, callee.name] = name
+    return WireTools(tuple(tools), CallNames(declared), sent)
+
+
+_Adapted = tuple[WireTool, str | None, list[tuple[str, Callee]]]
+
+
+def _adapt(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterator[_Adapted]:
+    if isinstance(spec, NamespaceTool):
+        if server.namespaces and wire == "responses":
+            callees = [(tool.name, Callee(tool.name, spec.name, _kind(tool))) for tool in spec.tools]
+            serial = any(isinstance(tool, ResponsesApiTool) and tool.strict for tool in spec.tools)
+            yield WireTool(spec.responses_json, spec.name, "namespace", serial), spec.name, callees
+        else:
+            for tool in spec.tools:
+                yield _adapt_callable(tool, spec.name, server, wire)
+    elif isinstance(spec, ResponsesApiTool | FreeformTool):
+        yield _adapt_callable(spec, None, server, wire)
+    elif (
+        isinstance(spec, ToolSearchTool)
+        and spec.execution == "client"
+        and not (server.tool_search and wire == "responses")
+    ):
+        function = ResponsesApiTool(
+            name="tool_search",
+            description=spec.description or "Looks for tools that are not listed here.",
+            parameters=JsonSchema(spec.parameters) if spec.parameters else _QUERY,
+        )
+        yield (
+            WireTool(_json(function, wire), function.name, "function"),
+            None,
+            [(function.name, Callee("tool_search", None, "tool_search_call"))],
+        )
+    else:
+        yield from _adapt_hosted(spec, server, wire)
+
+
+def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterator[_Adapted]:
+    kind = spec_name(spec)
+    if isinstance(spec, RawTool):
+        yield WireTool(spec.responses_json, None, kind), None, []
+    elif wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools):
+        yield WireTool(spec.responses_json, None, kind, serial=not _runs_here(spec)), None, []
+    elif _runs_here(spec):
+        raise ModelError(
+            f"{server.title} on the {wire} wire does not know the tool type {kind!r}: "
+            "choose another form of the tool in the model's profile."
+        )
+    else:
+        log.warning("%s does not know the tool type %r on the %s wire: it is left out", server.title, kind, wire)
+
+
+def _runs_here(spec: ToolSpec) -> bool:
+    if isinstance(spec, ShellTool):
+        return isinstance(spec.environment, LocalEnvironment)
+    return isinstance(spec, LocalShell | ApplyPatchTool | ToolSearchTool)
+
+
+def _adapt_callable(
+    spec: ResponsesApiTool | FreeformTool, namespace: str | None, server: ProviderProfile, wire: Wire
+) -> _Adapted:
+    callee = Callee(spec.name, namespace, _kind(spec))
+    name = wire_name(callee.flat)
+    kind = "function"
+    if isinstance(spec, FreeformTool):
+        if server.custom_tools:
+            kind = "custom"
+        else:
+            spec = spec.as_function()
+    if isinstance(spec, ResponsesApiTool) and spec.strict and not server.strict:
+        spec = msgspec.structs.replace(spec, strict=False)
+    if spec.defer_loading and not (server.tool_search and wire == "responses"):
+        spec = msgspec.structs.replace(spec, defer_loading=False)
+    if name != spec.name:
+        spec = msgspec.structs.replace(spec, name=name)
+    serial = isinstance(spec, ResponsesApiTool) and spec.strict
+    return WireTool(_json(spec, wire), name, kind, serial), None, [(name, callee)]
+
+
+def _kind(spec: ResponsesApiTool | FreeformTool) -> str:
+    return "custom_tool_call" if isinstance(spec, FreeformTool) else "function_call"
+
+
+def _json(spec: ResponsesApiTool | FreeformTool, wire: Wire) -> bytes:
+    if wire == "responses":
+        return spec.responses_json
+    encoded = spec.chat_json
+    assert encoded is not None
+    return encoded
+
+
+def wire_name(name: str) -> str:
+    """`name` in the characters and the length that servers accept; what is cut off leaves a hash behind."""
+    clean = _FORBIDDEN.sub("_", name)
+    if len(clean) <= LONGEST_NAME:
+        return clean
+    return f"{clean[: LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,112 @@
+"""A call as it came in, turned into the item that the history keeps: declared name, unique id, readable arguments."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from ferrule.model import freeform
+from ferrule.model.names import Callee, CallIds, CallNames
+from ferrule.model.stream import ModelRequest
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.items import ResponseItem, read_item
+from ferrule.protocol.json_text import decode, encodable
+
+
+def random_id() -> str:
+    """A new id."""
+    return uuid.uuid4().hex[:24]
+
+
+class OpenCall:
+    """A call whose arguments are still arriving. `call_id` is unique, `said_id` is what the server said."""
+
+    __slots__ = ("_text", "call_id", "callee", "custom", "name", "namespace", "said_id")
+
+    def __init__(
+        self, call_id: str, said_id: str | None, name: str, namespace: str | None, callee: Callee | None, custom: bool
+    ) -> None:
+        self.call_id = call_id
+        self.said_id = said_id
+        self.name = name.strip() if callee is None else callee.name
+        self.namespace = namespace if callee is None else callee.namespace
+        self.callee = callee
+        self.custom = custom
+        self._text = freeform.TextInArguments() if self.kind == "custom_tool_call" and not custom else None
+
+    @property
+    def kind(self) -> str:
+        """The kind of item that the call becomes."""
+        if self.callee is None:
+            return "custom_tool_call" if self.custom else "function_call"
+        return self.callee.kind
+
+    def delta(self, fragment: str) -> str:
+        """What a fragment adds to the input: of a freeform tool its text, else the fragment itself."""
+        return fragment if self._text is None else self._text.feed(fragment)
+
+
+class CallReader:
+    """Reads the calls of one response."""
+
+    def __init__(self, names: CallNames, request: ModelRequest, new_id: Callable[[], str] = random_id) -> None:
+        self._names = names
+        self.new_id = new_id
+        self._ids = CallIds(lambda: _call_ids(request), request.interrupted_calls, new_id)
+
+    def open(self, call_id: str | None, name: str, namespace: str | None, *, custom: bool) -> OpenCall:
+        """A call begins."""
+        return OpenCall(
+            self._ids.unique(call_id), call_id, name, namespace, self._names.resolve(name, namespace), custom
+        )
+
+    def finish(
+        self, call: OpenCall, body: str, item: ResponseItem | None = None, item_id: str | None = None
+    ) -> ResponseItem:
+        """The item of a whole call. `item`, where the server sent one, keeps its bytes if nothing had to change."""
+        fields: dict[str, Any] = {"type": call.kind} if item is None else msgspec.json.decode(item.raw)
+        before = dict(fields)
+        if item_id and not fields.get("id"):
+            fields["id"] = item_id
+        fields |= {"type": call.kind, "call_id": call.call_id, "name": call.name}
+        if call.namespace is not None or fields.get("namespace"):
+            fields["namespace"] = call.namespace
+        if call.namespace is None:
+            fields.pop("namespace", None)
+        fields |= _content(call, body)
+        fields = {key: value for key, value in fields.items() if key not in _OTHERS[call.kind]}
+        if item is not None and fields == before:
+            return item
+        return read_item(msgspec.json.encode(fields))
+
+
+_OTHERS = {
+    "function_call": {"input"},
+    "custom_tool_call": {"arguments"},
+    "tool_search_call": {"input", "name", "namespace"},
+}
+
+
+def _content(call: OpenCall, body: str) -> dict[str, object]:
+    """The arguments or the input, in the field and the spelling of the call's kind."""
+    text = encodable(body)
+    if call.kind == "custom_tool_call":
+        return {"input": text if call.custom else freeform.unwrap(text)}
+    if call.kind == "tool_search_call":
+        return {"arguments": _query(text), "execution": "client"}
+    return {"arguments": text if text.strip() else "{}"}
+
+
+def _query(text: str) -> object:
+    try:
+        return decode(text)
+    except RespondToModel:
+        return {"query": text}
+
+
+def _call_ids(request: ModelRequest) -> Iterator[str]:
+    for item in request.items:
+        call_id = getattr(item.view, "call_id", None)
+        if call_id is not None:
+            yield call_id

@@ -1,0 +1,126 @@
+"""Deltas of tool calls, sorted into calls: by index, by id, or, where a server gives neither, by what is complete."""
+
+from typing import Any
+
+import msgspec
+
+from ferrule.model.calls import OpenCall
+
+
+class FunctionDelta(msgspec.Struct):
+    """More of a function call. Some servers put the id here, and arguments as an object."""
+
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    id: str | None = None
+
+
+class _CustomDelta(msgspec.Struct):
+    name: str | None = None
+    input: str | None = None
+
+
+class CallDelta(msgspec.Struct):
+    """One entry of `delta.tool_calls`."""
+
+    index: int | None = None
+    id: str | None = None
+    function: FunctionDelta | None = None
+    custom: _CustomDelta | None = None
+
+
+class ChatCall:
+    """A call that is arriving."""
+
+    __slots__ = ("closed", "custom", "id", "item_id", "name", "opened", "parts")
+
+    def __init__(self, call_id: str | None, name: str | None, custom: bool) -> None:
+        self.id = call_id
+        self.name = name
+        self.custom = custom
+        self.parts: list[str] = []
+        self.item_id = ""
+        self.opened: OpenCall | None = None
+        self.closed = False
+
+    @property
+    def text(self) -> str:
+        """The arguments, or the input, so far."""
+        return "".join(self.parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are complete JSON. The input of a custom tool never tells."""
+        return not self.custom and bool(self.parts) and self.parts[-1].rstrip()[-1:] == "}" and _is_json(self.text)
+
+    def is_repeated_by(self, text: str) -> bool:
+        """Whether `text` says the whole arguments once more, as some servers do at the end."""
+        return bool(self.parts) and text[:1] == "{" and text[-1:] == "}" and self.is_whole and text == self.text
+
+
+class CallDeltas:
+    """Sorts deltas into calls.
+
+    Another id, or a new name once the JSON is complete, begins a call even under a known index; the same id and name
+    on every delta do not.
+    """
+
+    def __init__(self) -> None:
+        self._by_index: dict[int, ChatCall] = {}
+        self._by_id: dict[str, ChatCall] = {}
+        self._last: ChatCall | None = None
+
+    def add(self, delta: CallDelta) -> tuple[ChatCall | None, str]:
+        """The call that a delta belongs to, and the text that it adds. No call: the delta belongs to none."""
+        call_id, name, text = _read(delta)
+        call = self._find(delta.index, call_id)
+        if call is not None and call.is_repeated_by(text):
+            return call, ""
+        if call is None or _begins_anew(call, call_id, name, text):
+            if not (name or call_id or text.strip()):
+                return None, ""
+            call = ChatCall(call_id, name, delta.custom is not None)
+        call.id = call.id or call_id
+        call.name = call.name or name
+        if text:
+            call.parts.append(text)
+        self._last = call
+        if delta.index is not None:
+            self._by_index[delta.index] = call
+        if call_id is not None:
+            self._by_id[call_id] = call
+        return call, text
+
+    def _find(self, index: int | None, call_id: str | None) -> ChatCall | None:
+        if index is not None:
+            return self._by_index.get(index)
+        return self._by_id.get(call_id or "") or self._last
+
+
+def _begins_anew(call: ChatCall, call_id: str | None, name: str | None, text: str) -> bool:
+    if call_id is not None and call.id is not None and call_id != call.id:
+        return name is not None or call.is_whole
+    if name is None or call.name is None:
+        return False
+    if name != call.name:
+        return call.is_whole or not call.parts
+    return text.lstrip()[:1] == "{" and call.is_whole
+
+
+def _read(delta: CallDelta) -> tuple[str | None, str | None, str]:
+    """Id, name and text of a delta; what is empty counts as not said."""
+    if delta.custom is not None:
+        return delta.id or None, delta.custom.name or None, delta.custom.input or ""
+    function = delta.function or FunctionDelta()
+    arguments = function.arguments
+    if isinstance(arguments, dict):
+        arguments = msgspec.json.encode(arguments).decode()
+    return delta.id or function.id or None, function.name or None, arguments or ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,261 @@
+"""The body of a Chat Completions request: items turned into messages, once each."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ferrule.model import freeform
+from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.names import Callee
+from ferrule.model.payloads import json_array, json_object
+from ferrule.model.prefix import Piece, PrefixCache
+from ferrule.model.profiles import ProviderProfile
+from ferrule.model.responses_request import SHOWN, split_output
+from ferrule.model.sampling import output_format, sampling
+from ferrule.model.stream import ModelRequest
+from ferrule.protocol.content import (
+    ContentPart,
+    InputAudio,
+    InputFile,
+    InputImage,
+    InputText,
+    Refusal,
+    text_of,
+)
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.items import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    ItemView,
+    McpToolCallOutput,
+    Message,
+    OutputBody,
+    Reasoning,
+    ResponseItem,
+    ToolSearchCall,
+    ToolSearchOutput,
+)
+from ferrule.protocol.json_text import decode
+from ferrule.protocol.profiles import ModelProfile
+
+_encode = msgspec.json.encode
+_Calls = FunctionCall | CustomToolCall | ToolSearchCall
+_Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput
+
+ABORTED = "aborted"
+"""What a call is answered with that has no answer in the history: servers refuse a call without one."""
+
+
+class ChatBody:
+    """Builds the bodies of one session's requests for one server."""
+
+    def __init__(self, server: ProviderProfile) -> None:
+        self._server = server
+        self._history = PrefixCache(self._piece)
+
+    def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
+        """The body. Raises `ModelError` where the choice of a tool cannot be said."""
+        server = self._server
+        choice, sent = tools.choose(request.tool_choice, server, "chat")
+        asked = sampling(request, sent, profile, server)
+        leading = _leading(request.items)
+        messages = self._history.encode(request.items[leading:])
+        if opening := _opening(request, leading):
+            messages.insert(0, _encode({"role": self._system, "content": opening}))
+        fields = {"model": _encode(request.model), "messages": json_array(messages)}
+        if sent:
+            fields["tools"] = json_array(tool.json for tool in sent)
+            fields["tool_choice"] = _encode(choice)
+        if asked.parallel is not None:
+            fields["parallel_tool_calls"] = _encode(asked.parallel)
+        fields["stream"] = b"true"
+        if server.usage_in_stream:
+            fields["stream_options"] = b'{"include_usage":true}'
+        if server.cache_key and request.session_id:
+            fields["prompt_cache_key"] = _encode(request.session_id)
+        if asked.effort:
+            fields["reasoning_effort"] = _encode(asked.effort)
+        if asked.verbosity:
+            fields["verbosity"] = _encode(asked.verbosity)
+        if request.output_schema is not None:
+            schema = output_format(request.output_schema)
+            fields["response_format"] = _encode({"type": "json_schema", "json_schema": schema})
+        if request.settings.max_output_tokens is not None:
+            fields[server.max_tokens_field] = _encode(request.settings.max_output_tokens)
+        if request.settings.temperature is not None:
+            fields["temperature"] = _encode(request.settings.temperature)
+        return json_object(fields)
+
+    @property
+    def _system(self) -> str:
+        return "developer" if self._server.developer_role else "system"
+
+    def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
+        """One turn of one side: the user's messages, or the assistant's words and calls with all their answers."""
+        if _side(items[start].view) == "assistant":
+            return self._assistant(items, start)
+        end = start
+        contents: list[OutputBody] = []
+        while end < len(items) and _side(items[end].view) != "assistant":
+            view = items[end].view
+            if isinstance(view, Message):
+                contents.append(view.content)
+            end += 1
+        return Piece(start, end, self._user(contents))
+
+    def _user(self, contents: list[OutputBody]) -> tuple[bytes, ...]:
+        """One message of the user: templates of many models refuse two in a row."""
+        parts = [part for content in contents for part in _parts(content)]
+        if all(part["type"] == "text" for part in parts):
+            text = "\n\n".join(text_of(content) for content in contents)
+            return (_encode({"role": "user", "content": text}),) if text else ()
+        return (_encode({"role": "user", "content": parts}),)
+
+    def _assistant(self, items: Sequence[ResponseItem], start: int) -> Piece:
+        """Adjacent items of the assistant as one message, then an answer to each call, in the order of the calls.
+
+        What the user said in between comes after the answers, for nothing may stand between a call and its answer.
+        """
+        views = [item.view for item in items[start:]]
+        said = _run(views, 0)
+        calls = [view for view in views[:said] if isinstance(view, _Calls)]
+        open_ids = {_call_id(call) for call in calls}
+        answers: dict[str, _Outputs] = {}
+        between: list[OutputBody] = []
+        end = said
+        while end < len(views) and open_ids - answers.keys() and _side(views[end]) != "assistant":
+            view = views[end]
+            if isinstance(view, _Outputs):
+                answers.setdefault(view.call_id or "", view)
+            elif isinstance(view, Message):
+                between.append(view.content)
+            end += 1
+        encoded = [*self._message(views[:said], calls), *self._answers(calls, answers, between)]
+        return Piece(start, start + end, tuple(encoded))
+
+    def _message(self, views: Sequence[ItemView], calls: Sequence[_Calls]) -> list[bytes]:
+        text = "".join(text_of(view.content) for view in views if isinstance(view, Message))
+        refusals = [
+            part.refusal
+            for view in views
+            if isinstance(view, Message) and not isinstance(view.content, str)
+            for part in view.content
+            if isinstance(part, Refusal)
+        ]
+        text = text or "".join(refusals)
+        if not text and not calls:
+            return []
+        message: dict[str, object] = {"role": "assistant", "content": text}
+        if calls:
+            message["content"] = text or (None if self._server.null_content else "")
+            message["tool_calls"] = [self._call(call) for call in calls]
+        if self._server.reasoning_field != "none" and (thought := _thought(views)):
+            message[self._server.reasoning_field] = thought
+        return [_encode(message)]
+
+    def _call(self, call: _Calls) -> dict[str, object]:
+        if isinstance(call, ToolSearchCall):
+            function = {"name": "tool_search", "arguments": bytes(call.arguments).decode()}
+            return {"id": _call_id(call), "type": "function", "function": function}
+        name = wire_name(Callee(call.name, call.namespace).flat)
+        if isinstance(call, FunctionCall):
+            function = {"name": name, "arguments": _sendable(call.arguments)}
+        elif self._server.custom_tools:
+            return {"id": call.call_id, "type": "custom", "custom": {"name": name, "input": call.input}}
+        else:
+            function = {"name": name, "arguments": freeform.wrap(call.input)}
+        return {"id": call.call_id, "type": "function", "function": function}
+
+    def _answers(self, calls: Sequence[_Calls], answers: dict[str, _Outputs], between: list[OutputBody]) -> list[bytes]:
+        messages: list[bytes] = []
+        shown: list[ContentPart] = []
+        for call in calls:
+            call_id = _call_id(call)
+            answer = answers.get(call_id)
+            content: object = ABORTED
+            if isinstance(answer, ToolSearchOutput):
+                content = json_array(map(bytes, answer.tools)).decode()
+            elif answer is not None:
+                content, images = split_output(answer.output)
+                if self._server.list_outputs and images:
+                    content = _parts(answer.output)
+                else:
+                    shown += images
+            messages.append(_encode({"role": "tool", "tool_call_id": call_id, "content": content}))
+        if shown:
+            between = [(InputText(SHOWN), *shown), *between]
+        return [*messages, *self._user(between)]
+
+
+def _leading(items: Sequence[ResponseItem]) -> int:
+    """How many system and developer messages the history begins with."""
+    for index, item in enumerate(items):
+        if not (isinstance(item.view, Message) and item.view.role in ("system", "developer")):
+            return index
+    return len(items)
+
+
+def _opening(request: ModelRequest, leading: int) -> str:
+    """The instructions and the leading messages as one: many templates take a system message only at the start."""
+    views = [item.view for item in request.items[:leading]]
+    texts = [request.instructions, *(text_of(view.content) for view in views if isinstance(view, Message))]
+    return "\n\n".join(text for text in texts if text)
+
+
+def _side(view: ItemView) -> str:
+    if isinstance(view, _Calls | Reasoning) or (isinstance(view, Message) and view.role == "assistant"):
+        return "assistant"
+    return "other"
+
+
+def _run(views: Sequence[ItemView], start: int) -> int:
+    end = start
+    while end < len(views) and _side(views[end]) == "assistant":
+        end += 1
+    return end
+
+
+def _call_id(call: _Calls) -> str:
+    return call.call_id or call.id or ""
+
+
+def _thought(views: Sequence[ItemView]) -> str:
+    texts = [
+        part.text
+        for view in views
+        if isinstance(view, Reasoning)
+        for part in view.content or ()
+        if hasattr(part, "text")
+    ]
+    return "\n".join(texts)
+
+
+def _sendable(arguments: str) -> str:
+    """Arguments that templates can read: those that are no JSON object are wrapped, as servers fail on them."""
+    try:
+        return arguments if isinstance(decode(arguments), dict) else _encode({"arguments": arguments}).decode()
+    except RespondToModel:
+        return _encode({"arguments": arguments}).decode()
+
+
+def _parts(content: OutputBody) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [chat for part in content if (chat := _part(part)) is not None]
+
+
+def _part(part: ContentPart) -> dict[str, Any] | None:
+    match part:
+        case InputImage(image_url=str() as url, detail=detail):
+            return {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
+        case InputFile(file_id=file_id, file_data=data, filename=name):
+            given = {"file_id": file_id, "file_data": data, "filename": name}
+            return {"type": "file", "file": {key: value for key, value in given.items() if value}}
+        case InputAudio(input_audio=audio) if bytes(audio):
+            return {"type": "input_audio", "input_audio": audio}
+        case _:
+            text = text_of((part,))
+            return {"type": "text", "text": text} if text else None

@@ -1,0 +1,237 @@
+"""The connection to a model server: one client, lazily made, and every failure as one sentence."""
+
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ferrule._version import __version__
+from ferrule.model.refusals import LONGEST_QUOTE, ServerError, as_model_error, read_error
+from ferrule.model.sse import SseDecoder
+from ferrule.model.stream import ModelError
+from ferrule.protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT_S = 15.0
+"""A server that does not take the connection by then is not there."""
+WRITE_TIMEOUT_S = 120.0
+"""Longest stall while a request is sent; histories with images are megabytes on a slow line."""
+KEEP_ALIVE_S = 120.0
+"""How long an idle connection is kept: longer than most tools run between two requests."""
+IDLE_CONNECTIONS = 16
+"""Idle connections kept. Open ones are not limited: each sub-agent needs its own."""
+MAX_ERROR_BYTES = 64 * 2**10
+"""Of an error's body; a sentence is looked for in it."""
+MAX_BODY_BYTES = 64 * 2**20
+"""Of a reply that is not a stream."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server is. `headers` is called for each request, so that a changed key counts."""
+
+    name: str
+    base_url: str
+    params: dict[str, str]
+    headers: Callable[[], dict[str, str]]
+    idle_timeout_ms: int
+
+
+def split_base_url(url: str) -> tuple[str, dict[str, str]]:
+    """The base of all paths and the query parameters in it. Raises `UsageError` where it is no URL of a server."""
+    try:
+        parts = urlsplit(url.strip())
+        port_is_valid = parts.port is None or parts.port > 0
+    except ValueError:
+        port_is_valid = False
+    if not port_is_valid or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"The base URL {url!r} is not usable: write it like http://localhost:11434/v1.")
+    path = parts.path.rstrip("/")
+    for route in ("/chat/completions", "/responses", "/models"):
+        path = path.removesuffix(route)
+    return f"{parts.scheme}://{parts.netloc}{path}", dict(parse_qsl(parts.query))
+
+
+class Server:
+    """A model server. Made without a connection; `aclose` closes what was opened."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._client: httpx2.AsyncClient | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def events(self, path: str, body: bytes) -> AsyncGenerator[list[bytes], None]:
+        """Post `body` and yield the payloads of the answer's events, as many at a time as arrived together.
+
+        An answer that is one JSON body is one payload. `[DONE]` is a payload like the others. Raises `ModelError`.
+        """
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        async with self._send("POST", path, headers, body) as response:
+            decoder = SseDecoder()
+            is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            async for chunk in response.aiter_bytes():
+                if not is_stream:
+                    if chunk.lstrip()[:1] in (b"{", b"[", b"<", b""):
+                        yield [await self._whole(response, chunk)]
+                        return
+                    is_stream = True
+                if payloads := decoder.feed(chunk):
+                    yield payloads
+            if payloads := decoder.flush():
+                yield payloads
+
+    async def get_json(self, path: str) -> object:
+        """The decoded body of a GET. Raises `ModelError`."""
+        async with self._send("GET", path, {"accept": "application/json"}) as response:
+            body = await self._whole(response, b"")
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise self.malformed(body) from error
+
+    async def _whole(self, response: "httpx2.Response", begun: bytes) -> bytes:
+        """The rest of a body that is not a stream."""
+        body = bytearray(begun)
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise ModelError(f"{self.endpoint.name} answered with more than {MAX_BODY_BYTES // 2**20} MiB at once.")
+        if not body.lstrip().startswith((b"{", b"[")):
+            raise self.malformed(bytes(body))
+        return bytes(body)
+
+    @asynccontextmanager
+    async def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncIterator["httpx2.Response"]:
+        import httpx2
+
+        endpoint = self.endpoint
+        try:
+            async with self._connection().stream(
+                method,
+                f"{endpoint.base_url}{path}",
+                params=endpoint.params or None,
+                headers={**headers, **endpoint.headers()},
+                content=body,
+            ) as response:
+                if response.status_code != 200:
+                    raise await self._refusal(response)
+                yield response
+        except httpx2.TransportError as error:
+            raise self._broken(error) from error
+        except (httpx2.DecodingError, httpx2.InvalidURL) as error:
+            raise ModelError(f"The exchange with {self._where} failed: {error}") from error
+
+    def _connection(self) -> "httpx2.AsyncClient":
+        if self._client is None:
+            import httpx2
+
+            parts = urlsplit(self.endpoint.base_url)
+            timeout = httpx2.Timeout(
+                self.endpoint.idle_timeout_ms / 1000, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S, pool=None
+            )
+            limits = httpx2.Limits(
+                max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_S
+            )
+            self._client = httpx2.AsyncClient(
+                # Reading the trust store costs 50 ms, so for http:// the context is one that trusts nobody.
+                verify=True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                trust_env=not _is_loopback(parts.hostname or ""),
+                timeout=timeout,
+                limits=limits,
+                headers={"user-agent": f"ferrule/{__version__}"},
+            )
+        return self._client
+
+    @property
+    def _where(self) -> str:
+        return f"{self.endpoint.name} at {self.endpoint.base_url}"
+
+    async def _refusal(self, response: "httpx2.Response") -> ModelError:
+        """The error for an answer that is not 200."""
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_ERROR_BYTES:
+                break
+        status = response.status_code
+        try:
+            error = read_error(msgspec.json.decode(body))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            error = None
+        if 300 <= status < 400:
+            target = response.headers.get("location", "another address")
+            return ModelError(
+                f"{self._where} redirects to {target}: put that address into the base URL.", status=status
+            )
+        known = error or ServerError(_plain(bytes(body)))
+        hint = _HINTS.get(status)
+        if hint and not (status == 404 and error and "model" in error.message.lower()):
+            said = f" It said: {known.message[:LONGEST_QUOTE]}" if known.message else ""
+            return ModelError(hint.format(server=self._where) + said, status=status)
+        if status == 404:
+            said = known.message[:LONGEST_QUOTE]
+            return ModelError(f"{self._where} does not have this model: {said} (choose another with -m)", status=status)
+        return as_model_error(known, self.endpoint.name, status=status, headers=response.headers)
+
+    def _broken(self, error: "httpx2.TransportError") -> ModelError:
+        """The error for a connection that failed. All of these may pass, so all are retryable."""
+        import httpx2
+
+        if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
+            text = (
+                f"Cannot connect to {self._where} ({_reason(error)}): is the server running, and is the base URL right?"
+            )
+        elif isinstance(error, httpx2.ReadTimeout):
+            seconds = self.endpoint.idle_timeout_ms / 1000
+            text = f"{self._where} sent nothing for {seconds:g} s (stream_idle_timeout_ms)."
+        elif isinstance(error, httpx2.ProxyError | httpx2.UnsupportedProtocol):
+            return ModelError(f"Cannot reach {self._where} through the proxy: {_reason(error)}.")
+        else:
+            text = f"The connection to {self._where} broke off: {_reason(error)}."
+        certificate = "CERTIFICATE" in text
+        return ModelError(text, retryable=not certificate)
+
+    def malformed(self, body: bytes) -> ModelError:
+        """The error for an answer that this API does not give."""
+        return ModelError(
+            f"{self._where} answered with something that is not its API ({_plain(body)[:80]!r}): "
+            "does the base URL end as the server's manual says (often /v1)?"
+        )
+
+
+_HINTS = {
+    401: "{server} refuses the key: check the variable that holds it.",
+    403: "{server} does not allow this request with this key.",
+    404: "{server} does not know this path: does the base URL end as the server's manual says (often /v1), "
+    "and does it speak this wire (--wire chat or responses)?",
+    405: "{server} does not know this path: does the base URL end as the server's manual says (often /v1), "
+    "and does it speak this wire (--wire chat or responses)?",
+}
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+_MARKUP = re.compile(rb"<[^>]*>|\s+")
+
+
+def _plain(body: bytes) -> str:
+    """The words of a body that may be HTML."""
+    return " ".join(_MARKUP.sub(b" ", body[:MAX_ERROR_BYTES]).decode(errors="replace").split())[:LONGEST_QUOTE]

@@ -1,0 +1,88 @@
+"""Call names and call ids as models and servers write them, turned into the ones that were declared."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+log = logging.getLogger("ferrule.model")
+
+SHORTEST_PREFIX = 8
+"""A name that was cut off must still have this many characters to stand for the only tool that begins with it."""
+
+_WRAPPERS = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)[./:]", re.IGNORECASE)
+_ALIASES = {"container.exec": "shell"}
+"""Names from training that stand for a tool under another name."""
+
+
+class Callee(msgspec.Struct, frozen=True):
+    """What a name on the wire stands for. `kind` is the kind of item that its calls become."""
+
+    name: str
+    namespace: str | None = None
+    kind: str = "function_call"
+
+    @property
+    def flat(self) -> str:
+        """The name with its namespace in front, as wires without namespaces carry it."""
+        return self.name if self.namespace is None else f"{self.namespace}__{self.name}"
+
+
+class CallNames:
+    """Resolves the name of a call: exactly, else without known wrappers, else by the one tool that it can mean."""
+
+    def __init__(self, declared: Mapping[tuple[str | None, str], Callee]) -> None:
+        self._declared = declared
+
+    def resolve(self, name: str, namespace: str | None = None) -> Callee | None:
+        """The tool that is meant, or None where no tool or more than one could be."""
+        exact = self._declared.get((namespace, name))
+        if exact is not None:
+            return exact
+        bare = _WRAPPERS.sub("", name.strip())
+        callee = self._meant(_ALIASES.get(bare, bare), None if namespace == "functions" else namespace)
+        if callee is not None:
+            log.info("the call of %r is taken as one of %r", name, callee.flat)
+        return callee
+
+    def _meant(self, name: str, namespace: str | None) -> Callee | None:
+        for matches in _ways(name, namespace):
+            found = {callee.flat: callee for key, callee in self._declared.items() if matches(*key, callee)}
+            if found:
+                return next(iter(found.values())) if len(found) == 1 else None
+        return None
+
+
+def _ways(name: str, namespace: str | None) -> Iterator[Callable[[str | None, str, Callee], bool]]:
+    """How a name may differ from the declared one, the surest way first."""
+    folded = name.casefold()
+    yield lambda space, wire, _: (space, wire) == (namespace, name)
+    yield lambda _space, wire, callee: name in (wire, callee.flat)
+    yield lambda _space, wire, callee: folded in (wire.casefold(), callee.flat.casefold())
+    if namespace is None:
+        yield lambda _space, wire, callee: folded in (wire.rpartition("__")[2].casefold(), callee.name.casefold())
+        if len(name) >= SHORTEST_PREFIX:
+            yield lambda _space, wire, callee: wire.startswith(name) or callee.flat.startswith(name)
+
+
+class CallIds:
+    """Makes the call ids of one response differ from each other and from those of the history."""
+
+    def __init__(self, history: Callable[[], Iterable[str]], kept: frozenset[str], new_id: Callable[[], str]) -> None:
+        self._history = history
+        self._kept = kept
+        self._new_id = new_id
+        self._taken: set[str] | None = None
+
+    def unique(self, call_id: str | None) -> str:
+        """`call_id`, with `_2`, `_3`... behind it where it is taken; a new id where the server gave none."""
+        if self._taken is None:
+            self._taken = set(self._history()) - self._kept
+        wanted = call_id or f"call_{self._new_id()}"
+        unique, number = wanted, 1
+        while unique in self._taken:
+            number += 1
+            unique = f"{wanted}_{number}"
+        self._taken.add(unique)
+        return unique

@@ -1,0 +1,166 @@
+"""Model families, tool sets and providers: `profiles.toml` and the user's own files of the same shape."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.profiles import ModelProfile, ToolProfile
+from ferrule.protocol.specs import Wire
+
+BUILT_IN = Path(__file__).with_name("profiles.toml")
+
+P = TypeVar("P", ModelProfile, ToolProfile, "ProviderProfile")
+
+ReasoningField = Literal["none", "reasoning_content", "reasoning"]
+
+
+class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of server: how it is reached and what it accepts. What it does not accept is adapted, never sent."""
+
+    name: str
+    title: str = ""
+    base_url: str | None = None
+    hosts: tuple[str, ...] = ()
+    """Globs of host names, or `:PORT` of this machine, by which a base URL is recognised."""
+    env_key: str | None = None
+    key_header: str = "authorization"
+    key_required: bool = False
+    wire: Wire = "chat"
+    default_model: str | None = None
+    """Asked for without looking at the server's list, whose first entry means nothing there."""
+
+    custom_tools: bool = False
+    namespaces: bool = False
+    tool_search: bool = False
+    native_tools: tuple[str, ...] = ()
+    """Types of tools, run here or there, that the server knows beside functions; globs."""
+    list_outputs: bool = False
+    """A tool's output may be a list of parts, images among them."""
+    strict: bool = False
+    developer_role: bool = False
+    parallel: bool = True
+    """The server takes `parallel_tool_calls`."""
+    null_content: bool = True
+    """An assistant message with calls has `content: null`; else it has the empty string."""
+    forced_tool: bool = True
+    """`tool_choice` may name a tool; else `required` and that tool alone say the same."""
+    reasoning_field: ReasoningField = "none"
+    """Where an assistant message of the chat wire takes its earlier reasoning back."""
+    encrypted_reasoning: bool = False
+    stores: bool = False
+    """Responses are kept by the server and continued by `previous_response_id`."""
+    effort: bool = False
+    verbosity: bool = False
+    cache_key: bool = False
+    usage_in_stream: bool = True
+    max_tokens_field: str = "max_tokens"
+
+    def owns(self, host: str) -> bool:
+        """Whether a host name is the provider's own."""
+        return any(fnmatchcase(host.lower(), known) for known in self.hosts if not known.startswith(":"))
+
+
+class Profiles(msgspec.Struct, frozen=True):
+    """All profiles. Later files win over earlier ones, entry by entry and field by field."""
+
+    models: tuple[tuple[str, ModelProfile], ...]
+    tools: Mapping[str, ToolProfile]
+    providers: Mapping[str, ProviderProfile]
+
+    def model(self, slug: str) -> ModelProfile:
+        """The profile of a model: of the longest prefix or glob that fits its name, with or without `vendor/`."""
+        name = slug.strip().lower()
+        bare = name.rpartition("/")[2]
+        best = max(
+            (entry for entry in self.models if _fits(entry[0], name) or _fits(entry[0], bare)),
+            key=lambda entry: len(entry[0].replace("*", "")),
+        )
+        return best[1]
+
+    def tool_set(self, name: str) -> ToolProfile:
+        """The tool set of that name. Raises `UsageError` that lists the known ones."""
+        if name not in self.tools:
+            raise UsageError(f"There is no tool profile {name!r}; there are: {', '.join(sorted(self.tools))}.")
+        return self.tools[name]
+
+    def provider(self, name: str | None, base_url: str | None, wire: Wire | None = None) -> ProviderProfile:
+        """What a server accepts: by the profile's name, else by the URL, else the usual for the wire: `responses`, which
+        takes all that OpenAI does, or the most careful one, `generic`."""
+        if name is not None and name in self.providers:
+            return self.providers[name]
+        found = next((known for known in self.providers.values() if base_url and _is_at(known, base_url)), None)
+        return found or self.providers["responses" if wire == "responses" else "generic"]
+
+
+def _fits(pattern: str, name: str) -> bool:
+    return fnmatchcase(name, pattern if "*" in pattern else f"{pattern}*")
+
+
+def _is_at(provider: ProviderProfile, base_url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(base_url)
+    host = (parts.hostname or "").lower()
+    at_home = host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
+    return provider.owns(host) or (at_home and f":{parts.port}" in provider.hosts)
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    model: dict[str, dict[str, object]] = {}
+    tools: dict[str, dict[str, object]] = {}
+    provider: dict[str, dict[str, object]] = {}
+
+
+def load_profiles(files: Iterable[Path] = ()) -> Profiles:
+    """The built-in profiles with the user's files laid over them. Raises `UsageError` that names file and field."""
+    extra = tuple(files)
+    return _built_in() if not extra else _merge([(BUILT_IN, _read(BUILT_IN)), *((file, _read(file)) for file in extra)])
+
+
+@cache
+def _built_in() -> Profiles:
+    return _merge([(BUILT_IN, _read(BUILT_IN))])
+
+
+def _read(file: Path) -> _File:
+    try:
+        return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"The profiles in {file} cannot be read: {error}") from error
+
+
+def _merge(files: list[tuple[Path, _File]]) -> Profiles:
+    models: dict[str, ModelProfile] = {}
+    tools: dict[str, ToolProfile] = {}
+    providers: dict[str, ProviderProfile] = {}
+    for file, content in files:
+        for pattern, fields in content.model.items():
+            _lay(models, pattern.lower(), fields, ModelProfile, file)
+        for name, fields in content.tools.items():
+            _lay(tools, name, fields, ToolProfile, file)
+        for name, fields in content.provider.items():
+            _lay(providers, name, fields, ProviderProfile, file)
+    return Profiles(tuple(models.items()), tools, providers)
+
+
+def _lay(known: dict[str, P], name: str, fields: dict[str, object], kind: type[P], file: Path) -> None:
+    """Put an entry over the one of the same name, or over the one that it names in `like`."""
+    like = fields.get("like", name)
+    base = known.get(str(like))
+    if like != name and base is None:
+        raise UsageError(f"The profiles in {file} cannot be read: {name!r} is to be like {like!r}, which is not known.")
+    inherited = msgspec.structs.asdict(base) if base is not None else {}
+    given = {key: value for key, value in fields.items() if key != "like"}
+    unknown = set(given) - set(kind.__struct_fields__)
+    if unknown:
+        raise UsageError(f"The profiles in {file} cannot be read: {name!r} has the unknown field {min(unknown)!r}.")
+    try:
+        known[name] = msgspec.convert(inherited | {"name": name} | given, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"The profiles in {file} cannot be read: {name!r}: {error}") from error

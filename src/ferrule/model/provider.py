@@ -1,0 +1,124 @@
+"""From the user's settings to a model: which server, which key, which wire, which model."""
+
+import os
+from collections.abc import Callable, Mapping
+
+from ferrule.model.chat_completions import ChatModel
+from ferrule.model.http import Endpoint, Server, split_base_url
+from ferrule.model.profiles import Profiles, ProviderProfile, load_profiles
+from ferrule.model.responses import ResponsesModel
+from ferrule.model.stream import ModelError
+from ferrule.model.wire import WireModel
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings
+from ferrule.protocol.specs import Wire
+
+NO_PROVIDER = (
+    "No model is configured: set OPENAI_API_KEY, or give --base-url of a server such as Ollama "
+    "(http://localhost:11434/v1), llama.cpp or vLLM; `ferrule demo` needs none."
+)
+
+
+def open_model(
+    provider: ProviderSettings | None = None,
+    *,
+    wire: Wire | None = None,
+    profiles: Profiles | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> WireModel:
+    """The model that the settings describe; nothing is connected yet.
+
+    Without `provider` it is OpenAI, if its key is set. The wire is the argument, else the provider's setting, else the
+    one of the provider's profile: responses for OpenAI and Azure, chat for the rest. Raises `UsageError`.
+    """
+    known = profiles or load_profiles()
+    if provider is None:
+        if not env.get("OPENAI_API_KEY"):
+            raise UsageError(NO_PROVIDER)
+        provider = ProviderSettings(name="openai")
+    accepts = _profile(provider, known, wire or provider.wire_api)
+    base_url = provider.base_url or accepts.base_url
+    if not base_url:
+        raise UsageError(f"The provider {provider.name!r} has no base_url: add one, like http://localhost:11434/v1.")
+    base_url, params = split_base_url(base_url)
+    endpoint = Endpoint(
+        name=accepts.title if accepts.name not in ("generic", "responses") else provider.name,
+        base_url=base_url,
+        params=params | provider.query_params,
+        headers=_headers(provider, accepts, base_url, env),
+        idle_timeout_ms=provider.stream_idle_timeout_ms,
+    )
+    kind = ResponsesModel if (wire or provider.wire_api or accepts.wire) == "responses" else ChatModel
+    return kind(Server(endpoint), accepts, known, max_retries=provider.request_max_retries)
+
+
+def _profile(provider: ProviderSettings, known: Profiles, wire: Wire | None) -> ProviderProfile:
+    if provider.profile is not None and provider.profile not in known.providers:
+        names = ", ".join(sorted(known.providers))
+        raise UsageError(f"There is no provider profile {provider.profile!r}; there are: {names}.")
+    return known.provider(provider.profile or provider.name, provider.base_url, wire)
+
+
+def _headers(
+    provider: ProviderSettings, accepts: ProviderProfile, base_url: str, env: Mapping[str, str]
+) -> Callable[[], dict[str, str]]:
+    env_key = provider.env_key or _own_key(accepts, base_url)
+    needed = provider.env_key is not None or accepts.key_required
+
+    def headers() -> dict[str, str]:
+        found = dict(provider.http_headers)
+        for header, variable in provider.env_http_headers.items():
+            if value := env.get(variable, "").strip():
+                found[header] = value
+        key = env.get(env_key, "").strip() if env_key else ""
+        if key:
+            bearer = accepts.key_header == "authorization"
+            found[accepts.key_header] = _sendable(f"Bearer {key}" if bearer else key, env_key or "")
+        elif env_key and needed and accepts.key_header not in {name.lower() for name in found}:
+            advice = provider.env_key_instructions or f"Set {env_key} to your key for {accepts.title}."
+            raise UsageError(f"The key for {accepts.title} is missing. {advice}")
+        return found
+
+    return headers
+
+
+def _own_key(accepts: ProviderProfile, base_url: str) -> str | None:
+    """The variable of the provider's own key: it goes to the provider's own address and nowhere else."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(base_url).hostname or ""
+    at_home = accepts.base_url is not None and urlsplit(accepts.base_url).hostname == host
+    return accepts.env_key if at_home or accepts.owns(host) else None
+
+
+def _sendable(key: str, variable: str) -> str:
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"The key in {variable} holds characters that no key has: copy it again.")
+    return key
+
+
+async def list_models(model: WireModel) -> tuple[str, ...]:
+    """The models that the server lists at `GET /models`, in its order. Raises `ModelError`."""
+    answer = await model.server.get_json("/models")
+    listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
+    if not isinstance(listed, list):
+        raise model.server.malformed(str(answer).encode())
+    names = [entry if isinstance(entry, str) else entry.get("id") or entry.get("name") for entry in listed if entry]
+    return tuple(str(name) for name in names if name)
+
+
+async def choose_model(model: WireModel, configured: str | None) -> str:
+    """The configured model, else the provider's usual one, else the first that the server lists, else `DEFAULT_MODEL`.
+
+    Raises `ModelError` where the server cannot be reached.
+    """
+    if configured or model.accepts.default_model:
+        return configured or model.accepts.default_model or DEFAULT_MODEL
+    try:
+        listed = await list_models(model)
+    except ModelError as error:
+        if error.status is None:
+            raise
+        return DEFAULT_MODEL
+    talking = [name for name in listed if "embed" not in name.lower()]
+    return next(iter(talking or listed), DEFAULT_MODEL)

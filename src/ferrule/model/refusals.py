@@ -1,0 +1,185 @@
+"""What a server's error means: one sentence for the user, and whether asking again can help."""
+
+import re
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from ferrule.model.retry import LONGEST_STATED_MS, in_words, stated_in_headers, stated_in_words
+from ferrule.model.stream import ContentRefused, ContextOverflow, ModelError
+
+LONGEST_QUOTE = 500
+"""Characters of a server's own words that a message repeats."""
+
+
+class ServerError(msgspec.Struct, frozen=True):
+    """An error object, in the union of the spellings that servers use. Times are seconds; `resets_at` is Unix time."""
+
+    message: str = ""
+    code: str = ""
+    type: str = ""
+    param: str = ""
+    resets_in_seconds: float | None = None
+    resets_at: float | None = None
+    retry_after: float | None = None
+
+
+_USAGE_LIMITS = frozenset(
+    [
+        "usage_limit_reached",
+        "usage_limit_exceeded",
+        "usage_not_included",
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "insufficient_credits",
+        "quota_exceeded",
+        "payment_required",
+        "402",
+    ]
+)
+_PASSING = frozenset(
+    [
+        "server_error",
+        "internal_error",
+        "internal_server_error",
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "overloaded",
+        "overloaded_error",
+        "server_is_overloaded",
+        "slow_down",
+        "timeout",
+        "request_timeout",
+        "service_unavailable",
+        "bad_gateway",
+        "api_error",
+        "insufficient_system_resource",
+        "vector_store_timeout",
+        "too_many_requests",
+        "408",
+        "409",
+        "425",
+        "429",
+        "500",
+        "502",
+        "503",
+        "504",
+        "520",
+        "522",
+        "524",
+        "529",
+    ]
+)
+_OVERFLOWS = frozenset(
+    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "string_above_max_length"]
+)
+_OVERFLOW_WORDS = re.compile(
+    r"context (?:length|window|size)|maximum context|prompt is too long|input is too long|too many (?:input )?tokens"
+    r"|exceeds? the (?:available|maximum|model's).{0,40}(?:context|tokens)|reduce the length of",
+    re.IGNORECASE,
+)
+_CONTENT_WORDS = re.compile(
+    r"(?:image|audio|file|media|content (?:type|part|block)).{0,80}(?:too large|too big|exceed|unsupported|not support"
+    r"|invalid|could not|unable|failed|unknown|corrupt)"
+    r"|(?:unsupported|invalid|unknown|not support\w*|too large).{0,40}"
+    r"(?:image|audio|media|content (?:type|part|block)|multimodal|vision)",
+    re.IGNORECASE,
+)
+
+
+def read_error(payload: object) -> ServerError | None:
+    """The error that a decoded JSON body or event holds, in whichever spelling; None where it holds none."""
+    if not isinstance(payload, dict):
+        return None
+    error = payload.get("error")
+    if isinstance(error, dict):
+        return _error(error)
+    if isinstance(error, str) and error:
+        return _error(payload | {"message": error, **_detail(payload)})
+    if payload.get("error_message") or payload.get("error_type"):
+        return _error(
+            {"message": payload.get("error_message"), "type": payload.get("error_type"), "code": payload.get("code")}
+        )
+    if payload.get("type") == "error" or payload.get("object") == "error":
+        return _error({k: v for k, v in payload.items() if k != "type"} | {"type": payload.get("error_type")})
+    for key in ("detail", "message", "errors"):
+        if payload.get(key) and "choices" not in payload and "output" not in payload:
+            text = payload[key]
+            return _error({**payload, "message": text if isinstance(text, str) else msgspec.json.encode(text).decode()})
+    return None
+
+
+def _detail(payload: dict[str, object]) -> dict[str, object]:
+    """Where `error` is only a title, the sentence stands in `message`."""
+    message = payload.get("message")
+    return {"message": message} if isinstance(message, str) and message else {}
+
+
+def _error(fields: dict[str, object]) -> ServerError:
+    metadata = fields.get("metadata")
+    details = metadata if isinstance(metadata, dict) else {}
+    message = _text(fields.get("message"))
+    if raw := _text(details.get("raw")):  # OpenRouter: the words of the provider behind it
+        message = f"{message}: {raw}" if message else raw
+    seconds = {key: _seconds(fields.get(key)) for key in ("resets_in_seconds", "resets_at", "retry_after")}
+    return ServerError(
+        message, _text(fields.get("code")), _text(fields.get("type")), _text(fields.get("param")), **seconds
+    )
+
+
+def _text(value: object) -> str:
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def _seconds(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float | str) else None
+    except ValueError:
+        return None
+
+
+def as_model_error(
+    error: ServerError, server: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ModelError:
+    """The error to raise for what `server` answered. `status` is None for an error inside a stream."""
+    said = " ".join(error.message.split())[:LONGEST_QUOTE] or error.code or error.type or "no reason given"
+    codes = {error.code, error.type, str(status)}
+    wait = _stated_wait(error, headers or {})
+    if codes & _USAGE_LIMITS:
+        when = f" It resets in {in_words(wait)}." if wait is not None else ""
+        return ModelError(f"The usage limit of {server} is reached: {_sentence(said)}{when}", status=status)
+    if codes & _OVERFLOWS or status == 413 or _OVERFLOW_WORDS.search(error.message):
+        return ContextOverflow(
+            f"The conversation does not fit the model's context window: {_sentence(said)}", status=status
+        )
+    passing = bool(codes & _PASSING) or (status or 0) >= 500
+    if not passing and (error.code.startswith("image_") or "image" in error.code or _CONTENT_WORDS.search(said)):
+        return ContentRefused(f"{server} refuses a part of the request: {_sentence(said)}", status=status)
+    if passing and wait is not None and wait > LONGEST_STATED_MS:
+        text = f"{server} asks to wait {in_words(wait)} before the next request: {_sentence(said)}"
+        return ModelError(text, status=status, retry_after_ms=wait)
+    known = (
+        f" ({error.code or error.type})"
+        if (error.code or error.type) and (error.code or error.type) not in said
+        else ""
+    )
+    answered = f"{server} answered {status}" if status else f"{server} reported an error"
+    return ModelError(f"{answered}{known}: {_sentence(said)}", retryable=passing, status=status, retry_after_ms=wait)
+
+
+def _stated_wait(error: ServerError, headers: Mapping[str, str]) -> int | None:
+    if error.resets_in_seconds is not None:
+        return round(error.resets_in_seconds * 1000)
+    if error.resets_at is not None:
+        return max(0, round((error.resets_at - time.time()) * 1000))
+    if (stated := stated_in_headers(headers, time.time())) is not None:
+        return stated
+    if error.retry_after is not None:
+        return round(error.retry_after * 1000)
+    return stated_in_words(error.message)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

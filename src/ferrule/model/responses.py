@@ -1,0 +1,21 @@
+"""A model behind the Responses API."""
+
+from ferrule.model.calls import CallReader
+from ferrule.model.responses_request import ResponsesBody
+from ferrule.model.responses_stream import ResponsesStream
+from ferrule.model.wire import WireModel
+
+
+class ResponsesModel(WireModel):
+    """Speaks `POST /responses` with a stream."""
+
+    wire = "responses"
+    path = "/responses"
+
+    def new_body(self) -> ResponsesBody:
+        """The builder of this wire's bodies."""
+        return ResponsesBody(self.accepts)
+
+    def new_merger(self, calls: CallReader) -> ResponsesStream:
+        """The merger of one response of this wire."""
+        return ResponsesStream(calls, self.server.endpoint.name)

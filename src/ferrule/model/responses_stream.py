@@ -1,0 +1,476 @@
+"""The event stream of the Responses API, merged into items.
+
+What an item holds is taken from the surest source: its `output_item.done`, else its `arguments.done`, else its deltas,
+else the final response. Bridges leave any of these out, and some give an item another id in each event.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ferrule.model.calls import CallReader, OpenCall
+from ferrule.model.payloads import load
+from ferrule.model.refusals import as_model_error, read_error
+from ferrule.model.stream import (
+    Completed,
+    Created,
+    ItemAdded,
+    ItemDone,
+    ModelError,
+    ReasoningDelta,
+    ResponseEvent,
+    TextDelta,
+    ToolInputDelta,
+)
+from ferrule.protocol.content import OutputText, ReasoningText, SummaryText
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import Message, Reasoning, ResponseItem, make_item, read_item
+from ferrule.protocol.json_text import encodable
+
+
+class _Located(msgspec.Struct, kw_only=True):
+    item_id: str | None = None
+    output_index: int | None = None
+
+
+class _Delta(_Located):
+    delta: str | None = None
+
+
+class _TextDelta(_Delta, tag="response.output_text.delta"):
+    pass
+
+
+class _RefusalDelta(_Delta, tag="response.refusal.delta"):
+    pass
+
+
+class _SummaryDelta(_Delta, tag="response.reasoning_summary_text.delta"):
+    summary_index: int = 0
+
+
+class _ReasoningDelta(_Delta, tag="response.reasoning_text.delta"):
+    pass
+
+
+class _ArgumentsDelta(_Delta, tag="response.function_call_arguments.delta"):
+    pass
+
+
+class _InputDelta(_Delta, tag="response.custom_tool_call_input.delta"):
+    pass
+
+
+class _ArgumentsDone(_Located, tag="response.function_call_arguments.done"):
+    arguments: str | None = None
+    name: str | None = None
+    call_id: str | None = None
+
+
+class _InputDone(_Located, tag="response.custom_tool_call_input.done"):
+    input: str | None = None
+    name: str | None = None
+    call_id: str | None = None
+
+
+class _ItemAdded(_Located, tag="response.output_item.added"):
+    item: msgspec.Raw = msgspec.Raw()
+
+
+class _ItemDone(_Located, tag="response.output_item.done"):
+    item: msgspec.Raw = msgspec.Raw()
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    input_tokens_details: dict[str, Any] | None = None
+    output_tokens_details: dict[str, Any] | None = None
+
+
+class _Response(msgspec.Struct):
+    id: str | None = None
+    output: list[msgspec.Raw] | None = None
+    usage: _Usage | None = None
+    end_turn: bool | None = None
+    incomplete_details: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    status: str | None = None
+
+
+class _Lifecycle(msgspec.Struct):
+    response: _Response = msgspec.field(default_factory=_Response)
+
+
+class _Created(_Lifecycle, tag="response.created"):
+    pass
+
+
+class _Completed(_Lifecycle, tag="response.completed"):
+    pass
+
+
+class _Incomplete(_Lifecycle, tag="response.incomplete"):
+    pass
+
+
+class _Failed(_Lifecycle, tag="response.failed"):
+    pass
+
+
+_Event = (
+    _TextDelta | _RefusalDelta | _SummaryDelta | _ReasoningDelta | _ArgumentsDelta | _InputDelta | _ArgumentsDone
+    | _InputDone | _ItemAdded | _ItemDone | _Created | _Completed | _Incomplete | _Failed
+)  # fmt: skip
+_decoder: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+_whole_decoder = msgspec.json.Decoder(_Response)
+
+_CALLS = ("function_call", "custom_tool_call")
+
+
+class _Head(msgspec.Struct):
+    """What is read of an item before it is whole."""
+
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
+    input: msgspec.Raw = msgspec.Raw()
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+class _Open:
+    """An item of the stream. `parts` are its deltas, `body` what its `arguments.done` said."""
+
+    __slots__ = ("body", "call", "done", "index", "item_id", "kind", "parts", "text")
+
+    def __init__(self, kind: str, item_id: str, index: int | None) -> None:
+        self.kind = kind
+        self.item_id = item_id
+        self.index = index
+        self.call: OpenCall | None = None
+        self.parts: list[str] = []
+        self.body: str | None = None
+        self.text = ""
+        self.done = False
+
+    @property
+    def streamed(self) -> str:
+        """The best that came before the item itself."""
+        return self.body or "".join(self.parts)
+
+
+class ResponsesStream:
+    """Merges the payloads of one response. `ended` once its last event came."""
+
+    def __init__(self, calls: CallReader, server: str) -> None:
+        self.ended = False
+        self.error: ModelError | None = None
+        self._calls = calls
+        self._server = server
+        self._items: list[_Open] = []
+        self._by_id: dict[str, _Open] = {}
+        self._by_index: dict[int, _Open] = {}
+        self._events: list[ResponseEvent] = []
+
+    def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
+        """The events that these payloads bring. An error that the server reports is put into `error`."""
+        self._events = events = list[ResponseEvent]()
+        try:
+            for payload in payloads:
+                if self.ended or payload == b"[DONE]":
+                    continue
+                event = load(payload, _decoder)
+                handle = _HANDLERS.get(type(event))
+                if handle is not None:
+                    handle(self, event)
+                elif isinstance(event, dict):
+                    self._plain(event, payload)
+        except ModelError as error:
+            self.error = error
+        return events
+
+    def close(self) -> Sequence[ResponseEvent]:
+        """The stream is over. Raises `ModelError` where its last event never came."""
+        if not self.ended:
+            raise ModelError(f"{self._server} closed the stream before response.completed.", retryable=True)
+        return ()
+
+    def partial(self) -> ResponseItem | None:
+        """The words of a message that never became whole, marked `incomplete`."""
+        words = "".join("".join(item.parts) for item in self._items if item.kind == "message" and not item.done)
+        return _message(words, None, "incomplete") if words.strip() else None
+
+    def _plain(self, event: dict[str, Any], payload: bytes) -> None:
+        """An event of a kind that we do not read: an error in some spelling, a whole response, or nothing to us."""
+        if event.get("object") == "response" and "output" in event:
+            self._complete(_Completed(_whole_decoder.decode(payload)))
+            return
+        if event.get("type") in (None, "", "error") and (error := read_error(event)):
+            raise as_model_error(error, self._server)
+
+    def _create(self, event: _Created) -> None:
+        self._events.append(Created(event.response.id or ""))
+
+    # Finding and opening items
+
+    def _find(self, event: _Located) -> _Open | None:
+        item = self._by_id.get(event.item_id or "")
+        if item is None and event.output_index is not None:
+            item = self._by_index.get(event.output_index)
+        return item
+
+    def _found(self, event: _Located, kind: str, name: str | None = None, call_id: str | None = None) -> _Open:
+        """The open item that an event is about; a new one, where the server never opened it."""
+        item = self._find(event)
+        if item is None or item.done or item.kind not in (kind, *_CALLS):
+            item = self._open(_Head(kind, event.item_id, call_id, name), event)
+        if item.call is None and name is not None and kind in _CALLS:
+            self._open_call(item, _Head(kind, event.item_id, call_id, name))
+        return item
+
+    def _open(self, head: _Head, event: _Located) -> _Open:
+        item_id = head.id or event.item_id or f"item_{self._calls.new_id()}"
+        item = _Open(head.type, item_id, event.output_index)
+        self._items.append(item)
+        for name in {item_id, event.item_id} - {None, ""}:
+            self._by_id[str(name)] = item
+        if event.output_index is not None:
+            self._by_index[event.output_index] = item
+        if head.type in _CALLS and head.name is not None:
+            self._open_call(item, head)
+        elif head.type not in _CALLS:
+            self._events.append(ItemAdded(item_id, head.type, head.call_id))
+        return item
+
+    def _open_call(self, item: _Open, head: _Head) -> None:
+        custom = head.type == "custom_tool_call"
+        call_id = head.call_id or (item.item_id if head.id else None)
+        item.call = call = self._calls.open(call_id, head.name or "", head.namespace, custom=custom)
+        self._events.append(ItemAdded(item.item_id, call.kind, call.call_id, call.name))
+        for part in item.parts:
+            self._events.append(ToolInputDelta(item.item_id, call.call_id, call.delta(part)))
+
+    def _add(self, event: _ItemAdded) -> None:
+        head = _read_head(event.item)
+        known = self._find(event)
+        if known is None or known.done or known.kind != head.type:
+            self._open(head, event)
+        elif known.call is None and head.type in _CALLS:
+            self._open_call(known, head)
+
+    # Deltas
+
+    def _text(self, event: _TextDelta | _RefusalDelta) -> None:
+        if event.delta:
+            item = self._found(event, "message")
+            item.parts.append(event.delta)
+            self._events.append(TextDelta(item.item_id, event.delta))
+
+    def _reasoning(self, event: _SummaryDelta | _ReasoningDelta) -> None:
+        if event.delta:
+            item = self._found(event, "reasoning")
+            item.parts.append(event.delta)
+            item.text = "summary" if isinstance(event, _SummaryDelta) else "content"
+            self._events.append(ReasoningDelta(item.item_id, event.delta))
+
+    def _input(self, event: _ArgumentsDelta | _InputDelta) -> None:
+        if not event.delta:
+            return
+        item = self._found(event, "function_call" if isinstance(event, _ArgumentsDelta) else "custom_tool_call")
+        item.parts.append(event.delta)
+        if item.call is not None and (delta := item.call.delta(event.delta)):
+            self._events.append(ToolInputDelta(item.item_id, item.call.call_id, delta))
+
+    def _arguments_done(self, event: _ArgumentsDone) -> None:
+        self._found_done(event, "function_call", event.arguments)
+
+    def _input_done(self, event: _InputDone) -> None:
+        self._found_done(event, "custom_tool_call", event.input)
+
+    def _found_done(self, event: _ArgumentsDone | _InputDone, kind: str, body: str | None) -> None:
+        known = self._find(event)
+        if known is None or not known.done:
+            self._found(event, kind, event.name, event.call_id).body = body
+
+    # Whole items
+
+    def _item_done(self, event: _ItemDone) -> None:
+        head = _read_head(event.item)
+        item = self._match(head, event)
+        if item is None:
+            item = self._open(head, event)
+        if not item.done:
+            self._finish(item, bytes(event.item), head)
+
+    def _match(self, head: _Head, event: _Located) -> _Open | None:
+        """The item of the stream that a whole item is: of the same call, id, or place. None: it is new."""
+        for item in self._items:
+            if item.kind == head.type and head.id and head.id == item.item_id:
+                return item
+        for item in self._items:
+            if item.kind != head.type:
+                continue
+            same_place = event.output_index is not None and event.output_index == item.index
+            if head.type in _CALLS and head.call_id and item.call is not None:
+                apart = event.output_index is not None and item.index is not None and not same_place
+                if item.call.said_id == head.call_id and not apart:
+                    return item
+                if item.call.said_id:
+                    continue
+            if same_place or ((item.index is None or event.output_index is None) and not item.done):
+                return item
+        return None
+
+    def _finish(self, item: _Open, raw: bytes | None, head: _Head | None = None) -> None:
+        """Give the item out. `raw` is the server's whole item, if it sent one."""
+        given = read_item(raw) if raw else None
+        whole: ResponseItem | None
+        if item.kind in _CALLS:
+            whole = self._whole_call(item, given, head or _Head())
+        elif given is not None and not _is_empty(given):
+            whole = given
+        else:
+            whole = _from_deltas(item) or given
+        item.done = True
+        if whole is not None:
+            self._events.append(ItemDone(whole))
+
+    def _whole_call(self, item: _Open, given: ResponseItem | None, head: _Head) -> ResponseItem:
+        if item.call is None:
+            if head.name is None:
+                raise ModelError(f"{self._server} sent a call without a name.", retryable=True)
+            self._open_call(item, head)
+        assert item.call is not None
+        said = _string(head.input if item.call.custom else head.arguments)
+        body = said if said.strip() else item.streamed
+        return self._calls.finish(item.call, body, given, item.item_id)
+
+    # The end
+
+    def _complete(self, event: _Completed) -> None:
+        self._take_output(event.response.output or [])
+        self._close()
+        self._end(event.response, None)
+
+    def _cut_short(self, event: _Incomplete) -> None:
+        reason = str((event.response.incomplete_details or {}).get("reason") or "incomplete")
+        if reason == "content_filter":
+            raise ModelError(f"The content filter of {self._server} stopped the answer.")
+        self._take_output(event.response.output or [])
+        for item in self._items:
+            if not item.done and item.kind == "custom_tool_call":
+                item.done = True  # half a patch or script must not run
+        self._close()
+        self._end(event.response, reason)
+
+    def _fail(self, event: _Failed) -> None:
+        error = read_error({"error": event.response.error or {"message": event.response.status}})
+        assert error is not None
+        raise as_model_error(error, self._server)
+
+    def _take_output(self, output: Sequence[msgspec.Raw]) -> None:
+        """Items of the final response that the stream left out or left open."""
+        for index, raw in enumerate(output):
+            head = _read_head(raw)
+            place = _Located(output_index=index)
+            item = self._match(head, place) or self._said_already(head, bytes(raw))
+            if item is None:
+                self._finish(self._open(head, place), bytes(raw), head)
+            elif not item.done:
+                self._finish_with(item, bytes(raw), head)
+
+    def _finish_with(self, item: _Open, raw: bytes, head: _Head) -> None:
+        """Deltas of a call are surer than the final response; of everything else the server's own item is fuller."""
+        if item.kind in _CALLS and (streamed := item.streamed):
+            text = msgspec.Raw(msgspec.json.encode(encodable(streamed)))
+            head = msgspec.structs.replace(head, arguments=text, input=text)
+        self._finish(item, raw, head)
+
+    def _said_already(self, head: _Head, raw: bytes) -> _Open | None:
+        """The message of the same words: some servers number and name their items anew in the final response."""
+        if head.type != "message":
+            return None
+        view = read_item(raw).view
+        words = "".join(getattr(part, "text", "") for part in view.content) if isinstance(view, Message) else ""
+        for item in self._items:
+            if item.kind == "message" and "".join(item.parts) == words:
+                return item
+        return None
+
+    def _close(self) -> None:
+        for item in self._items:
+            if not item.done:
+                self._finish(item, None)
+
+    def _end(self, response: _Response, incomplete: str | None) -> None:
+        self.ended = True
+        usage = None if response.usage is None else _usage(response.usage)
+        self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
+
+
+_HANDLERS: dict[type, Any] = {
+    _TextDelta: ResponsesStream._text,
+    _RefusalDelta: ResponsesStream._text,
+    _SummaryDelta: ResponsesStream._reasoning,
+    _ReasoningDelta: ResponsesStream._reasoning,
+    _ArgumentsDelta: ResponsesStream._input,
+    _InputDelta: ResponsesStream._input,
+    _ArgumentsDone: ResponsesStream._arguments_done,
+    _InputDone: ResponsesStream._input_done,
+    _ItemAdded: ResponsesStream._add,
+    _ItemDone: ResponsesStream._item_done,
+    _Created: ResponsesStream._create,
+    _Completed: ResponsesStream._complete,
+    _Incomplete: ResponsesStream._cut_short,
+    _Failed: ResponsesStream._fail,
+}
+
+
+def _read_head(raw: msgspec.Raw) -> _Head:
+    try:
+        return _head_decoder.decode(raw)
+    except msgspec.DecodeError:
+        return _Head()
+
+
+def _string(raw: msgspec.Raw) -> str:
+    """A JSON string's text; of any other value its JSON; nothing for null."""
+    text = bytes(raw)
+    if not text or text == b"null":
+        return ""
+    return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
+
+
+def _message(words: str, item_id: str | None, status: str) -> ResponseItem:
+    content = (OutputText(encodable(words)),)
+    return make_item(Message(id=item_id, role="assistant", content=content, status=status))
+
+
+def _from_deltas(item: _Open) -> ResponseItem | None:
+    words = encodable("".join(item.parts))
+    if not words.strip():
+        return None
+    if item.kind == "message":
+        return _message(words, item.item_id, "completed")
+    if item.kind == "reasoning":
+        if item.text == "summary":
+            return make_item(Reasoning(id=item.item_id, summary=(SummaryText(words),)))
+        return make_item(Reasoning(id=item.item_id, content=(ReasoningText(words),)))
+    return None
+
+
+def _is_empty(item: ResponseItem) -> bool:
+    """A message without content, as some bridges close one that they streamed."""
+    return isinstance(item.view, Message) and not any(getattr(part, "text", "x") for part in item.view.content)
+
+
+def _usage(usage: _Usage) -> TokenUsage:
+    cached = (usage.input_tokens_details or {}).get("cached_tokens") or 0
+    reasoning = (usage.output_tokens_details or {}).get("reasoning_tokens") or 0
+    return TokenUsage(usage.input_tokens, int(cached), usage.output_tokens, int(reasoning))

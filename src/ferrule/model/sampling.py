@@ -1,0 +1,65 @@
+"""What both wires ask in a request beside the conversation: the user's settings, else the model's profile."""
+
+from typing import Any
+
+import msgspec
+
+from ferrule.model.adapt import WireTool
+from ferrule.model.profiles import ProviderProfile
+from ferrule.model.stream import ModelRequest
+from ferrule.protocol.profiles import ModelProfile
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """None: the request does not say."""
+
+    effort: str | None
+    summary: str | None
+    verbosity: str | None
+    parallel: bool | None
+
+
+def sampling(
+    request: ModelRequest, tools: tuple[WireTool, ...], profile: ModelProfile, server: ProviderProfile
+) -> Sampling:
+    """What this request asks. The profile's wishes are sent only where the server takes them, the user's always."""
+    settings = request.settings
+    effort, summary, verbosity = settings.reasoning_effort, settings.reasoning_summary, settings.verbosity
+    if profile.reasoning and server.effort:
+        effort = effort or profile.reasoning_effort
+        summary = summary or profile.reasoning_summary
+    if server.verbosity:
+        verbosity = verbosity or profile.verbosity
+    return Sampling(
+        effort, None if summary == "none" else summary, verbosity, _parallel(request, tools, profile, server)
+    )
+
+
+def _parallel(
+    request: ModelRequest, tools: tuple[WireTool, ...], profile: ModelProfile, server: ProviderProfile
+) -> bool | None:
+    if not tools or not server.parallel:
+        return None
+    if any(tool.serial for tool in tools):
+        return False
+    wanted = request.settings.parallel_tool_calls
+    return profile.parallel_tool_calls if wanted is None else wanted
+
+
+def output_format(schema: dict[str, object]) -> dict[str, object]:
+    """The JSON Schema of the last message, with strict mode where the schema follows its rules."""
+    return {"name": "output", "schema": schema, "strict": is_strict(schema)}
+
+
+def is_strict(schema: Any) -> bool:
+    """Whether every object in a schema is closed and requires all of its properties."""
+    if isinstance(schema, list):
+        return all(map(is_strict, schema))
+    if not isinstance(schema, dict):
+        return True
+    properties = schema.get("properties")
+    if schema.get("type") == "object" or isinstance(properties, dict):
+        closed = schema.get("additionalProperties") is False
+        if not closed or set(properties or ()) - set(schema.get("required") or ()):
+            return False
+    return all(map(is_strict, schema.values()))

@@ -1,0 +1,67 @@
+"""Server-sent events: bytes in, payloads out. Pure, and the same for every chunking.
+
+Source: the event stream format of the HTML standard. One rule is ours: an event that the stream ends without a blank
+line is given out by `flush`, because servers leave the last blank line out; whoever reads it judges if it is whole.
+"""
+
+from ferrule.model.stream import ModelError
+
+MAX_EVENT_BYTES = 64 * 2**20
+"""Longest event that is kept in memory: a generated image in base64 fits, an endless line does not."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseDecoder:
+    """Takes a stream apart. Only `data` is read: every API that we speak repeats the event's name inside it."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._at_start = True
+        self._ended_with_cr = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of each event that this chunk completes.
+
+        Raises `ModelError` where one event grows beyond `MAX_EVENT_BYTES`.
+        """
+        if self._ended_with_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._ended_with_cr = False
+        if not chunk:
+            return []
+        self._ended_with_cr = chunk.endswith(b"\r")
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        seen = len(self._rest)
+        self._rest += chunk
+        end = self._rest.rfind(b"\n\n", max(seen - 1, 0))
+        if end < 0:
+            if len(self._rest) > MAX_EVENT_BYTES:
+                raise ModelError(f"The server sent an event longer than {MAX_EVENT_BYTES // 2**20} MiB.")
+            return []
+        complete = bytes(self._rest[:end])
+        del self._rest[: end + 2]
+        return self._events(complete)
+
+    def flush(self) -> list[bytes]:
+        """The data of the last event, if the stream ended inside it."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        return self._events(rest)
+
+    def _events(self, text: bytes) -> list[bytes]:
+        if self._at_start:
+            self._at_start = False
+            text = text.removeprefix(_BOM)
+        return [data for block in text.split(b"\n\n") if (data := _data(block))]
+
+
+def _data(block: bytes) -> bytes:
+    if block.startswith(b"data: ") and b"\n" not in block:
+        return block[6:]
+    values = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            values.append(value.removeprefix(b" "))
+    return b"\n".join(values)

@@ -1,0 +1,129 @@
+"""What both wires share: build the body, send it, merge the stream, send it again where that helps."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from typing import ClassVar, Protocol
+
+from ferrule.model.adapt import WireTools, adapt_tools
+from ferrule.model.calls import CallReader, random_id
+from ferrule.model.http import Server
+from ferrule.model.profiles import Profiles, ProviderProfile
+from ferrule.model.retry import Batches, with_retries
+from ferrule.model.stream import ModelError, ModelRequest, ResponseEvent
+from ferrule.protocol.items import ResponseItem
+from ferrule.protocol.profiles import ModelProfile
+from ferrule.protocol.specs import ToolSpec, Wire
+
+DRAIN_S = 0.5
+"""How long the end of a stream is waited for once all is said. A new connection costs less than more."""
+
+
+class Body(Protocol):
+    """Builds the bodies of requests, and remembers what it converted."""
+
+    def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
+        """The body of one request."""
+        ...
+
+
+class Merger(Protocol):
+    """Merges the payloads of one response into events."""
+
+    ended: bool
+    """Nothing more is expected."""
+    error: ModelError | None
+    """What the server reported; it counts after the events of the same `feed`."""
+
+    def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
+        """The events that these payloads bring."""
+        ...
+
+    def close(self) -> Sequence[ResponseEvent]:
+        """The events that the end of the stream brings. Raises `ModelError` where it came too early."""
+        ...
+
+    def partial(self) -> ResponseItem | None:
+        """The words of a message that never became whole."""
+        ...
+
+
+class WireModel:
+    """A model behind a server. One object serves one session after the other; its history cache follows the last."""
+
+    wire: ClassVar[Wire]
+    path: ClassVar[str]
+
+    def __init__(
+        self,
+        server: Server,
+        accepts: ProviderProfile,
+        profiles: Profiles,
+        *,
+        max_retries: int,
+        new_id: Callable[[], str] = random_id,
+    ) -> None:
+        self.server = server
+        self.accepts = accepts
+        self.profiles = profiles
+        self._max_retries = max_retries
+        self._new_id = new_id
+        self._body = self.new_body()
+        self._specs: tuple[ToolSpec, ...] | None = None
+        self._tools = WireTools.empty()
+
+    def new_body(self) -> Body:
+        """The builder of this wire's bodies."""
+        raise NotImplementedError
+
+    def new_merger(self, calls: CallReader) -> Merger:
+        """The merger of one response of this wire."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.server.aclose()
+
+    def tools(self, specs: tuple[ToolSpec, ...]) -> WireTools:
+        """The tools as they are sent; made anew only when a spec changed."""
+        if self._specs is None or len(specs) != len(self._specs) or any(map(_differ, specs, self._specs)):
+            self._tools = adapt_tools(specs, self.accepts, self.wire)
+            self._specs = specs
+        return self._tools
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The body that is sent for `request`. Raises `ModelError` where a tool cannot be sent."""
+        return self._body.build(request, self.tools(request.tools), self.profiles.model(request.model))
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+        """Ask once; see `Model.stream`."""
+        body = self.body(request)
+        return with_retries(lambda: self._attempt(request, body), self._max_retries)
+
+    async def _attempt(self, request: ModelRequest, body: bytes) -> Batches:
+        merger = self.new_merger(CallReader(self.tools(request.tools).names, request, self._new_id))
+        try:
+            async with aclosing(self.server.events(self.path, body)) as arrivals:
+                async for payloads in arrivals:
+                    yield merger.feed(payloads)
+                    if merger.error is not None:
+                        raise merger.error
+                    if merger.ended:
+                        await _drain(arrivals)
+                        break
+            yield merger.close()
+        except ModelError as error:
+            error.partial = merger.partial()
+            raise
+
+
+async def _drain(arrivals: AsyncIterator[object]) -> None:
+    """Read a finished stream to its end, so that its connection can be used again."""
+    with suppress(TimeoutError, ModelError):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in arrivals:
+                pass
+
+
+def _differ(one: ToolSpec, other: ToolSpec) -> bool:
+    return one is not other

@@ -1,0 +1,46 @@
+"""What a model family was trained on: its tools, the forms of its shell and its patches, its limits."""
+
+from typing import Literal
+
+import msgspec
+
+from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Verbosity
+from ferrule.protocol.specs import Wire
+from ferrule.protocol.truncation import DEFAULT_OUTPUT_TOKENS, OutputBudget
+
+ShellForm = Literal["shell_command", "unified_exec", "shell", "local_shell", "disabled"]
+"""Which shell tool a model gets: one script, a PTY with sessions, an argv, the native item, or none."""
+
+PatchForm = Literal["freeform", "function", "native", "none"]
+"""How a model says a patch: grammar text, one JSON string, the native item, or not at all."""
+
+
+class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """One model family. `tools` names the set of tools (`codex`, `openhands`, `claude`, `generic`, `all`, or a user's).
+
+    `context_window` is in tokens, None where it is not known. `wire` is a hint, used where neither the user nor the
+    provider chose. `security_risk`: calls of tools that change things carry the model's own estimate of the risk.
+    """
+
+    name: str
+    tools: str = "generic"
+    shell: ShellForm = "shell_command"
+    apply_patch: PatchForm = "function"
+    wire: Wire | None = None
+    parallel_tool_calls: bool = True
+    reasoning: bool = False
+    reasoning_effort: ReasoningEffort | None = None
+    reasoning_summary: ReasoningSummary | None = None
+    verbosity: Verbosity | None = None
+    output_budget: OutputBudget = OutputBudget(DEFAULT_OUTPUT_TOKENS)
+    context_window: int | None = None
+    image_input: bool = False
+    security_risk: bool = False
+
+
+class ToolProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of tools by name or glob. `security_risk` as in `ModelProfile`, where the user picks the set by hand."""
+
+    name: str
+    include: tuple[str, ...]
+    security_risk: bool = False
