@@ -84,7 +84,7 @@ def test_b077_cut_after_an_event() -> None:
 def test_a_place_that_does_not_exist_is_a_failure_of_the_test() -> None:
     with ScriptedModel(step("a", cut_after="nowhere")) as model, Client(model) as client:
         assert client.post("responses", {"input": "x"}).status == 400
-        assert model.failures == ["no event of the answer contains 'nowhere'"]
+        assert model.failures == ["step 1: no event of the answer contains 'nowhere'"]
 
 
 def test_hang_up() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ferrule.testing import Request, Script, ScriptedModel, ScriptError, function_call, message, step
+from ferrule.testing.steps import StepLike
 
 from .client import USER, Client, call, output
 
@@ -185,9 +186,20 @@ def test_a_function_as_a_step(model: ScriptedModel) -> None:
         assert "but no tool output arrived" in client.responses("hi")["error"]["message"]
 
 
-def test_a_function_that_fails_is_reported() -> None:
-    with ScriptedModel(lambda request: str(1 / 0)) as model, Client(model) as client:
-        assert "ZeroDivisionError" in client.responses()["error"]["message"]
+@pytest.mark.parametrize(
+    "failing",
+    [
+        lambda request: str(1 // 0),
+        step("x", expect=lambda outputs: 1 // 0),
+        step("x", edits=lambda events: [events[1 // 0]]),
+    ],
+)
+def test_a_function_that_fails_is_reported(failing: StepLike) -> None:
+    with ScriptedModel(["first", failing]) as model, Client(model) as client:
+        client.responses()
+        assert "ZeroDivisionError" in client.responses(stream=True)["error"]["message"]
+        with pytest.raises(AssertionError, match=r"step 2: Traceback(.|\n)*1 // 0"):
+            model.check()
 
 
 def test_a_function_alone_answers_every_request() -> None:

@@ -75,29 +75,32 @@ class Player:
             return _json({"object": "list", "data": [_model(name) for name in self._models]})
         if request.wire not in ("responses", "chat") or request.method != "POST":
             return _error(404, f"Unknown request URL: {request.method} {request.path}", "unknown_url")
+        lane = self._lane(request)
         try:
-            return self._play(request)
+            return self._play(request, lane)
         except (Refused, ScriptError) as error:
-            self.failures.append(str(error))
-            return _error(400, str(error), "script_failed")
+            reason = str(error)
+        except Exception:  # noqa: BLE001 - the author's functions and edits: `check` shows it, the client gets an answer
+            reason = traceback.format_exc()
+        failure = f"{lane.name} {lane.position + 1}: {reason}"
+        self.failures.append(failure)
+        return _error(400, failure, "script_failed")
 
     def new_id(self, prefix: str) -> str:
         """`PREFIX_1`, `PREFIX_2`, ...: the same ids in every run of a test."""
         self._counts[prefix] = self._counts.get(prefix, 0) + 1
         return f"{prefix}_{self._counts[prefix]}"
 
-    def _play(self, request: Request) -> Answer:
+    def _play(self, request: Request, lane: Lane) -> Answer:
         if not request.body:
             raise Refused("the request's body is not a JSON object")
-        lane = self._lane(request)
         wrong = complaint(request) if self._strict else None
         if wrong:
-            raise Refused(f"{lane.name} {lane.position + 1}: {wrong}")
+            raise Refused(wrong)
         chosen = self._next(lane, request)
-        new = _unseen(request.outputs, lane.seen)
-        reason = None if chosen.expect is None else unmet(chosen.expect, new)
+        reason = None if chosen.expect is None else unmet(chosen.expect, _unseen(request.outputs, lane.seen))
         if reason:
-            raise Refused(f"{lane.name} {lane.position + 1}: {reason}")
+            raise Refused(reason)
         answer = self._render(chosen, request)
         request.step = lane.position
         lane.position += 1
@@ -113,17 +116,11 @@ class Player:
     def _next(self, lane: Lane, request: Request) -> Step | Raw:
         steps = lane.script.steps
         if not steps or (lane.position >= len(steps) and not lane.script.repeat):
-            raise Refused(f"{lane.name} {lane.position + 1}: the script has only {len(steps)} steps")
+            raise Refused(f"the script has only {len(steps)} steps")
         entry = steps[lane.position % len(steps)]
         if not callable(entry):
             return as_step(entry)
-        try:
-            return as_step(entry(request))
-        except ScriptError:
-            raise
-        except Exception as error:
-            # The author's function failed: the test must see how, and the client must get an answer.
-            raise Refused(f"{lane.name} {lane.position + 1}: {traceback.format_exc()}") from error
+        return as_step(entry(request))
 
     def _render(self, chosen: Step | Raw, request: Request) -> Answer:
         if isinstance(chosen, Raw):

@@ -1,21 +1,16 @@
 """The pytest fixture `scripted_model`; pytest finds it by the entry point `pytest11`."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from .model import ScriptedModel
+from .model import ScriptedModel
 
 
 @pytest.fixture
-def scripted_model() -> "Iterator[ScriptedModel]":
+def scripted_model() -> Iterator[ScriptedModel]:
     """A running model server with an empty script; `add` steps to it. A request that does not fit the script fails the
     test at its end; steps that were never asked for fail it only by `scripted_model.check()`."""
-    # Imported here: every pytest run of an environment loads this module, most of them do not use it.
-    from .model import ScriptedModel
-
     with ScriptedModel() as model:
         yield model
         model.check(complete=False)

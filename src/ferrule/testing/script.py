@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import script_file
 from .steps import Raw, Step, StepLike, as_step
 
 
@@ -29,7 +28,9 @@ class Script:
     @classmethod
     def from_json(cls, path: str | Path) -> "Script":
         """Read a script file (the format: docs/testing.md). Raises ScriptError, which names the file and the step."""
-        return cls(*script_file.read(path))
+        from .script_file import read
+
+        return cls(*read(path))
 
 
 def checked(entry: StepLike) -> StepLike:
