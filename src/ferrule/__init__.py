@@ -1,1 +1,112 @@
-"""A coding agent's tools as a Python library and command."""
+"""A coding agent's tools as a Python library and command: specs, approvals, an OS sandbox, patches, PTY sessions, MCP.
+
+Names are imported when they are first used, so that `import ferrule` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ferrule._version import __version__
+
+if TYPE_CHECKING:
+    from ferrule.protocol.content import InputImage, InputText
+    from ferrule.protocol.errors import Fatal, FerruleError, FunctionCallError, RespondToModel, UsageError
+    from ferrule.protocol.payload import ToolOutput
+    from ferrule.protocol.permissions import AskForApproval, SandboxPermissions, SandboxPolicy
+    from ferrule.session.agent import Agent
+    from ferrule.session.session import Session
+    from ferrule.session.toolset import Toolset
+    from ferrule.session.turn import TurnResult
+    from ferrule.sync import call_async_from_sync
+    from ferrule.tools.annotations import ToolAnnotations
+    from ferrule.tools.catalogue import Tool, register_tool, resolve_tool
+    from ferrule.tools.context import ToolContext, ToolInvocation
+    from ferrule.tools.decorator import tool
+    from ferrule.tools.definition import Action, Observation, ToolBase, ToolDefinition
+    from ferrule.tools.executor import ToolExecutor
+    from ferrule.tools.handler import ToolHandler
+    from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder
+
+_HOMES = {
+    "Action": "tools.definition",
+    "Agent": "session.agent",
+    "AskForApproval": "protocol.permissions",
+    "Fatal": "protocol.errors",
+    "FerruleError": "protocol.errors",
+    "FunctionCallError": "protocol.errors",
+    "InputImage": "protocol.content",
+    "InputText": "protocol.content",
+    "Observation": "tools.definition",
+    "RespondToModel": "protocol.errors",
+    "SandboxPermissions": "protocol.permissions",
+    "SandboxPolicy": "protocol.permissions",
+    "Session": "session.session",
+    "Tool": "tools.catalogue",
+    "ToolAnnotations": "tools.annotations",
+    "ToolBase": "tools.definition",
+    "ToolContext": "tools.context",
+    "ToolDefinition": "tools.definition",
+    "ToolExecutor": "tools.executor",
+    "ToolHandler": "tools.handler",
+    "ToolInvocation": "tools.context",
+    "ToolOutput": "protocol.payload",
+    "ToolRegistry": "tools.registry",
+    "ToolRegistryBuilder": "tools.registry",
+    "Toolset": "session.toolset",
+    "TurnResult": "session.turn",
+    "UsageError": "protocol.errors",
+    "call_async_from_sync": "sync",
+    "register_tool": "tools.catalogue",
+    "resolve_tool": "tools.catalogue",
+    "tool": "tools.decorator",
+}
+
+__all__ = [
+    "Action",
+    "Agent",
+    "AskForApproval",
+    "Fatal",
+    "FerruleError",
+    "FunctionCallError",
+    "InputImage",
+    "InputText",
+    "Observation",
+    "RespondToModel",
+    "SandboxPermissions",
+    "SandboxPolicy",
+    "Session",
+    "Tool",
+    "ToolAnnotations",
+    "ToolBase",
+    "ToolContext",
+    "ToolDefinition",
+    "ToolExecutor",
+    "ToolHandler",
+    "ToolInvocation",
+    "ToolOutput",
+    "ToolRegistry",
+    "ToolRegistryBuilder",
+    "Toolset",
+    "TurnResult",
+    "UsageError",
+    "__version__",
+    "call_async_from_sync",
+    "register_tool",
+    "resolve_tool",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ferrule' has no attribute {name!r}")
+    value = getattr(import_module(f"ferrule.{home}"), name)
+    if isinstance(value, type):
+        value.__module__ = "ferrule"
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

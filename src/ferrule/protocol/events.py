@@ -102,7 +102,7 @@ class ErrorEvent(_Event, frozen=True, tag="error"):
     message: str
 
 
-class Warning(_Event, frozen=True, tag="warning"):  # noqa: A001 - the name of the event
+class WarningEvent(_Event, frozen=True, tag="warning"):
     """Something that the user should know and that does not end the turn (a retry, a tool that was left out)."""
 
     message: str
@@ -276,7 +276,7 @@ Event = (
     | TurnFailed
     | TurnAborted
     | ErrorEvent
-    | Warning
+    | WarningEvent
     | ExecApproval
     | UserInputRequest
     | ElicitationRequest

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.specs import Wire
 
@@ -60,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     provider: ProviderSettings | None = None
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     sandbox_policy: SandboxPolicy = WorkspaceWrite()
+    shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     profile: str | None = None
     """The tool profile instead of the model's."""
     tools: tuple[str, ...] | None = None

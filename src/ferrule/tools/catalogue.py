@@ -13,19 +13,10 @@ import msgspec
 
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_text import JsonValue
-from ferrule.tools.context import Permissions
+from ferrule.tools.conversation import ConversationState
 
 PLUGIN_GROUP = "ferrule.tools"
 """Entry points of this group are tools: their name, and what `register_tool` takes."""
-
-
-class ConversationState(Protocol):
-    """What a tool may know of the conversation when it is made."""
-
-    @property
-    def cwd(self) -> str: ...
-    @property
-    def permissions(self) -> Permissions: ...
 
 
 class Tool(msgspec.Struct, frozen=True):

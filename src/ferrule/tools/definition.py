@@ -32,7 +32,7 @@ from ferrule.tools.threads import run_blocking
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ferrule.tools.catalogue import ConversationState
+    from ferrule.tools.conversation import ConversationState
 
 
 class Action(BaseModel):

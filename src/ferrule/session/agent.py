@@ -1,0 +1,115 @@
+"""`Agent`: a model, its tools and its rights in one object, for programs that want a result and no terminal."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ferrule.model.stream import Model
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.events import Event
+from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy
+from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
+from ferrule.protocol.specs import Wire
+from ferrule.session.front_end import Listener
+from ferrule.session.opening import open_session
+from ferrule.session.session import Prompt, Session
+from ferrule.session.sources import ToolLike
+from ferrule.session.toolset import as_policy
+from ferrule.session.turn import TurnResult
+from ferrule.sync import wait_for_coroutine
+from ferrule.tools.events import ToolEvent
+
+
+class _Listening:
+    """A front end that is one function, and answers nothing."""
+
+    can_answer = False
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def on_event(self, event: Event | ToolEvent) -> None:
+        self._listener(event)
+
+
+class Agent:
+    """Runs prompts. Each `run` is a session of its own; `open` gives a session for several turns.
+
+    `model` is a name, or a `Model`. `base_url` and `wire` reach any server; without them it is OpenAI by
+    `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
+    on. Nothing is asked of anybody: what `approval_policy` would ask is refused. Raises `UsageError` for what does
+    not exist.
+    """
+
+    def __init__(
+        self,
+        model: str | Model | None = None,
+        *,
+        tools: Sequence[ToolLike] | None = None,
+        cwd: str | os.PathLike[str] = ".",
+        sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
+        approval_policy: str = AskForApproval.NEVER,
+        instructions: str | None = None,
+        base_url: str | None = None,
+        wire: Wire | None = None,
+        provider: ProviderSettings | None = None,
+        reasoning_effort: ReasoningEffort | None = None,
+        max_turns: int | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        on_event: Listener | None = None,
+    ) -> None:
+        if base_url is not None and provider is None:
+            provider = ProviderSettings(name="server", base_url=base_url)
+        if wire is not None and provider is None:
+            provider = ProviderSettings(name="openai")
+        if wire is not None and provider is not None:
+            provider = msgspec.structs.replace(provider, wire_api=wire)
+        name = model if isinstance(model, str) or model is None else None
+        self._model = None if isinstance(model, str) else model
+        self._tools = tools
+        self._front_end = None if on_event is None else _Listening(on_event)
+        self.settings = Settings(
+            cwd=os.path.realpath(cwd),
+            home=os.environ.get("FERRULE_HOME") or str(Path.home() / ".ferrule"),
+            model=ModelSettings(model=name, reasoning_effort=reasoning_effort),
+            provider=provider,
+            approval_policy=_approval(approval_policy),
+            sandbox_policy=as_policy(sandbox),
+            instructions=instructions,
+            max_turns=max_turns,
+            output_schema=None if output_schema is None else dict(output_schema),
+            ephemeral=True,
+        )
+
+    async def open(self) -> Session:
+        """A session for several turns; close it, or use it in `async with`."""
+        return await open_session(self.settings, self._front_end, tools=self._tools, model=self._model)
+
+    async def run(self, prompt: Prompt) -> TurnResult:
+        """Do what the prompt says in a new session. Raises what `Session.run` raises."""
+        async with await self.open() as session:
+            return await session.run(prompt)
+
+    def run_sync(self, prompt: Prompt) -> TurnResult:
+        """`run`, for plain code. Ctrl-C ends the turn and its children."""
+        return wait_for_coroutine(self.run(prompt))
+
+    @property
+    def tools_map(self) -> dict[str, Any]:
+        """Every tool by name, as the definition that would run."""
+        return wait_for_coroutine(self._tools_map())
+
+    async def _tools_map(self) -> dict[str, Any]:
+        async with await self.open() as session:
+            registry = session.toolset.current()[1]
+            return {name: registry.handler(name, namespace) for namespace, name in registry}
+
+
+def _approval(policy: str) -> AskForApproval:
+    try:
+        return AskForApproval(policy)
+    except ValueError as error:
+        raise UsageError(f"unknown approval policy {policy!r}; it is one of {', '.join(AskForApproval)}") from error

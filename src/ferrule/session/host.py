@@ -1,0 +1,58 @@
+"""Behind every `ToolContext` of a session: the orchestrator, the pending table, the front end."""
+
+import secrets
+from typing import TypeVar
+
+import msgspec
+
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import Event
+from ferrule.protocol.payload import ToolOutput
+from ferrule.session.front_end import FrontEnd
+from ferrule.session.pending import PendingTable
+from ferrule.tools.context import Attempt, ToolContext, ToolInvocation
+from ferrule.tools.dispatch import Dispatcher
+from ferrule.tools.effects import Effect
+from ferrule.tools.events import ToolEvent
+from ferrule.tools.orchestrator import Orchestrator
+from ferrule.tools.questions import Answer, NoAnswer, Question
+
+T = TypeVar("T")
+
+
+class SessionHost:
+    """The `ToolHost` of one session."""
+
+    __slots__ = ("_front_end", "_orchestrator", "dispatcher", "observed", "pending")
+
+    def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
+        self._orchestrator = orchestrator
+        self._front_end = front_end
+        self.pending = pending
+        self.observed = front_end is not None
+        self.dispatcher: Dispatcher | None = None
+
+    def emit(self, event: Event | ToolEvent) -> None:
+        """Tell the front end, if there is one."""
+        if self._front_end is not None:
+            self._front_end.on_event(event)
+
+    async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
+        """See `ToolContext.run`."""
+        return await self._orchestrator.run(ctx, effect, attempt)
+
+    async def ask(self, ctx: ToolContext, question: Question) -> Answer:
+        """See `ToolContext.ask`."""
+        if self._front_end is None or not self._front_end.can_answer:
+            return NoAnswer("nobody can answer questions here")
+        if not question.request_id:
+            question = msgspec.structs.replace(question, request_id=secrets.token_hex(8))
+        self.pending.open(question)
+        self.emit(question)
+        return await self.pending.answer(question.request_id)
+
+    async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
+        """See `ToolContext.call`."""
+        if self.dispatcher is None:
+            raise RespondToModel("tools cannot be called here")
+        return await self.dispatcher.call(invocation, ctx)

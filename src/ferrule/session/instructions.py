@@ -1,0 +1,80 @@
+"""What the model is told before the user speaks: how to work, where it is, and what the repository's owner wants."""
+
+import os
+import platform
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+from ferrule.protocol.content import InputText
+from ferrule.protocol.items import Message, ResponseInputItem, make_item
+from ferrule.tools.conversation import ConversationState
+
+BASE_INSTRUCTIONS = """\
+You are a coding agent. You work in the user's repository through tools, and the user reads your last message.
+
+Persist. Go on until the task is done and checked, then end your turn. Do not stop at a plan or at the first obstacle; \
+when one way fails, read the error and try another. Hand back to the user only for what nobody but the user can decide.
+
+Look instead of guessing. When you are not sure what a file holds, how a command behaves or where something is \
+defined, use the tools to find out before you rely on it. Never make up file contents, output or results.
+
+Plan and reflect. Before a call, know what you expect of it; after it, compare. Keep a plan for work of several steps \
+and update it as you learn. Make small changes, run the tests that concern them, and read what you changed once more.
+
+Change only what the task needs, in the style of the code around it. Leave the user's other changes alone, and never \
+discard work that you did not make. Say plainly what you did, what you checked, and what is left."""
+
+AGENTS_FILE = "AGENTS.md"
+AGENTS_BYTES = 32 * 1024
+"""How much of all AGENTS.md files is read: enough for instructions, too little to crowd out the task."""
+
+
+def opening_items(state: ConversationState) -> Iterator[ResponseInputItem]:
+    """The messages that come before the user's first."""
+    guidance = agents_text(Path(state.cwd))
+    if guidance:
+        yield _user(f"# AGENTS.md instructions for {state.cwd}\n\n{guidance}")
+    yield _user(environment_context(state))
+
+
+def environment_context(state: ConversationState) -> str:
+    """Where the model works: directory, rights, shell, date."""
+    fields = {
+        "cwd": state.cwd,
+        "approval_policy": state.permissions.approval_policy,
+        "sandbox_mode": state.permissions.sandbox_policy.__struct_config__.tag,
+        "shell": state.commands.shell.kind,
+        "platform": platform.system().lower(),
+        "current_date": date.today().isoformat(),
+    }
+    lines = (f"  <{name}>{value}</{name}>" for name, value in fields.items())
+    return "\n".join(["<environment_context>", *lines, "</environment_context>"])
+
+
+def agents_text(cwd: Path) -> str:
+    """The AGENTS.md files from the repository's top down to `cwd`, the more special later, cut at `AGENTS_BYTES`."""
+    texts: list[str] = []
+    room = AGENTS_BYTES
+    for folder in _from_repository_top(cwd):
+        try:
+            data = (folder / AGENTS_FILE).read_bytes()
+        except OSError:
+            continue
+        text = data[:room].decode(errors="replace").strip()
+        room -= len(data)
+        if text:
+            texts.append(text)
+        if room <= 0:
+            break
+    return "\n\n".join(texts)
+
+
+def _from_repository_top(cwd: Path) -> list[Path]:
+    chain = [cwd, *cwd.parents]
+    top = next((index for index, folder in enumerate(chain) if os.path.lexists(folder / ".git")), 0)
+    return chain[top::-1]
+
+
+def _user(text: str) -> ResponseInputItem:
+    return make_item(Message(role="user", content=(InputText(text),)))

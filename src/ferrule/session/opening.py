@@ -1,0 +1,89 @@
+"""From settings to a session: what every door calls."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ferrule.model.profiles import load_profiles
+from ferrule.model.provider import choose_model, open_model
+from ferrule.model.stream import Model
+from ferrule.process.plain import PlainLauncher
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.profiles import ModelProfile
+from ferrule.protocol.settings import Settings
+from ferrule.protocol.truncation import OutputBudget
+from ferrule.session.front_end import FrontEnd
+from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
+from ferrule.session.session import Session
+from ferrule.session.sources import ToolLike
+from ferrule.session.toolset import Toolset, tool_sources
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Permissions
+from ferrule.tools.conversation import Conversation
+
+
+async def open_session(
+    settings: Settings,
+    front_end: FrontEnd | None = None,
+    *,
+    tools: Sequence[ToolLike] | None = None,
+    model: Model | None = None,
+    stored: StoredSession | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Session:
+    """Open a session; nothing is sent to the model before the first turn.
+
+    `tools` are used instead of the settings' and the profile's; `model` instead of the provider's; `stored` is a
+    session to go on with. Raises `UsageError`, and `ModelError` where the server must be asked for its models and
+    cannot be reached.
+    """
+    if not os.path.isdir(settings.cwd):
+        raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
+    profiles = load_profiles()
+    name = settings.model.model
+    if model is None:
+        wire_model = open_model(settings.provider, profiles=profiles, env=env)
+        name = await choose_model(wire_model, name)
+        model = wire_model
+    profile = profiles.model(name or "")
+    conversation = Conversation(
+        cwd=settings.cwd,
+        permissions=Permissions(settings.approval_policy, settings.sandbox_policy),
+        profile=profile,
+        output_budget=_budget(settings, profile),
+        commands=Commands(PlainLauncher(), settings.cwd, settings.shell_environment_policy, base=env),
+    )
+    include = profiles.tool_set(settings.profile or profile.tools).include
+    chosen = tools if tools is not None else settings.tools
+    toolset = Toolset(conversation, tool_sources(conversation, include, chosen), front_end=front_end)
+    return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored)
+
+
+def _budget(settings: Settings, profile: ModelProfile) -> OutputBudget:
+    tokens = settings.tool_output_tokens
+    return profile.output_budget if tokens is None else OutputBudget(tokens)
+
+
+def resume_settings(
+    settings: Settings, session_id: str | None, *, cwd_given: bool, sandbox_given: bool, approval_given: bool
+) -> tuple[Settings, StoredSession]:
+    """The stored session (None: the newest) and the settings to go on with: its directory and policies, unless given.
+
+    Raises `UsageError` when the directory is gone: nothing is opened then.
+    """
+    stored = read_rollout(find_rollout(settings.home, session_id))
+    context = stored.context
+    cwd = settings.cwd if cwd_given else (context.cwd if context else stored.meta.cwd)
+    if not Path(cwd).is_dir():
+        raise UsageError(f"the session's directory {cwd} does not exist any more; choose another one with -C")
+    sandbox, approval = settings.sandbox_policy, settings.approval_policy
+    if context is not None:
+        sandbox = sandbox if sandbox_given else context.sandbox_policy
+        approval = approval if approval_given else context.approval_policy
+    model = settings.model
+    if model.model is None and context is not None:
+        model = msgspec.structs.replace(model, model=context.model or None)
+    changed = msgspec.structs.replace(settings, cwd=cwd, sandbox_policy=sandbox, approval_policy=approval, model=model)
+    return changed, stored

@@ -1,0 +1,249 @@
+"""A conversation with a model that has tools: history, turns, what is stored, what is asked of the user."""
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from ferrule.model.retry import delay_ms
+from ferrule.model.stream import Model, ModelError, ModelRequest
+from ferrule.protocol.content import ContentPart, InputText
+from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.events import (
+    ErrorEvent,
+    Event,
+    ThreadStarted,
+    TokenUsage,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    WarningEvent,
+)
+from ferrule.protocol.items import Message, ResponseItem, make_item
+from ferrule.protocol.json_text import encodable
+from ferrule.protocol.settings import Settings
+from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
+from ferrule.session.front_end import FrontEnd
+from ferrule.session.history import History, settled
+from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
+from ferrule.session.rollout import Rollout, SessionMeta, StoredSession, TurnContext, new_session_id
+from ferrule.session.toolset import Toolset
+from ferrule.session.turn import Turn, TurnResult
+from ferrule.sync import LoopBound
+from ferrule.tools.events import ToolEvent
+from ferrule.tools.questions import Answer, Question
+from ferrule.tools.threads import run_blocking
+
+Prompt = str | Sequence[ContentPart]
+RolloutWrite = Callable[[Rollout], None]
+
+
+class Session(LoopBound):
+    """One conversation. Made by `open_session`; belongs to the loop that uses it first. One turn at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        model: Model,
+        model_name: str,
+        toolset: Toolset,
+        *,
+        front_end: FrontEnd | None = None,
+        stored: StoredSession | None = None,
+    ) -> None:
+        self.id = stored.meta.id if stored else new_session_id()
+        self.settings = settings
+        self.model = model
+        self.model_name = model_name
+        self.toolset = toolset
+        self.history = History(settled(stored.responses) if stored else ())
+        self.usage = TokenUsage()
+        self.stream_retries = settings.provider.stream_max_retries if settings.provider else 0
+        self._front_end = front_end
+        self._instructions = settings.instructions or BASE_INSTRUCTIONS
+        self._rollout = _rollout_of(settings, self.id, stored)
+        self._stored = stored
+        self._begun = False
+        self._turn: asyncio.Task[TurnResult] | None = None
+        self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
+        self._warned_of_rollout = False
+
+    @property
+    def observed(self) -> bool:
+        """Whether somebody sees the events."""
+        return self._front_end is not None
+
+    def emit(self, event: Event | ToolEvent) -> None:
+        """Tell the front end, if there is one."""
+        if self._front_end is not None:
+            self._front_end.on_event(event)
+
+    async def run(self, prompt: Prompt) -> TurnResult:
+        """One turn: the user says `prompt`, the model works until it needs nothing more.
+
+        Raises `ModelError` where the server fails, `TurnLimit`, and `UsageError` while another turn runs. Interrupted
+        by `interrupt`, it returns what there is, marked as aborted. History is whole in every case.
+        """
+        self.bind_to_running_loop()
+        if self._turn is not None:
+            raise UsageError("a turn is running already; wait for it or interrupt it")
+        turn = Turn(self, secrets.token_hex(8))
+        self._turn = asyncio.create_task(self._run_turn(turn, prompt))
+        try:
+            return await asyncio.shield(self._turn)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self._turn.cancel()
+                await asyncio.wait([self._turn])
+                raise
+            return TurnResult(turn.text, turn.usage, turn.id, aborted=True)
+        finally:
+            self._turn = None
+
+    def interrupt(self) -> bool:
+        """End the running turn: its calls are ended, and what they had answered stays. False where no turn runs."""
+        return self._turn is not None and self._turn.cancel()
+
+    async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
+        try:
+            self._begin(turn, prompt)
+            result = await turn.run()
+        except asyncio.CancelledError:
+            self.toolset.pending.withdraw_all("the turn was interrupted")
+            self._note("turn_aborted")
+            self.emit(TurnAborted(turn_id=turn.id))
+            raise
+        except FerruleError as error:
+            self._note("error", str(error))
+            self.emit(ErrorEvent(message=str(error)))
+            self.emit(TurnFailed(turn_id=turn.id, message=str(error)))
+            raise
+        finally:
+            self.usage += turn.usage
+        self.emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text))
+        return result
+
+    def _begin(self, turn: Turn, prompt: Prompt) -> None:
+        state = self.toolset.conversation
+        if not self._begun:
+            self._begun = True
+            self.emit(ThreadStarted(thread_id=self.id, model=self.model_name))
+            if self._stored is None:
+                self._write_meta()
+                for item in opening_items(state):
+                    self.record(item)
+        self.emit(TurnStarted(turn_id=turn.id))
+        if self._rollout is not None:
+            permissions = state.permissions
+            context = TurnContext(
+                cwd=state.cwd,
+                approval_policy=permissions.approval_policy,
+                sandbox_policy=permissions.sandbox_policy,
+                model=self.model_name,
+                profile=self.settings.profile,
+            )
+            self._write(lambda rollout: rollout.turn_context(context))
+        content = (InputText(encodable(prompt)),) if isinstance(prompt, str) else tuple(prompt)
+        self.record(make_item(Message(role="user", content=content)))
+
+    def request(self, specs: list[ConfiguredToolSpec], interrupted_calls: set[str]) -> ModelRequest:
+        """The next request to the model."""
+        if self._specs is None or self._specs[0] is not specs:
+            self._specs = (specs, tuple(entry.spec for entry in specs))
+        return ModelRequest(
+            model=self.model_name,
+            instructions=self._instructions,
+            items=self.history.items,
+            tools=self._specs[1],
+            settings=self.settings.model,
+            output_schema=self.settings.output_schema,
+            session_id=self.id,
+            interrupted_calls=frozenset(interrupted_calls),
+        )
+
+    def record(self, item: ResponseItem) -> None:
+        """Put an item into history and on disk."""
+        self.history.append(item)
+        self.store(item)
+
+    def store(self, item: ResponseItem) -> None:
+        """Put an item on disk; its place in history comes later."""
+        if self._rollout is not None:
+            self._write(lambda rollout: rollout.item(item))
+
+    def end_response(self, usage: TokenUsage | None) -> None:
+        """A response of the model is complete, with its calls."""
+        if self._rollout is not None:
+            self._write(lambda rollout: rollout.response_end(usage))
+
+    def retry_delay(self, attempt: int, error: ModelError) -> float:
+        """Seconds before the model is asked again after a broken stream."""
+        return delay_ms(attempt, error.retry_after_ms, random.random()) / 1000
+
+    def preload(self) -> "asyncio.Future[None]":
+        """Make the tools' handlers on a thread, while the model thinks."""
+        return asyncio.ensure_future(run_blocking(self.toolset.current()[1].load_all))
+
+    def pending_approvals(self) -> list[Question]:
+        """The questions that wait for an answer, oldest first."""
+        return self.toolset.pending.questions()
+
+    def decide(self, request_id: str, answer: Answer) -> None:
+        """Answer a question. Raises `UsageError` when it does not wait (any more)."""
+        self.toolset.pending.decide(request_id, answer)
+
+    async def aclose(self) -> None:
+        """End the turn, the children, the tools and the connections."""
+        if self._turn is not None:
+            self._turn.cancel()
+            await asyncio.wait([self._turn])
+        await self.toolset.aclose()
+        await self.model.aclose()
+        if self._rollout is not None:
+            self._rollout.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _write_meta(self) -> None:
+        meta = SessionMeta(
+            id=self.id,
+            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            cwd=self.toolset.conversation.cwd,
+            model_provider=self.settings.provider.name if self.settings.provider else "",
+            instructions=self.settings.instructions,
+        )
+        self._write(lambda rollout: rollout.meta(meta))
+
+    def _note(self, name: str, message: str = "") -> None:
+        if self._rollout is not None:
+            self._write(lambda rollout: rollout.event(name, message))
+
+    def _write(self, write: RolloutWrite) -> None:
+        """A session goes on without its file; the user is told once."""
+        if self._rollout is None:
+            return
+        try:
+            write(self._rollout)
+        except OSError as error:
+            if not self._warned_of_rollout:
+                self._warned_of_rollout = True
+                self.emit(
+                    WarningEvent(message=f"the session cannot be saved in {self._rollout.path}: {error.strerror}")
+                )
+
+
+def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
+    if settings.ephemeral:
+        return None
+    return Rollout(stored.path) if stored else Rollout.create(settings.home, session_id)

@@ -1,0 +1,96 @@
+"""Where a session's tools come from: the built-in ones by name, and those that the caller brings."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ferrule.builtin import BUILTINS, Builtin
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.profiles import ModelProfile
+from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool
+from ferrule.tools.conversation import ConversationState
+from ferrule.tools.handler import DeferredHandler, ToolHandler
+from ferrule.tools.registry import ToolRegistryBuilder
+
+ToolLike = Any
+"""A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec; a plain function."""
+
+SHELL_TOOLS: dict[str, tuple[str, ...]] = {
+    "shell_command": ("shell_command",),
+    "unified_exec": ("exec_command", "write_stdin"),
+    "shell": ("shell",),
+    "local_shell": ("local_shell",),
+    "disabled": (),
+}
+"""The tools of each shell form."""
+
+
+class BuiltinSource:
+    """Built-in tools. Their specs are cheap; a handler is made when its tool is first called."""
+
+    revision = 0
+
+    def __init__(self, names: Iterable[str], state: ConversationState) -> None:
+        self._tools = [BUILTINS[name] for name in names]
+        self._state = state
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        """Add the tools, shown in the order of their names' list."""
+        for tool in self._tools:
+            if not tool.hidden:
+                builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel)
+            handler = DeferredHandler(_loader(tool, self._state))
+            builder.register_handler(tool.name, handler, namespace=tool.namespace)
+
+
+def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:
+    return lambda: tool.create(state)[0]
+
+
+class DefinitionSource:
+    """Tools that exist already: what the caller brought, what the catalogue made."""
+
+    revision = 0
+
+    def __init__(self, tools: Iterable[Any]) -> None:
+        self.tools = list(tools)
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        """Add the tools. A name that is taken is refused."""
+        for tool in self.tools:
+            if builder.has(tool.name, tool.namespace):
+                raise UsageError(f"two tools are named {tool.name!r}; give one of them another name")
+            builder.push_spec_with_parallel_support(tool.spec, tool.parallel)
+            builder.register_handler(tool.name, tool, namespace=tool.namespace)
+
+
+def expand_profile(include: Iterable[str], profile: ModelProfile) -> list[str]:
+    """The built-in tools of a model: its form of shell, its form of patches, and what its tool set includes."""
+    names = list(SHELL_TOOLS[profile.shell])
+    if profile.apply_patch != "none":
+        names.append("apply_patch")
+    for entry in include:
+        names.extend(matching_names(entry, BUILTINS))
+    return [name for name in dict.fromkeys(names) if name in BUILTINS]
+
+
+def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[list[str], list[Any]]:
+    """Names of built-in tools, and everything else made ready. Raises `UsageError` for what does not exist."""
+    names: list[str] = []
+    made: list[Any] = []
+    for tool in tools:
+        if isinstance(tool, str):
+            builtin = matching_names(tool, BUILTINS)
+            registered = matching_names(tool, registered_tools()) if not builtin else []
+            names.extend(builtin)
+            made.extend(one for name in registered for one in resolve_tool(name, state))
+            if not builtin and not registered:
+                resolve_tool(tool, state)
+        elif isinstance(tool, Tool):
+            made.extend(resolve_tool(tool, state))
+        elif hasattr(tool, "spec"):
+            made.append(tool)
+        else:
+            from ferrule.tools.decorator import tool as as_tool
+
+            made.append(as_tool(tool))
+    return list(dict.fromkeys(names)), made

@@ -1,0 +1,236 @@
+"""The tools of one model, ready to run: what a session dispatches to, and what somebody else's loop can use alone."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+
+import msgspec
+
+from ferrule.patch.files import PlainFiles
+from ferrule.process.plain import PlainLauncher
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, read_item
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxMode,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, Wire
+from ferrule.session.front_end import FrontEnd
+from ferrule.session.host import SessionHost
+from ferrule.session.pending import PendingTable
+from ferrule.session.sources import BuiltinSource, DefinitionSource, ToolLike, expand_profile, split_tools
+from ferrule.sync import LoopBound, wait_for_coroutine
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Permissions, ToolContext, ToolInvocation
+from ferrule.tools.conversation import Conversation
+from ferrule.tools.dispatch import Dispatcher
+from ferrule.tools.files import Files
+from ferrule.tools.hooks import ToolHooks
+from ferrule.tools.orchestrator import Orchestrator
+from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder, ToolSource
+
+POLICIES: dict[SandboxMode, SandboxPolicy] = {
+    SandboxMode.READ_ONLY: ReadOnly(),
+    SandboxMode.WORKSPACE_WRITE: WorkspaceWrite(),
+    SandboxMode.DANGER_FULL_ACCESS: DangerFullAccess(),
+}
+
+
+class Toolset(LoopBound):
+    """Tools with everything behind them: registry, dispatch, processes, files. Leaving it ends its children."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        sources: Sequence[ToolSource],
+        *,
+        front_end: FrontEnd | None = None,
+        hooks: ToolHooks | None = None,
+        session_id: str = "",
+    ) -> None:
+        self.conversation = conversation
+        self.pending = PendingTable()
+        self.host = SessionHost(Orchestrator(PlainLauncher()), front_end, self.pending)
+        self._sources = list(sources)
+        self._files = Files(PlainFiles(), conversation.cwd)
+        self._hooks = hooks
+        self._session_id = session_id
+        self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
+
+    @classmethod
+    def for_model(
+        cls,
+        model: str,
+        *,
+        cwd: str | os.PathLike[str] = ".",
+        sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
+        approval_policy: str = AskForApproval.NEVER,
+        tools: Sequence[ToolLike] | None = None,
+        front_end: FrontEnd | None = None,
+    ) -> "Toolset":
+        """The tools that `model` was trained on, or `tools`, working in `cwd`.
+
+        Raises `UsageError` for a tool, mode or directory that does not exist.
+        """
+        from ferrule.model.profiles import load_profiles
+
+        directory = os.path.realpath(cwd)
+        if not os.path.isdir(directory):
+            raise UsageError(f"the working directory {directory} does not exist")
+        profiles = load_profiles()
+        profile = profiles.model(model)
+        permissions = Permissions(AskForApproval(approval_policy), as_policy(sandbox))
+        conversation = Conversation(
+            cwd=directory,
+            permissions=permissions,
+            profile=profile,
+            output_budget=profile.output_budget,
+            commands=Commands(PlainLauncher(), directory),
+        )
+        include = profiles.tool_set(profile.tools).include
+        return cls(conversation, tool_sources(conversation, include, tools), front_end=front_end)
+
+    def add_source(self, source: ToolSource) -> None:
+        """More tools, from the next request on."""
+        self._sources.append(source)
+
+    def current(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
+        """What the model sees and what runs, as of now. The same objects until a source changes."""
+        revisions = tuple(source.revision for source in self._sources)
+        if self._built is None or self._built[0] != revisions:
+            builder = ToolRegistryBuilder()
+            for source in self._sources:
+                source.register(builder)
+            self._built = (revisions, *builder.build())
+        return self._built[1], self._built[2]
+
+    def specs(self, wire: Wire = "responses") -> list[dict[str, JsonValue]]:
+        """The `tools` of a request to the Responses API, or with "chat" to Chat Completions."""
+        specs = [entry.spec for entry in self.current()[0]]
+        if wire == "responses":
+            return [spec.to_responses() for spec in specs]
+        chat = ((spec.as_function() if isinstance(spec, FreeformTool) else spec).to_chat() for spec in specs)
+        return [spec for spec in chat if spec is not None]
+
+    def dispatcher(self, turn_id: str = "") -> Dispatcher:
+        """What runs the calls of one sampling step."""
+        dispatcher = Dispatcher(
+            self.current()[1], self._context, hooks=self._hooks, session_id=self._session_id, turn_id=turn_id
+        )
+        self.host.dispatcher = dispatcher
+        return dispatcher
+
+    def _context(self, invocation: ToolInvocation) -> ToolContext:
+        state = self.conversation
+        return ToolContext(
+            invocation.call_id,
+            state.cwd,
+            state.permissions,
+            state.output_budget,
+            self._files,
+            self.host,
+            invocation.turn_id,
+        )
+
+    async def run(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
+        """Run the calls among `items` and return their answers in call order.
+
+        Takes the items of a Responses `output`, or the `tool_calls` of a Chat Completions message: dicts or the SDK's
+        objects. Answers have the form of the wire that the call came over. Other items are passed over.
+        """
+        self.bind_to_running_loop()
+        import asyncio
+
+        dispatcher = self.dispatcher()
+        return [
+            answer
+            for answer in await asyncio.gather(*(self._answer(_as_dict(item), dispatcher) for item in items))
+            if answer is not None
+        ]
+
+    async def _answer(self, item: Mapping[str, JsonValue], dispatcher: Dispatcher) -> dict[str, JsonValue] | None:
+        if isinstance(item.get("function"), Mapping) or isinstance(item.get("custom"), Mapping):
+            return await self._answer_chat(item, dispatcher)
+        response = await dispatcher.respond(read_item(msgspec.json.encode(item)).view)
+        return None if response is None else msgspec.json.decode(response.raw, type=dict[str, Any])
+
+    async def _answer_chat(self, call: Mapping[str, JsonValue], dispatcher: Dispatcher) -> dict[str, JsonValue]:
+        call_id = str(call.get("id", ""))
+        view: ItemView
+        if call.get("function") is not None:
+            function = call["function"]
+            view = FunctionCall(call_id=call_id, name=str(function["name"]), arguments=function["arguments"] or "")
+        else:
+            custom = call["custom"]
+            view = CustomToolCall(call_id=call_id, name=str(custom["name"]), input=custom["input"] or "")
+        routed = dispatcher.route(view)
+        assert routed is not None
+        output = await dispatcher.run(routed)
+        return {"role": "tool", "tool_call_id": call_id, "content": output.text}
+
+    def run_sync(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
+        """`run`, for plain code."""
+        return wait_for_coroutine(self.run(items))
+
+    async def aclose(self) -> None:
+        """End the children and close the tools."""
+        self.pending.withdraw_all("the session ended")
+        if self._built is not None:
+            for handler in self._built[2].loaded():
+                await handler.close()
+        await self.conversation.commands.close()
+
+    def close(self) -> None:
+        """`aclose`, for plain code."""
+        wait_for_coroutine(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def tool_sources(
+    conversation: Conversation, include: Iterable[str], tools: Sequence[ToolLike] | None
+) -> list[ToolSource]:
+    """The sources of the tools asked for, or of the tool set's where nothing is asked for."""
+    if tools is None:
+        return [BuiltinSource(expand_profile(include, conversation.profile), conversation)]
+    names, made = split_tools(tools, conversation)
+    return [BuiltinSource(names, conversation), DefinitionSource(made)]
+
+
+def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
+    """The policy that a mode's name means. Raises `UsageError` for another word."""
+    if not isinstance(sandbox, str):
+        return sandbox
+    try:
+        return POLICIES[SandboxMode(sandbox)]
+    except ValueError as error:
+        raise UsageError(f"unknown sandbox mode {sandbox!r}; it is one of {', '.join(SandboxMode)}") from error
+
+
+def _as_dict(item: object) -> Mapping[str, JsonValue]:
+    if isinstance(item, Mapping):
+        return item
+    dump = getattr(item, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"{type(item).__name__} is neither a dict nor an object of the OpenAI SDK")
+    return cast("Mapping[str, JsonValue]", dump(mode="json", exclude_none=True))

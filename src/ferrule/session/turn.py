@@ -1,0 +1,210 @@
+"""The turn loop: ask the model, start its tools as their calls arrive, answer in call order, ask again."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ferrule.model.stream import (
+    Completed,
+    ItemAdded,
+    ItemDone,
+    ModelError,
+    ReasoningDelta,
+    ResponseEvent,
+    Retrying,
+    TextDelta,
+    ToolInputDelta,
+)
+from ferrule.protocol.content import text_of
+from ferrule.protocol.errors import Fatal, FerruleError
+from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
+from ferrule.protocol.items import ItemView, Message, ResponseItem
+from ferrule.session.history import aborted_output, called_id
+from ferrule.tools.dispatch import Dispatcher
+from ferrule.tools.handler import InputWatcher
+from ferrule.tools.router import RoutedCall
+
+if TYPE_CHECKING:
+    from ferrule.session.session import Session
+
+
+class TurnResult(msgspec.Struct, frozen=True):
+    """What a turn came to. `text` is the model's last message; `usage` what the turn cost; `aborted`: interrupted."""
+
+    text: str
+    usage: TokenUsage
+    turn_id: str = ""
+    aborted: bool = False
+
+
+class TurnLimit(FerruleError):
+    """The model was asked as often as `max_turns` allows and wanted to go on."""
+
+
+class _Call(msgspec.Struct):
+    """A call that runs, or has run."""
+
+    view: ItemView
+    task: "asyncio.Task[ResponseItem]"
+    started: float
+
+
+class Turn:
+    """One turn of the user. Holds what lives no longer than it."""
+
+    def __init__(self, session: "Session", turn_id: str) -> None:
+        self.session = session
+        self.id = turn_id
+        self.usage = TokenUsage()
+        self.text = ""
+        self.interrupted_calls: set[str] = set()
+        self._calls: list[_Call] = []
+        self._watchers: dict[str, InputWatcher] = {}
+
+    async def run(self) -> TurnResult:
+        """Sample until no tool ran. Raises `ModelError`, `Fatal` and `TurnLimit`; history is whole in every case."""
+        limit = self.session.settings.max_turns
+        asked = 0
+        while True:
+            if limit is not None and asked >= limit:
+                raise TurnLimit(f"stopped after {limit} requests (--max-turns): the model wanted to go on")
+            asked += 1
+            if not await self._sample_patiently():
+                return TurnResult(self.text, self.usage, self.id)
+
+    async def _sample_patiently(self) -> bool:
+        """Ask once, and again when the stream breaks off; what ran already is not run again."""
+        retries = self.session.stream_retries
+        for attempt in range(retries + 1):
+            try:
+                return await self._sample()
+            except ModelError as error:
+                if not error.retryable or attempt == retries:
+                    raise
+                self.session.emit(WarningEvent(message=f"{error}; asking again ({attempt + 1} of {retries})"))
+                await asyncio.sleep(self.session.retry_delay(attempt, error))
+        raise AssertionError("unreachable")
+
+    async def _sample(self) -> bool:
+        """One request. Returns whether the model has to be asked again."""
+        session = self.session
+        specs, _ = session.toolset.current()
+        dispatcher = session.toolset.dispatcher(self.id)
+        self._calls, more, usage, broken = [], False, None, True
+        try:
+            async for event in session.model.stream(session.request(specs, self.interrupted_calls)):
+                if isinstance(event, ItemDone):
+                    self._take(event.item, dispatcher)
+                elif isinstance(event, Completed):
+                    usage, more = event.usage, event.end_turn is False
+                elif session.observed:
+                    self._show(event, dispatcher)
+            broken = False
+        finally:
+            await self._settle(usage, broken)
+        return more or bool(self._calls)
+
+    def _take(self, item: ResponseItem, dispatcher: Dispatcher) -> None:
+        """Record an item of the model, and start it if it is a call that has not run yet."""
+        call_id = called_id(item.view)
+        if call_id is not None and call_id in self.interrupted_calls:
+            return
+        session = self.session
+        session.record(item)
+        routed = dispatcher.route(item.view)
+        if routed is not None:
+            session.emit(ItemStarted(item=item))
+            started = time.monotonic()
+            task = asyncio.create_task(self._answer(item, routed, dispatcher, started))
+            self._calls.append(_Call(item.view, task, started))
+            return
+        if isinstance(item.view, Message):
+            self.text = text_of(item.view.content)
+        if session.observed:
+            session.emit(ItemCompleted(item=item))
+
+    async def _answer(
+        self, item: ResponseItem, routed: RoutedCall, dispatcher: Dispatcher, started: float
+    ) -> ResponseItem:
+        """Run a call; its answer is on disk as soon as it is there."""
+        output = await dispatcher.run(routed)
+        answer = output.into_response(routed.invocation.call_id, routed.invocation.payload)
+        self.session.store(answer)
+        if self.session.observed:
+            took = round((time.monotonic() - started) * 1000)
+            self.session.emit(ItemCompleted(item=item, output=output, duration_ms=took))
+        return answer
+
+    async def _settle(self, usage: TokenUsage | None, broken: bool) -> None:
+        """Wait for the calls and put their answers into history, in call order. When the turn is cancelled, so are
+        they; an answer that is there already stays."""
+        try:
+            await _all_done(self._calls)
+        except asyncio.CancelledError:
+            await _cancel(self._calls)
+            raise
+        finally:
+            fatal = self._collect()
+            self.session.end_response(usage)
+            self.usage += usage or TokenUsage()
+            if broken:
+                self.interrupted_calls.update(filter(None, (called_id(call.view) for call in self._calls)))
+        if fatal is not None:
+            raise fatal
+
+    def _collect(self) -> BaseException | None:
+        fatal: BaseException | None = None
+        for call in self._calls:
+            error = None if call.task.cancelled() else call.task.exception()
+            if call.task.cancelled() or error is not None:
+                fatal = fatal or error
+                waited = max(time.monotonic() - call.started, 0.1)
+                answer = aborted_output(call.view, f"aborted by user after {waited:.1f}s")
+                self.session.store(answer)
+            else:
+                answer = call.task.result()
+            self.session.history.append(answer)
+        return fatal
+
+    def _show(self, event: ResponseEvent, dispatcher: Dispatcher) -> None:
+        """Tell the front end what is still arriving."""
+        emit = self.session.emit
+        match event:
+            case TextDelta(item_id=item_id, delta=delta):
+                emit(ItemUpdated(item_id=item_id, kind="text", delta=delta))
+            case ReasoningDelta(item_id=item_id, delta=delta):
+                emit(ItemUpdated(item_id=item_id, kind="reasoning", delta=delta))
+            case ToolInputDelta(item_id=item_id, call_id=call_id, delta=delta):
+                emit(ItemUpdated(item_id=item_id, kind="input", delta=delta, call_id=call_id))
+                watcher = self._watchers.get(item_id)
+                progress = watcher.feed(delta) if watcher is not None else None
+                if progress is not None:
+                    emit(progress)
+            case ItemAdded(item_id=item_id, call_id=call_id, name=name) if name and call_id:
+                handler = dispatcher.registry.handler(name)
+                watcher = handler.input_watcher(call_id) if handler is not None else None
+                if watcher is not None:
+                    self._watchers[item_id] = watcher
+            case Retrying(message=message, delay_ms=delay):
+                emit(WarningEvent(message=f"{message}; trying again in {delay / 1000:.1f} s"))
+
+
+async def _all_done(calls: Sequence[_Call]) -> None:
+    pending = [call.task for call in calls if not call.task.done()]
+    if pending:
+        await asyncio.wait(pending)
+
+
+async def _cancel(calls: Sequence[_Call]) -> None:
+    """End what still runs and wait until it has ended, whatever it does with the cancellation."""
+    pending = [call.task for call in calls if not call.task.done()]
+    for task in pending:
+        task.cancel()
+    if pending:
+        await asyncio.wait(pending)
+
+
+__all__ = ["Fatal", "Turn", "TurnLimit", "TurnResult"]

@@ -1,0 +1,47 @@
+"""What the tools that run commands share in a session: the shell, the environment, the running processes."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from ferrule.process.environment import child_environment
+from ferrule.process.launcher import Launcher, Stdio
+from ferrule.process.sessions import SessionTable
+from ferrule.process.shell import LoginEnvironment, LoginShell, Shell, default_shell
+from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+
+
+class Commands:
+    """One a session. `plain` runs the login shell once, for its environment; commands themselves go through
+    `ctx.run`."""
+
+    def __init__(
+        self,
+        plain: Launcher,
+        cwd: str,
+        policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy(),  # noqa: B008 - frozen
+        marks: Mapping[str, str] | None = None,
+        base: Mapping[str, str] | None = None,
+    ) -> None:
+        self.base = dict(os.environ) if base is None else dict(base)
+        self.policy = policy
+        self.marks = dict(marks or {})
+        self.sessions = SessionTable()
+        self.shell: Shell = default_shell(self.base)
+        self._login = LoginShell(plain, self.shell, self.base, cwd)
+        self._warming: asyncio.Future[LoginEnvironment] | None = None
+
+    def warm_up(self) -> None:
+        """Let the login shell run now, while the model thinks."""
+        self._warming = asyncio.ensure_future(self._login.environment())
+
+    async def environment(self, login: bool, stdio: Stdio | None = None) -> dict[str, str]:
+        """The variables of a command; with `login` those that the user's start-up files make."""
+        base = (await self._login.environment()).variables if login else self.base
+        return child_environment(self.policy, base, stdio=stdio, extra=self.marks).variables
+
+    async def close(self) -> None:
+        """End every process that still runs."""
+        if self._warming is not None:
+            self._warming.cancel()
+        await self.sessions.end_all()
