@@ -1,0 +1,211 @@
+"""May this command run? One decision from the rules, the heuristics, the approval policy and the sandbox.
+
+The strictest verdict on any part wins. Rules that restrict and the dangerous list look at every command that was seen;
+rules that allow and the heuristics look at the segments, which stand for all that happens.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ferrule.protocol.approvals import (
+    ExecApprovalRequest,
+    ExecApprovalRequirement,
+    ExecPolicyAmendment,
+    Forbidden,
+    HeuristicsRuleMatch,
+    NeedsApproval,
+    PolicyDecision,
+    PolicyMatch,
+    PrefixRuleMatch,
+    Skip,
+)
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    ExternalSandbox,
+    SandboxPermissions,
+)
+
+from .amendment import is_banned
+from .bash import SimpleCommand
+from .commands import CommandFacts, SeenCommand, bare, take_apart
+from .dangerous import is_dangerous
+from .display import visible
+from .environment import is_steering
+from .host import Host, UnknownHost
+from .rules import Matches, Rules, strictness
+from .safe import is_known_safe
+
+NO_ESCALATION = (
+    "approval policy is Never; reject command — you cannot ask for escalated permissions"
+    " if the approval policy is Never"
+)
+NOBODY_TO_ASK = "approval required by policy, but AskForApproval is set to Never"
+NO_FORCED_DELETION = "rm -f style commands are not permitted. Use a safer approach"
+
+# Why a heuristic asks, as the user reads it.
+_ASKED = {
+    "dangerous": "it deletes files by force",
+    "lookalike": "a rule allows this program, but not this copy of it or these variables before it",
+    "not_known_safe": "it is not known to be read-only",
+    "escalation": "it asks to run without the sandbox",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What was found about one command; `amendable` is the prefix that would settle it for good."""
+
+    match: PolicyMatch
+    amendable: tuple[str, ...] | None = None
+
+    @property
+    def decision(self) -> PolicyDecision:
+        return self.match.decision
+
+    @property
+    def by_rule(self) -> bool:
+        return isinstance(self.match, PrefixRuleMatch)
+
+
+def decide(request: ExecApprovalRequest, rules: Rules, host: Host | None = None) -> ExecApprovalRequirement:
+    """Whether the command is forbidden, needs the user, or just runs. Pure but for what `host` looks up; never raises.
+
+    Without a `host`, git is never known to be safe and links are not followed.
+    """
+    escalated = request.sandbox_permissions is not SandboxPermissions.USE_DEFAULT
+    if escalated and request.approval_policy is AskForApproval.NEVER:
+        return Forbidden(NO_ESCALATION, (_heuristic(request.command, PolicyDecision.FORBIDDEN, "escalation"),))
+    judge = _Judge(request, rules, host or UnknownHost())
+    return judge.requirement()
+
+
+def _heuristic(command: Sequence[str], decision: PolicyDecision, name: str) -> HeuristicsRuleMatch:
+    return HeuristicsRuleMatch(tuple(command), decision, name)
+
+
+def _dangerous(command: SimpleCommand) -> HeuristicsRuleMatch:
+    return _heuristic(command.argv, PolicyDecision.PROMPT, "dangerous")
+
+
+class _Judge:
+    """One decision on one request."""
+
+    def __init__(self, request: ExecApprovalRequest, rules: Rules, host: Host) -> None:
+        self.request = request
+        self.rules = rules
+        self.host = host
+        self.facts: CommandFacts = take_apart(request.command)
+
+    def requirement(self) -> ExecApprovalRequirement:
+        verdicts = [*self._restrictions()]
+        for segment in self.facts.segments:
+            verdicts += self._segment(segment)
+        decision = max((verdict.decision for verdict in verdicts), key=strictness)
+        matched = tuple(dict.fromkeys(verdict.match for verdict in verdicts))
+        deciding = [verdict for verdict in verdicts if verdict.decision is decision]
+        if decision is PolicyDecision.FORBIDDEN:
+            return Forbidden(self._text("rejected", deciding), matched)
+        amendment = self._amendment(deciding, verdicts)
+        if decision is PolicyDecision.ALLOW:
+            return Skip(all(verdict.by_rule for verdict in verdicts), amendment, matched)
+        if self.request.approval_policy is AskForApproval.NEVER:
+            return Forbidden(self._refusal(deciding), matched)
+        return NeedsApproval(self._text("requires approval", deciding), amendment, matched)
+
+    def _match(self, command: SimpleCommand) -> Matches:
+        if not self.rules or not command.argv:
+            return Matches()
+        return self.rules.match(command.argv, self.host.resolve(command.argv[0]))
+
+    def _allowed_by_rule(self, command: SimpleCommand) -> bool:
+        found = self._match(command).found
+        return bool(found) and not is_steering(command.env)
+
+    def _restrictions(self) -> Iterator[_Verdict]:
+        """Rules that forbid or prompt, and the dangerous list, on every command that was seen."""
+        for seen in self.facts.seen:
+            command = seen.command
+            found = self._match(command).found
+            restricting = [match for match in found if match.decision is not PolicyDecision.ALLOW]
+            yield from map(_Verdict, restricting)
+            if is_dangerous(command.argv) and not self._lifted(seen):
+                outer = next(outer.command for outer in seen.chain() if outer.direct)
+                yield _Verdict(_dangerous(command), outer.argv if outer.literal else None)
+
+    def _lifted(self, seen: SeenCommand) -> bool:
+        """A rule allows the command, or the one that starts it, in so many words."""
+        return any(outer.direct and self._allowed_by_rule(outer.command) for outer in seen.chain())
+
+    def _segment(self, segment: SimpleCommand) -> list[_Verdict]:
+        """What the rules say about one segment, else the heuristics."""
+        inner = bare(segment)
+        matches = self._match(segment)
+        if not matches.found and inner is not segment:
+            matches = self._match(inner)
+        steering = is_steering(inner.env)
+        restricted = any(match.decision is not PolicyDecision.ALLOW for match in matches.found)
+        if matches.found and (restricted or not steering):
+            return [_Verdict(match) for match in matches.found]
+        if is_dangerous(inner.argv):
+            return [_Verdict(_dangerous(inner), inner.argv)]
+        lookalike = matches.lookalike or bool(matches.found)
+        return [self._judged(inner, None if steering else inner.argv, lookalike=lookalike)]
+
+    def _judged(self, command: SimpleCommand, amendable: tuple[str, ...] | None, *, lookalike: bool) -> _Verdict:
+        decision, name = self._by_heuristic(command, lookalike=lookalike)
+        return _Verdict(_heuristic(command.argv, decision, name), amendable)
+
+    def _by_heuristic(self, command: SimpleCommand, *, lookalike: bool) -> tuple[PolicyDecision, str]:
+        policy = self.request.approval_policy
+        if policy is AskForApproval.NEVER:
+            return PolicyDecision.ALLOW, "never_asks"
+        if lookalike:
+            return PolicyDecision.PROMPT, "lookalike"
+        if policy is AskForApproval.UNTRUSTED:
+            if is_known_safe(self.facts, self.host, command):
+                return PolicyDecision.ALLOW, "known_safe"
+            return PolicyDecision.PROMPT, "not_known_safe"
+        if isinstance(self.request.sandbox_policy, DangerFullAccess | ExternalSandbox):
+            return PolicyDecision.ALLOW, "unconfined"
+        if self.request.sandbox_permissions is not SandboxPermissions.USE_DEFAULT:
+            return PolicyDecision.PROMPT, "escalation"
+        return PolicyDecision.ALLOW, "sandboxed"
+
+    def _command(self) -> str:
+        return visible(shlex.join(self.request.command))
+
+    def _text(self, what: str, deciding: Sequence[_Verdict]) -> str:
+        """`cmd` rejected: no pushing. The longest matching prefix speaks for the rules."""
+        rules = [verdict.match for verdict in deciding if isinstance(verdict.match, PrefixRuleMatch)]
+        if not rules:
+            return f"`{self._command()}` {what}: {_ASKED[_heuristic_name(deciding)]}"
+        rule = max(rules, key=lambda match: len(match.matched_prefix))
+        if rule.justification is not None:
+            return f"`{self._command()}` {what}: {visible(rule.justification)}"
+        if rule.decision is PolicyDecision.PROMPT:
+            return f"`{self._command()}` {what} by policy"
+        return f"`{self._command()}` {what}: policy forbids commands starting with `{shlex.join(rule.matched_prefix)}`"
+
+    def _refusal(self, deciding: Sequence[_Verdict]) -> str:
+        """A prompt where nobody can be asked: from a rule, or the only heuristic that asks then, the dangerous list."""
+        if any(verdict.by_rule for verdict in deciding):
+            return NOBODY_TO_ASK
+        return f"`{self._command()}` rejected: {NO_FORCED_DELETION}"
+
+    def _amendment(self, deciding: Sequence[_Verdict], verdicts: Sequence[_Verdict]) -> ExecPolicyAmendment | None:
+        """The prefix to offer: the model's own if it settles the whole command, else the first undecided segment."""
+        if not self.facts.word_only or any(verdict.by_rule for verdict in deciding):
+            return None
+        asked = self.request.prefix_rule
+        if asked and not is_banned(asked) and not any(verdict.by_rule for verdict in verdicts):
+            amended = _Judge(self.request, self.rules.amended(ExecPolicyAmendment(asked)), self.host)
+            if all(amended._allowed_by_rule(bare(segment)) for segment in self.facts.segments):
+                return ExecPolicyAmendment(asked)
+        prefix = next((verdict.amendable for verdict in deciding if verdict.amendable is not None), ())
+        return None if is_banned(prefix) else ExecPolicyAmendment(prefix)
+
+
+def _heuristic_name(verdicts: Sequence[_Verdict]) -> str:
+    return next(verdict.match.heuristic for verdict in verdicts if isinstance(verdict.match, HeuristicsRuleMatch))

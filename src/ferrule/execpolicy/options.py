@@ -1,0 +1,61 @@
+"""An allow-list of a program's options, checked without knowing which word belongs to which option.
+
+Every word that begins with `-` must be listed, wherever it stands, also behind `--` and where a value is expected. So
+the check cannot disagree with the program about what is an option and what is a value; the price is a question too many
+for a file that is called `-x`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which words a program may be given.
+
+    `short` are letters that may be combined (`-la`); `valued` letters take the rest of the word as their value (`-n5`);
+    `long` are whole words with their dashes, also spelled `--name=value`. `numeric` allows `-5`. `operands` is how many
+    other words there may be; None: any number.
+    """
+
+    short: str = ""
+    valued: str = ""
+    long: frozenset[str] = frozenset()
+    numeric: bool = False
+    operands: int | None = None
+
+    def allow(self, words: Sequence[str]) -> bool:
+        """True if every word is listed."""
+        operands = 0
+        for word in words:
+            if not word.startswith("-") or len(word) == 1:
+                operands += 1
+            elif not self._allows_option(word):
+                return False
+        return self.operands is None or operands <= self.operands
+
+    def _allows_option(self, word: str) -> bool:
+        if word == "--" or word.partition("=")[0] in self.long:
+            return True
+        if word.startswith("--"):
+            return False
+        if self.numeric and word[1:].isdecimal():
+            return True
+        for letter in word[1:]:
+            if letter in self.valued:
+                return True
+            if letter not in self.short:
+                return False
+        return True
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text as a set; how the tables of this package are written."""
+    return frozenset(text.split())
+
+
+def options(
+    short: str = "", valued: str = "", long: str = "", *, numeric: bool = False, operands: int | None = None
+) -> Options:
+    """An `Options` whose long names are given as one text, without their dashes."""
+    return Options(short, valued, frozenset("--" + name for name in words(long)), numeric, operands)

@@ -1,0 +1,23 @@
+"""Which program a word names: its base name, and whether its place is one that only the system's owner writes."""
+
+import posixpath
+
+TRUSTED_DIRECTORIES = frozenset(
+    ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"]
+)
+
+
+def base_name(program: str) -> str:
+    """The last component, without a trailing `.exe`."""
+    return posixpath.basename(program).removesuffix(".exe")
+
+
+def is_trusted(program: str) -> bool:
+    """True for a bare name (looked up in PATH) and for a direct child of a system directory."""
+    directory, _, name = program.rpartition("/")
+    return bool(name) and (directory in TRUSTED_DIRECTORIES or "/" not in program) and not program.endswith(".exe")
+
+
+def trusted_name(program: str) -> str | None:
+    """The base name of a program in a trusted place, else None: `./git` must not pass for `git`."""
+    return posixpath.basename(program) if is_trusted(program) else None

@@ -1,0 +1,65 @@
+"""How much harm a command can do, from its facts alone."""
+
+from collections.abc import Sequence
+
+from ferrule.protocol.approvals import SecurityRisk
+
+from .bash import SimpleCommand
+from .commands import CommandFacts, take_apart
+from .dangerous import is_dangerous
+from .environment import is_steering
+from .host import Host, UnknownHost
+from .options import words
+from .programs import base_name
+from .safe import is_known_safe
+from .wrappers import SHELLS
+
+# Other rights, other machines, whole disks, other people's processes, what runs later.
+_HIGH = words(
+    """
+    sudo su doas pkexec chroot mount umount insmod modprobe dd shred wipefs fdisk parted sfdisk cryptsetup shutdown
+    reboot halt poweroff init systemctl crontab at iptables nft useradd usermod userdel passwd visudo ssh scp sftp
+    nc ncat socat telnet ftp killall pkill
+    """
+)
+_DOWNLOADERS = frozenset(["curl", "wget"])
+_GIT_HIGH = {
+    "push": words("--force -f --force-with-lease --delete -d --mirror"),
+    "reset": words("--hard"),
+    "clean": words("-f -fd -fdx -fx -xdf -df --force"),
+    "branch": words("-D -d --delete"),
+    "filter-branch": frozenset(),
+}
+
+
+def command_risk(argv: Sequence[str], host: Host | None = None) -> SecurityRisk:
+    """low: only reads; high: deletes by force, leaves the machine or its rights; unknown: not readable; else medium.
+
+    Never raises. Says nothing about what a sandbox would prevent.
+    """
+    facts = take_apart(argv)
+    if any(_is_high(seen.command) for seen in facts.seen) or _runs_a_download(facts):
+        return SecurityRisk.HIGH
+    if not facts.understood or any(not seen.command.literal for seen in facts.seen) or not facts.seen:
+        return SecurityRisk.UNKNOWN
+    return SecurityRisk.LOW if is_known_safe(facts, host or UnknownHost()) else SecurityRisk.MEDIUM
+
+
+def _is_high(command: SimpleCommand) -> bool:
+    argv = command.argv
+    if not argv:
+        return False
+    name, rest = base_name(argv[0]), argv[1:]
+    if is_dangerous(argv) or name in _HIGH or name.startswith("mkfs") or is_steering(command.env):
+        return True
+    if name == "git" and rest and rest[0] in _GIT_HIGH:
+        return not _GIT_HIGH[rest[0]] or any(word in _GIT_HIGH[rest[0]] or word.startswith("+") for word in rest[1:])
+    if name == "find":
+        return "-delete" in rest
+    return name in ("chmod", "chown", "chgrp") and any(word in ("-R", "--recursive") for word in rest)
+
+
+def _runs_a_download(facts: CommandFacts) -> bool:
+    names = {base_name(seen.command.argv[0]) for seen in facts.seen if seen.command.argv}
+    shells = any(base_name(seen.command.argv[0]) in SHELLS for seen in facts.seen if len(seen.command.argv) == 1)
+    return shells and bool(names & _DOWNLOADERS)

@@ -1,0 +1,146 @@
+"""The user's rules and what they say about one command."""
+
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ferrule.protocol.approvals import ExecPolicyAmendment, PolicyDecision, PrefixRuleMatch
+
+from .programs import TRUSTED_DIRECTORIES, base_name
+
+
+class PrefixRule(msgspec.Struct, frozen=True):
+    """Commands that begin with these words. Each element lists the alternatives for one word; the first has one."""
+
+    pattern: tuple[tuple[str, ...], ...]
+    decision: PolicyDecision = PolicyDecision.ALLOW
+    justification: str | None = None
+    source: str | None = None
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """True if `words`, the command without its program, begins with the rest of the pattern."""
+        rest = self.pattern[1:]
+        return len(words) >= len(rest) and all(word in choices for word, choices in zip(words, rest, strict=False))
+
+
+class HostExecutable(msgspec.Struct, frozen=True):
+    """The absolute paths at which a program's allow rules count."""
+
+    name: str
+    paths: tuple[str, ...]
+
+
+class NetworkRule(msgspec.Struct, frozen=True):
+    """What is allowed towards one host. `protocol` is http, https, socks5_tcp or socks5_udp."""
+
+    host: str
+    protocol: str
+    decision: PolicyDecision
+    justification: str | None = None
+    source: str | None = None
+
+
+class RuleFile(msgspec.Struct, frozen=True):
+    """The rules of one file, in order."""
+
+    prefix: tuple[PrefixRule, ...] = ()
+    executables: tuple[HostExecutable, ...] = ()
+    network: tuple[NetworkRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What the rules say about one command.
+
+    `lookalike` is True when an allow rule names this program but the file is not one that the rule may vouch for
+    (`./git`, a link, a copy).
+    """
+
+    found: tuple[PrefixRuleMatch, ...] = ()
+    lookalike: bool = False
+
+
+class Rules:
+    """The rules of all layers together; immutable. The strictest match wins, so the order of layers does not matter."""
+
+    __slots__ = ("_by_program", "_executables", "_network", "files")
+
+    def __init__(self, files: Iterable[RuleFile] = ()) -> None:
+        self.files = tuple(files)
+        by_program: dict[str, list[PrefixRule]] = {}
+        for file in self.files:
+            for rule in file.prefix:
+                by_program.setdefault(rule.pattern[0][0], []).append(rule)
+        self._by_program: Mapping[str, tuple[PrefixRule, ...]] = {
+            key: tuple(found) for key, found in by_program.items()
+        }
+        self._executables = {entry.name: frozenset(entry.paths) for file in self.files for entry in file.executables}
+        self._network = tuple(rule for file in self.files for rule in file.network)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_program)
+
+    def amended(self, amendment: ExecPolicyAmendment, source: str | None = None) -> "Rules":
+        """These rules and one more that allows the prefix."""
+        rule = PrefixRule(tuple((word,) for word in amendment.command), source=source)
+        return Rules((*self.files, RuleFile(prefix=(rule,))))
+
+    def network_decision(self, host: str, protocol: str) -> PolicyDecision | None:
+        """The strictest rule for a connection, or None if there is none."""
+        found = [rule.decision for rule in self._network if rule.host == host.lower() and rule.protocol == protocol]
+        return max(found, key=strictness, default=None)
+
+    def match(self, argv: Sequence[str], resolved: str | None = None) -> Matches:
+        """The rules for one command; `resolved` is the real path of its program, where the caller knows it.
+
+        The program's own spelling counts first. Otherwise its base name: a rule that restricts matches a program of
+        that name at any place, a rule that allows only in a trusted one.
+        """
+        if not argv or not self._by_program:
+            return Matches()
+        program, words = argv[0], argv[1:]
+        exact = tuple(_found(self._by_program.get(program, ()), words, program, None))
+        if exact:
+            return Matches(exact)
+        found: list[PrefixRuleMatch] = []
+        lookalike = False
+        for name, path in self._other_names(program, resolved):
+            for match in _found(self._by_program.get(name, ()), words, name, path):
+                if match.decision is not PolicyDecision.ALLOW or (path == program and self._vouched(name, path)):
+                    found.append(match)
+                else:
+                    lookalike = True
+        return Matches(tuple(found), lookalike)
+
+    def _other_names(self, program: str, resolved: str | None) -> Iterator[tuple[str, str]]:
+        """Base names that this program goes by, each with the path that bears it."""
+        name = base_name(program)
+        if name != program:
+            yield name, program
+        if resolved is not None and base_name(resolved) not in (name, program):
+            yield base_name(resolved), resolved
+
+    def _vouched(self, name: str, path: str) -> bool:
+        if name in self._executables:
+            return path in self._executables[name]
+        return posixpath.dirname(path) in TRUSTED_DIRECTORIES and posixpath.basename(path) == name
+
+
+def _found(rules: Iterable[PrefixRule], words: Sequence[str], name: str, path: str | None) -> Iterator[PrefixRuleMatch]:
+    for rule in rules:
+        if rule.matches(words):
+            prefix = (name, *words[: len(rule.pattern) - 1])
+            yield PrefixRuleMatch(prefix, rule.decision, rule.justification, path, rule.source)
+
+
+def strictness(decision: PolicyDecision) -> int:
+    """0 for allow, 1 for prompt, 2 for forbidden."""
+    return (PolicyDecision.ALLOW, PolicyDecision.PROMPT, PolicyDecision.FORBIDDEN).index(decision)
+
+
+def expand_home(path: str) -> str:
+    """`~/x` as an absolute path; other paths as they are."""
+    return os.path.expanduser(path) if path.startswith("~/") else path

@@ -1,0 +1,87 @@
+"""What is asked before a command runs, and the three possible answers. Wire names are Codex's."""
+
+from enum import StrEnum
+
+import msgspec
+
+from .permissions import AskForApproval, SandboxPermissions, SandboxPolicy
+
+
+class PolicyDecision(StrEnum):
+    """What a rule or a heuristic says about one command; the strictest of all wins."""
+
+    ALLOW = "allow"
+    PROMPT = "prompt"
+    FORBIDDEN = "forbidden"
+
+
+class SecurityRisk(StrEnum):
+    """How much harm an action can do; `unknown` is what could not be judged."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    UNKNOWN = "unknown"
+
+
+class ExecPolicyAmendment(msgspec.Struct, frozen=True):
+    """A command prefix that the user may allow for good: `prefix_rule(pattern=command, decision="allow")`."""
+
+    command: tuple[str, ...]
+
+
+class ExecApprovalRequest(msgspec.Struct, frozen=True):
+    """One command before it runs. `prefix_rule` is the prefix that the model proposes to allow for good."""
+
+    command: tuple[str, ...]
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+    sandbox_permissions: SandboxPermissions = SandboxPermissions.USE_DEFAULT
+    prefix_rule: tuple[str, ...] | None = None
+
+
+class PrefixRuleMatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A rule of a `.rules` file that matched; `source` is that file, `resolved_program` the path that was looked up."""
+
+    matched_prefix: tuple[str, ...]
+    decision: PolicyDecision
+    justification: str | None = None
+    resolved_program: str | None = None
+    source: str | None = None
+
+
+class HeuristicsRuleMatch(msgspec.Struct, frozen=True, rename="camel"):
+    """A built-in judgement of a command for which no rule exists; `heuristic` names it."""
+
+    command: tuple[str, ...]
+    decision: PolicyDecision
+    heuristic: str
+
+
+PolicyMatch = PrefixRuleMatch | HeuristicsRuleMatch
+
+
+class Forbidden(msgspec.Struct, frozen=True, tag="forbidden"):
+    """The command must not run; `reason` is what the model is told."""
+
+    reason: str
+    matched: tuple[PolicyMatch, ...] = ()
+
+
+class NeedsApproval(msgspec.Struct, frozen=True, tag="needs_approval"):
+    """The user decides; `reason` is what the user is told."""
+
+    reason: str
+    proposed_execpolicy_amendment: ExecPolicyAmendment | None = None
+    matched: tuple[PolicyMatch, ...] = ()
+
+
+class Skip(msgspec.Struct, frozen=True, tag="skip"):
+    """Nobody is asked. `bypass_sandbox` only when a rule of the user allows every part of the command."""
+
+    bypass_sandbox: bool = False
+    proposed_execpolicy_amendment: ExecPolicyAmendment | None = None
+    matched: tuple[PolicyMatch, ...] = ()
+
+
+ExecApprovalRequirement = Forbidden | NeedsApproval | Skip
