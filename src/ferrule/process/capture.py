@@ -51,11 +51,11 @@ class HeadTail:
             data = data[room:]
         self._tail += data
         if len(self._tail) > 2 * self._tail_limit:
-            del self._tail[: -self._tail_limit]
+            del self._tail[: len(self._tail) - self._tail_limit]
 
     def captured(self) -> Captured:
         """What was kept so far."""
-        head, tail = bytes(self._head), bytes(self._tail[-self._tail_limit :])
+        head, tail = bytes(self._head), bytes(self._tail[max(len(self._tail) - self._tail_limit, 0) :])
         return Captured(head, self._total - len(head) - len(tail), tail)
 
     def drain(self, final: bool = True) -> Captured:

@@ -119,6 +119,8 @@ class Session:
         `\\x03` alone interrupts, with or without a terminal. Returns a warning where the terminal will cut a line.
         Raises `StdinClosed`.
         """
+        if self.ended:
+            raise StdinClosed("failed to write to stdin: the process has ended")
         if data == INTERRUPT and (self._writer is None or self._writer.unsent):
             await self._child.interrupt()
             return None
@@ -133,6 +135,11 @@ class Session:
         if self._writer.broken:
             raise StdinClosed("failed to write to stdin: the process has closed it")
         return warning
+
+    def close_stdin(self) -> None:
+        """The end of the input, once what waits is written. A terminal's is `\\x04`, sent like any input."""
+        if self._writer:
+            self._writer.finish()
 
     async def interrupt(self) -> None:
         """SIGINT to the foreground group."""

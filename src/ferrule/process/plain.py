@@ -136,7 +136,7 @@ class PlainChild:
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits) -> PlainChild:
-    if not argv:
+    if not argv or not argv[0]:
         raise ValueError("it is empty")
     mark, since = secrets.token_hex(8), ticks_now()
     if isinstance(stdio, Pty):
@@ -227,6 +227,8 @@ def _explain(error: OSError | ValueError, argv: Sequence[str], cwd: str) -> str:
         longest = max(len(os.fsencode(argument)) for argument in argv)
         limit = f"; one argument may have {LONGEST_ARGUMENT} bytes, the longest here has {longest}"
         return f"the command line is too long{limit}: put long text into a file first"
-    if error.errno == errno.ENOENT and error.filename:
+    if error.errno == errno.ENOENT:
+        if "/" in argv[0] and (directory / argv[0]).exists():
+            return f"cannot run {argv[0]}: its interpreter (the #! line) does not exist"
         return f"program not found: {argv[0]}"
     return f"cannot run {argv[0]}: {error.strerror}"

@@ -104,11 +104,11 @@ class LoginShell:
                 )
             except LaunchError as error:
                 return LoginEnvironment(self._base, str(error))
-            if variables := _between_marks(done.stdout.render(), mark.encode()):
-                return LoginEnvironment(self._merged(variables))
             if done.timed_out:
                 problem = f"took longer than {self._timeout_ms / 1000:g} s"
                 break
+            if variables := _between_marks(done.stdout.render(), mark.encode()):
+                return LoginEnvironment(self._merged(variables))
             problem = f"ended the shell with exit code {done.exit_code}"
         return LoginEnvironment(
             self._base, f"The start-up files of {self._shell.path} {problem}; the agent's own environment is used."

@@ -8,6 +8,8 @@ from collections.abc import Callable
 READ_BYTES = 64 * 1024
 READS_PER_WAKEUP = 8
 """A busy output gives the other tasks their turn after this many reads."""
+DISCARD_PAUSE = 0.1
+"""Seconds between two looks at an output that is only read so that its writers live on."""
 LAST_READ_BYTES = 1024 * 1024
 """The most that is read of an output that others keep writing to after its process has ended: a pipe holds no more."""
 
@@ -30,9 +32,9 @@ class Reader:
         return self._end.is_set()
 
     async def finish(self, grace: float) -> None:
-        """After the exit: wait at most `grace` seconds for the end, take what is there already, and close.
+        """After the exit: wait at most `grace` seconds for the end, and take what is there already.
 
-        Raises what `sink` raised.
+        Whoever still writes may go on, unheard. Raises what `sink` raised.
         """
         try:
             async with asyncio.timeout(grace):
@@ -41,7 +43,10 @@ class Reader:
             taken = 0
             while taken < LAST_READ_BYTES and (count := self._read()):
                 taken += count
-        self.close()
+        if not self.closed:
+            self._end.set()
+            self._loop.remove_reader(self._fd)
+            _Discard(self._fd, self._loop)
         if self._fault:
             raise self._fault
 
@@ -76,6 +81,34 @@ class Reader:
             self._fault = fault
             self.close()
         return len(data)
+
+
+class _Discard:
+    """Keeps an output open and empty for those who outlived their command: a server that logs would die of SIGPIPE.
+
+    It lives in the event loop's hands until the last writer has gone, or with the loop.
+    """
+
+    def __init__(self, fd: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._fd = fd
+        self._loop = loop
+        loop.add_reader(fd, self._ready)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def _ready(self) -> None:
+        self._loop.remove_reader(self._fd)
+        for _ in range(READS_PER_WAKEUP):
+            try:
+                data = os.read(self._fd, READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                return
+            if not data:
+                return
+        self._loop.call_later(DISCARD_PAUSE, self._loop.add_reader, self._fd, self._ready)
 
 
 class Writer:

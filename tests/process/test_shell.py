@@ -1,0 +1,104 @@
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ferrule.process.launcher import LaunchError
+from ferrule.process.plain import PlainLauncher
+from ferrule.process.run import run
+from ferrule.process.shell import LoginShell, Shell, default_shell, find_shell, shell_argv
+
+Env = Mapping[str, str]
+BASH = Shell("/bin/bash")
+
+
+def home(tmp_path: Path, env: Env, profile: str) -> dict[str, str]:
+    (tmp_path / ".bash_profile").write_text(profile)
+    return {**env, "HOME": str(tmp_path), "MINE": "agent"}
+
+
+def test_the_user_s_shell_if_models_can_write_for_it(tmp_path: Path) -> None:
+    assert default_shell({"SHELL": "/bin/sh"}) == Shell("/bin/sh")
+    fish = tmp_path / "fish"
+    fish.write_text("")
+    fish.chmod(0o755)
+    assert default_shell({"SHELL": str(fish)}).kind in {"bash", "sh", "zsh"}
+    assert default_shell({"SHELL": "/no/such/bash"}).path != "/no/such/bash"
+    assert default_shell({}).kind in {"bash", "sh", "zsh"}
+
+
+@pytest.mark.parametrize("name", ["nosuchshell", "/no/such/shell", "/etc/passwd", "/tmp"])
+def test_a_shell_that_does_not_exist(name: str, env: Env) -> None:
+    with pytest.raises(LaunchError, match=f"the shell does not exist or cannot be run: {name}"):
+        find_shell(name, env)
+
+
+def test_a_shell_by_name_or_path(env: Env) -> None:
+    assert find_shell("bash", env).kind == "bash"
+    assert find_shell("/bin/sh", env) == Shell("/bin/sh")
+
+
+def test_command_lines() -> None:
+    assert shell_argv(BASH, "echo hi") == ["/bin/bash", "-c", "echo hi"]
+    assert shell_argv(BASH, "echo hi", login=True) == ["/bin/bash", "-lc", "echo hi"]
+    assert shell_argv(Shell("/bin/zsh"), "echo hi") == ["/bin/zsh", "-fc", "echo hi"]
+
+
+async def test_the_environment_of_a_login_shell(env: Env, tmp_path: Path) -> None:
+    base = home(tmp_path, env, "export MINE='two\nlines'; export PATH=/my/bin:$PATH; local=1; echo hello; cd /")
+    found = await LoginShell(PlainLauncher(), BASH, base, "/tmp").environment()
+    assert found.problem is None
+    assert found.variables["MINE"] == "two\nlines"
+    assert found.variables["PATH"].startswith("/my/bin:")
+    assert not {"local", "_"} & found.variables.keys() - base.keys()
+    assert found.variables.get("SHLVL") == base.get("SHLVL")
+
+
+@pytest.mark.parametrize(
+    ("profile", "problem"),
+    [
+        ("echo hello; sleep 0.3; export MINE=profile", None),
+        ("export MINE=profile; read x; read -p 'Name? ' y </dev/tty", None),
+        ("export MINE=profile; echo -n unfinished", None),
+        ("export MINE=profile; case $- in *i*) exec true;; esac", None),
+        ("export MINE=profile; sleep 60 & echo $! >> ~/pids", None),
+        ("export MINE=profile; set -e; unalias nothing 2>/dev/null || true", None),
+        ("exec true", "ended the shell with exit code 0"),
+        ("exit 1", "ended the shell with exit code 1"),
+        ("sleep 60", "took longer than 1 s"),
+        ("while :; do echo noise; done", "took longer than 1 s"),
+    ],
+)
+async def test_b058_start_up_files(env: Env, tmp_path: Path, profile: str, problem: str | None) -> None:
+    base = home(tmp_path, env, profile)
+    login = LoginShell(PlainLauncher(), BASH, base, "/tmp", timeout_ms=1_000)
+    first, second = await asyncio.gather(login.environment(), login.environment())
+    assert first is second
+    if problem:
+        assert first.problem and problem in first.problem and "/bin/bash" in first.problem
+        assert first.variables["MINE"] == "agent"
+    else:
+        assert first.problem is None and first.variables["MINE"] == "profile"
+    started = time.monotonic()
+    argv = shell_argv(BASH, "echo hi")
+    done = await run(PlainLauncher(), argv, env=(await login.environment()).variables, cwd="/tmp")
+    assert done.output.text() == "hi\n" and time.monotonic() - started < 1
+    for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []:
+        os.kill(int(pid), 9)
+
+
+async def test_a_cancelled_caller_does_not_stop_the_others(env: Env, tmp_path: Path) -> None:
+    login = LoginShell(PlainLauncher(), BASH, home(tmp_path, env, "sleep 0.2; export MINE=profile"), "/tmp")
+    impatient = asyncio.create_task(login.environment())
+    patient = asyncio.create_task(login.environment())
+    await asyncio.sleep(0.05)
+    impatient.cancel()
+    assert (await patient).variables["MINE"] == "profile"
+
+
+async def test_a_missing_login_shell_is_a_problem_and_no_failure(env: Env) -> None:
+    found = await LoginShell(PlainLauncher(), Shell("/no/such/bash"), env, "/tmp").environment()
+    assert found.variables == env and found.problem == "program not found: /no/such/bash"
