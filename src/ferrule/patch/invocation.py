@@ -37,7 +37,7 @@ class BarePatchError(PatchError):
 
 
 def find_patch(argv: Sequence[str]) -> Invocation | None:
-    """The patch in a command, None if it is an ordinary command; the patch may still be wrong. Raises `BarePatchError`."""
+    """The patch in a command, not yet parsed; None if it is an ordinary command. Raises `BarePatchError`."""
     if len(argv) == 1:
         _refuse_bare(argv[0])
         return None

@@ -115,7 +115,7 @@ class PatchParser:
         self._partial: list[str] = []
         self._state = _State.BEFORE
         self._number = 0
-        self._last = ""
+        self._last = self._last_but_one = ""
         self._heredoc = False
         self._closed = False
         self._maybe_end: list[str] = []
@@ -164,10 +164,11 @@ class PatchParser:
             return error
         if self._heredoc and not self._last.endswith(_HEREDOC_END):
             return ParseError(_FIRST, hint="It starts like a heredoc that never ends; send the patch without one.")
-        if error and (self._heredoc or _is(self._last, END)):
+        last = self._last_but_one if self._heredoc else self._last
+        if error and _is(last, END):
             return error
         if error:
-            hint = f"It ends with {_quoted(self._last)}. Also, on line {error.line}: {error.detail}"
+            hint = f"It ends with {_quoted(last)}. Also, on line {error.line}: {error.detail}"
         elif self._last:
             hint = (
                 f"It ends with {_quoted(self._last)}. If it was cut short, send it again whole or in several patches."
@@ -190,7 +191,7 @@ class PatchParser:
         if self._maybe_end:
             self._settle_end(line)
         if not blank:
-            self._last = line
+            self._last_but_one, self._last = self._last, line
         self._number += 1
         self._body(line, blank=blank)
 
@@ -300,7 +301,7 @@ class PatchParser:
             self._mark_end(section)
         elif section and section.at_end:
             if not blank:
-                self._break(f"Expected update hunk to start with a @@ context marker, got: {_quoted(line)}")
+                self._unexpected(line)
         else:
             self._section_line(line)
 
@@ -324,10 +325,13 @@ class PatchParser:
             file.sections[-1].anchors.append(anchor)
 
     def _mark_end(self, section: _Section | None) -> None:
-        if section and not section.lines:
+        if section is None:
+            return
+        if not section.lines:
             self._break(_EMPTY)
-        elif section:
-            section.at_end = True
+        elif section.at_end:
+            self._unexpected(END_OF_FILE)
+        section.at_end = True
 
     def _section_line(self, line: str) -> None:
         file = self._files[-1]
