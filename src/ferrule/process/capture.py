@@ -1,9 +1,12 @@
 """Bounded capture: the first and the last bytes of an output are kept, what lies between is counted."""
 
+from collections import deque
 from dataclasses import dataclass
 
 CAPTURE_BYTES = 1024 * 1024
 """Bytes kept of one output: half from its start, half from its end."""
+BLOCK_BYTES = 16 * 1024
+"""Pieces below this are gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Captured:
 
 
 class HeadTail:
-    """Collects an output into at most `limit` bytes."""
+    """Collects an output into at most `limit` bytes. Large pieces are kept as they are, without a copy."""
 
     def __init__(self, limit: int = CAPTURE_BYTES) -> None:
         self._head_limit = limit // 2
@@ -49,13 +52,26 @@ class HeadTail:
         if room > 0:
             self._head += data[:room]
             data = data[room:]
-        self._tail += data
-        if len(self._tail) > 2 * self._tail_limit:
-            del self._tail[: len(self._tail) - self._tail_limit]
+        if len(data) >= BLOCK_BYTES:
+            self._tail.append(data)
+        elif data:
+            self._write_small(data)
+        self._tail_bytes += len(data)
+        while self._tail and self._tail_bytes - len(self._tail[0]) >= self._tail_limit:
+            self._tail_bytes -= len(self._tail.popleft())
+
+    def _write_small(self, data: bytes) -> None:
+        """Small pieces are gathered in blocks: each alone would cost many times its size."""
+        last = self._tail[-1] if self._tail else None
+        if isinstance(last, bytearray) and len(last) < BLOCK_BYTES:
+            last += data
+        else:
+            self._tail.append(bytearray(data))
 
     def captured(self) -> Captured:
         """What was kept so far."""
-        head, tail = bytes(self._head), bytes(self._tail[max(len(self._tail) - self._tail_limit, 0) :])
+        head, tail = bytes(self._head), b"".join(self._tail)
+        tail = tail[max(len(tail) - self._tail_limit, 0) :]
         return Captured(head, self._total - len(head) - len(tail), tail)
 
     def drain(self, final: bool = True) -> Captured:
@@ -69,9 +85,10 @@ class HeadTail:
         return Captured(whole[:-waiting])
 
     def _clear(self) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
         self._total = 0
+        self._head = bytearray()
+        self._tail: deque[bytes | bytearray] = deque()
+        self._tail_bytes = 0
 
 
 def unfinished(data: bytes) -> int:

@@ -150,18 +150,20 @@ class Session:
         self._child.resize(rows, columns)
 
     async def end(self) -> None:
-        """End the whole tree, if it still runs, and wait until its end is recorded."""
+        """End the whole tree, if it still runs, and wait until its end is recorded. Raises what `on_exit` raised."""
         if self.ended is None:
             await self._child.kill_tree(TERM_GRACE)
         if self._watcher:
-            await asyncio.shield(self._watcher)
+            await asyncio.wait({self._watcher})
+            if not self._watcher.cancelled():
+                self._watcher.result()
 
     async def _watch(self, on_exit: Callable[[Ended], None] | None) -> None:
         try:
             status, timed_out = await exit_of(self._child, self._timeout_ms)
             await self._outputs.finish(EXIT_GRACE)
             notice = await self._child.leftovers(output_held=not self._outputs.reached_end)
-        except BaseException:  # above all: the event loop ends, and nothing may outlive it
+        except (Exception, asyncio.CancelledError):  # above all: the event loop ends, and nothing may outlive it
             await uninterrupted(self._child.kill_tree())
             raise
         finally:

@@ -93,7 +93,9 @@ class PlainChild:
         members = self._tree.members()
         if not members:
             return None
-        names = ", ".join(f"{member.pid} ({command_of(member.pid)})" for member in members[:NAMED_LEFTOVERS])
+        names = ", ".join(
+            f"{member.pid}{_in_parentheses(command_of(member.pid))}" for member in members[:NAMED_LEFTOVERS]
+        )
         more = f" and {len(members) - NAMED_LEFTOVERS} more" if len(members) > NAMED_LEFTOVERS else ""
         return f"Left running: {names}{more}."
 
@@ -177,6 +179,10 @@ def _open(stdio: Stdio, ours: ExitStack, theirs: ExitStack) -> tuple[_Ends, tupl
     stdout, its_stdout = keep(*os.pipe())
     stderr, its_stderr = (None, its_stdout) if stdio.merge else keep(*os.pipe())
     return _Ends(stdin, stdout, stderr), (its_stdin, its_stdout, its_stderr)
+
+
+def _in_parentheses(command: str) -> str:
+    return f" ({command})" if command else ""
 
 
 def _discard(process: subprocess.Popen[bytes]) -> None:

@@ -71,7 +71,7 @@ async def run(
         status, timed_out = await exit_of(child, timeout_ms)
         await outputs.finish(DRAIN_GRACE)
         notice = await child.leftovers(output_held=not outputs.reached_end)
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         await uninterrupted(child.kill_tree(TERM_GRACE))
         raise
     finally:

@@ -68,9 +68,11 @@ class SessionTable:
         return collected
 
     async def end_all(self) -> None:
-        """End every session and forget it."""
+        """End every session and forget it. Raises the first fault of an `on_exit`, after all have ended."""
         sessions, self._sessions = self._sessions, {}
-        await asyncio.gather(*(session.end() for session in sessions.values()))
+        results = await asyncio.gather(*(session.end() for session in sessions.values()), return_exceptions=True)
+        for fault in filter(None, results):
+            raise fault
 
     def _free_number(self) -> int:
         while (number := self._pick(FIRST_ID, LAST_ID)) in self._sessions:
