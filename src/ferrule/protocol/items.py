@@ -340,8 +340,8 @@ class ResponseItem(msgspec.Struct, frozen=True):
         return self.raw.decode()
 
 
-class ResponseInputItem(ResponseItem, frozen=True):
-    """An item that we tell the model: an output of a tool, or a message."""
+ResponseInputItem = ResponseItem
+"""An item that we tell the model: an output of a tool, or a message."""
 
 
 class _Tag(msgspec.Struct):

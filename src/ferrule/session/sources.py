@@ -6,7 +6,7 @@ from typing import Any
 from ferrule.builtin import BUILTINS, Builtin
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile
-from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool
+from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
 from ferrule.tools.registry import ToolRegistryBuilder
@@ -84,7 +84,7 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
             names.extend(builtin)
             made.extend(one for name in registered for one in resolve_tool(name, state))
             if not builtin and not registered:
-                resolve_tool(tool, state)
+                raise unknown_tool(tool, [*BUILTINS, *registered_tools()])
         elif isinstance(tool, Tool):
             made.extend(resolve_tool(tool, state))
         elif hasattr(tool, "spec"):

@@ -57,7 +57,7 @@ def resolve_tool(spec: Tool | str, conv_state: ConversationState) -> Sequence[An
     spec = Tool(spec) if isinstance(spec, str) else spec
     registered = _lookup(spec.name)
     if registered is None:
-        raise UsageError(f"unknown tool {spec.name!r}{_nearest(spec.name)}")
+        raise unknown_tool(spec.name, registered_tools())
     if isinstance(registered, type):
         made = registered.create(conv_state=conv_state, **spec.params)  # type: ignore[attr-defined]
     elif _is_instance_of_definition(registered):
@@ -100,8 +100,9 @@ def _is_instance_of_definition(registered: Registered) -> bool:
     return isinstance(registered, ToolHandler)
 
 
-def _nearest(name: str) -> str:
+def unknown_tool(name: str, known: Iterable[str]) -> UsageError:
+    """The error of a name that no tool has, with those that come near."""
     import difflib
 
-    near = difflib.get_close_matches(name, registered_tools(), n=3)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    near = difflib.get_close_matches(name, list(known), n=3)
+    return UsageError(f"unknown tool {name!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")

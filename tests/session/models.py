@@ -1,0 +1,43 @@
+"""A model in this process: the only thing here that stands for something real, the server, which other tests have."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
+from ferrule.protocol.content import OutputText
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, make_item
+
+Step = Sequence[ItemView] | Exception | Callable[[ModelRequest], AsyncIterator[ResponseEvent]]
+
+
+def says(text: str) -> ItemView:
+    return Message(id="msg", role="assistant", content=(OutputText(text),))
+
+
+def calls(name: str, arguments: str = "{}", call_id: str = "call_1") -> ItemView:
+    return FunctionCall(call_id=call_id, name=name, arguments=arguments)
+
+
+class InProcessModel:
+    """Plays steps: items to say, an error to raise, or a function that streams."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = list(steps)
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+        self.requests.append(request)
+        step = self._steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        if callable(step):
+            async for event in step(request):
+                yield event
+            return
+        yield Created(f"resp_{len(self.requests)}")
+        for view in step:
+            yield ItemDone(ResponseItem(make_item(view).raw, view))
+        yield Completed(f"resp_{len(self.requests)}", TokenUsage(10, 0, 5, 0))
+
+    async def aclose(self) -> None:
+        pass
