@@ -118,7 +118,8 @@ class PatchParser:
         self._last = self._last_but_one = ""
         self._heredoc = False
         self._closed = False
-        self._maybe_end: list[str] = []
+        self._held: list[str] = []
+        self._end_held = False
         self._files: list[_File] = []
         self._environment: str | None = None
         self._error: ParseError | None = None
@@ -143,7 +144,7 @@ class PatchParser:
         """The whole patch. Raises `ParseError`."""
         self._line("".join(self._partial).removesuffix("\r"))
         self._partial = []
-        if self._maybe_end:
+        if self._end_held:
             self._end()
         if self._state is not _State.ENDED or self._heredoc != self._closed:
             raise self._failure()
@@ -184,28 +185,38 @@ class PatchParser:
             self._state = _State.BROKEN
 
     def _line(self, line: str) -> None:
-        blank = not line or line.isspace()
-        if blank and (self._maybe_end or self._state is _State.BEFORE):
-            self._maybe_end += [line] if self._maybe_end else []
+        """Take one line. Blank ones are held until another follows, and so is an indented end marker in an update: at
+        the very end it counts, elsewhere it is a context line."""
+        if not line or line.isspace():
+            self._held.append(line)
             return
-        if self._maybe_end:
-            self._settle_end(line)
-        if not blank:
-            self._last_but_one, self._last = self._last, line
+        held, self._held = self._held, []
+        if self._end_held and self._heredoc and line.endswith(_HEREDOC_END):
+            self._number += len(held)
+            self._end()
+        elif self._state is not _State.BEFORE:
+            for text in held:
+                self._number += 1
+                self._body(text)
+        self._last_but_one, self._last = self._last, line
+        self._end_held = self._state is _State.UPDATE and line[0].isspace() and _is(line, END)
+        if self._end_held:
+            self._held.append(line)
+            return
         self._number += 1
-        self._body(line, blank=blank)
+        self._body(line)
 
-    def _body(self, line: str, *, blank: bool) -> None:
+    def _body(self, line: str) -> None:
         match self._state:
             case _State.UPDATE:
-                self._update(line, blank=blank)
+                self._update(line)
             case _State.ADD if line.startswith("+"):
                 self._files[-1].lines.append(line[1:])
             case _State.ADD | _State.HEAD:
                 self._head(line.strip())
             case _State.BEFORE:
                 self._begin(line)
-            case _State.ENDED if not blank:
+            case _State.ENDED if line.strip():
                 self._after_end(line)
             case _:
                 pass
@@ -220,7 +231,6 @@ class PatchParser:
             self._break(_FIRST, hint=_first_hint(line), whole=True)
 
     def _end(self) -> None:
-        self._maybe_end = []
         if self._state is not _State.UPDATE or self._update_is_whole(None):
             self._state = _State.ENDED
 
@@ -229,19 +239,6 @@ class PatchParser:
             self._closed = True
         elif not _is(line, END):
             self._break(_LAST, hint=f"Line {self._number} stands after it: {_quoted(line)}", whole=True)
-
-    def _settle_end(self, line: str) -> None:
-        """An indented end marker is followed by something: before a heredoc's last line it ends the patch, elsewhere it
-        was a context line."""
-        held = self._maybe_end
-        if self._heredoc and line.endswith(_HEREDOC_END):
-            self._number += len(held)
-            self._end()
-            return
-        self._maybe_end = []
-        for text in held:
-            self._number += 1
-            self._section_line(text)
 
     def _head(self, line: str) -> None:
         if _is(line, END):
@@ -281,14 +278,11 @@ class PatchParser:
         if "\0" in path:
             self._break(f"The path {_quoted(path)} holds a NUL character")
 
-    def _update(self, line: str, *, blank: bool) -> None:
+    def _update(self, line: str) -> None:
         file, text = self._files[-1], line.rstrip()
         section = file.sections[-1] if file.sections else None
-        if _is(text, END):
-            if line[0].isspace():
-                self._maybe_end = [line]
-            else:
-                self._end()
+        if _is(text, END) and not line[0].isspace():
+            self._end()
         elif text.startswith(_OPENING) and _is_header(text):
             if self._update_is_whole(line):
                 self._open(text)
@@ -300,7 +294,7 @@ class PatchParser:
         elif text == END_OF_FILE:
             self._mark_end(section)
         elif section and section.at_end:
-            if not blank:
+            if text:
                 self._unexpected(line)
         else:
             self._section_line(line)
