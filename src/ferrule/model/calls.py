@@ -67,8 +67,10 @@ class CallReader:
         """The item of a whole call. `item`, where the server sent one, keeps its bytes if nothing had to change."""
         fields: dict[str, Any] = {"type": call.kind} if item is None else msgspec.json.decode(item.raw)
         before = dict(fields)
-        if item_id and not fields.get("id"):
+        if item is None and item_id:
             fields["id"] = item_id
+        if fields["type"] != call.kind:
+            fields.pop("id", None)  # the prefix of an id tells the kind, and servers check it
         fields |= {"type": call.kind, "call_id": call.call_id, "name": call.name}
         if call.namespace is not None or fields.get("namespace"):
             fields["namespace"] = call.namespace

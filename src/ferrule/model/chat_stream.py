@@ -1,6 +1,7 @@
 """The event stream of Chat Completions, merged into items under every defect that servers are known for."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -58,6 +59,8 @@ class _Chunk(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Chunk)
 _NOTHING = (b"", b"null")
+
+_PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "tool_search_call": "tsc"}
 
 _FAILURES = {
     "error": "reported an error in the middle of the answer",
@@ -135,10 +138,10 @@ class ChatStream:
             chunk = self._loosely(chunk)
         if bytes(chunk.error) not in _NOTHING or (chunk.choices is None and chunk.usage is None):
             self._check_error(payload)
-        if not self._created and chunk.id is not None:
+        if not self._created and (chunk.id or chunk.choices):
             self._created = True
-            self._response_id = chunk.id
-            self._events.append(Created(chunk.id))
+            self._response_id = chunk.id or ""
+            self._events.append(Created(self._response_id))
         if chunk.usage is not None:
             self._usage = _usage(chunk.usage)
         for choice in chunk.choices or ():
@@ -149,10 +152,13 @@ class ChatStream:
         """A chunk that does not fit the type: its error is raised, else what fits is kept."""
         if (error := read_error(chunk)) is not None:
             raise as_model_error(error, self._server)
-        kept = _Chunk()
+        choices: list[_Choice] = []
+        kept = _Chunk(choices=choices)
+        with suppress(msgspec.ValidationError):
+            kept.usage = msgspec.convert((chunk or {}).get("usage"), _Usage | None, strict=False)
         for choice in (chunk or {}).get("choices") or ():
             try:
-                kept.choices = [*(kept.choices or ()), msgspec.convert(choice, _Choice, strict=False)]
+                choices.append(msgspec.convert(choice, _Choice, strict=False))
             except msgspec.ValidationError as problem:
                 raise ModelError(f"{self._server} sent a chunk that cannot be read: {problem}.") from problem
         return kept
@@ -206,7 +212,7 @@ class ChatStream:
             self._events.append(ItemAdded(words.item_id, "reasoning" if kind == "reasoning" else "message"))
         words.parts.append(text)
         event = ReasoningDelta if kind == "reasoning" else TextDelta
-        self._events.append(event(words.item_id, text))
+        self._events.append(event(words.item_id, encodable(text)))
 
     def _item_id(self, prefix: str) -> str:
         return f"{prefix}_{self._response_id or self._calls.new_id()}_{self._count}"
@@ -237,12 +243,12 @@ class ChatStream:
             self._open.append(call)
         if call.opened is None and call.name:
             self._count += 1
-            call.item_id = self._item_id("fc")
             call.opened = self._calls.open(call.id, call.name, None, custom=call.custom)
+            call.item_id = self._item_id(_PREFIXES[call.opened.kind])
             self._events.append(ItemAdded(call.item_id, call.opened.kind, call.opened.call_id, call.opened.name))
             fragment = call.text
         if call.opened is not None and fragment and (text := call.opened.delta(fragment)):
-            self._events.append(ToolInputDelta(call.item_id, call.opened.call_id, text))
+            self._events.append(ToolInputDelta(call.item_id, call.opened.call_id, encodable(text)))
 
     def _close_calls(self, *, unless: ChatCall | None = None) -> None:
         """Give out the open calls; while the stream goes on, only those whose arguments are whole."""

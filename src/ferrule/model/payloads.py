@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -15,29 +16,30 @@ T = TypeVar("T")
 def load(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | None:
     """The typed event; where it does not fit the type, the plain object; None where it is no object at all.
 
-    Text that UTF-8 cannot carry is read with U+FFFD in its place. Raises `ModelError` where it is not JSON.
+    Halves of surrogate pairs are kept as they are, for the other half may be in the next delta; in whole items they
+    become U+FFFD, as do bytes that are not UTF-8. Raises `ModelError` where the payload is not JSON.
     """
     try:
         return decoder.decode(payload)
     except msgspec.ValidationError:
         pass
     except (msgspec.DecodeError, UnicodeDecodeError):
-        payload = _cleaned(payload)
-        try:
+        value = _tolerantly(payload)
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(value, decoder.type)
+        payload = msgspec.json.encode(_encodable(value))
+        with suppress(msgspec.ValidationError):
             return decoder.decode(payload)
-        except msgspec.ValidationError:
-            pass
     plain = msgspec.json.decode(payload)
     return plain if isinstance(plain, dict) else None
 
 
-def _cleaned(payload: bytes) -> bytes:
+def _tolerantly(payload: bytes) -> JsonValue:
     try:
-        value = json.loads(payload.decode(errors="replace"), strict=False)
+        return json.loads(payload.decode(errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:
         excerpt = payload[:80].decode(errors="replace")
         raise ModelError(f"The server sent an event that is not JSON: {excerpt!r}.", retryable=True) from error
-    return msgspec.json.encode(_encodable(value))
 
 
 def _encodable(value: JsonValue) -> JsonValue:

@@ -90,8 +90,8 @@ class Profiles(msgspec.Struct, frozen=True):
         return self.tools[name]
 
     def provider(self, name: str | None, base_url: str | None, wire: Wire | None = None) -> ProviderProfile:
-        """What a server accepts: by the profile's name, else by the URL, else the usual for the wire: `responses`, which
-        takes all that OpenAI does, or the most careful one, `generic`."""
+        """What a server accepts: by the profile's name, else by the URL, else the usual for the wire: `responses`,
+        which takes all that OpenAI does, or the most careful one, `generic`."""
         if name is not None and name in self.providers:
             return self.providers[name]
         found = next((known for known in self.providers.values() if base_url and _is_at(known, base_url)), None)

@@ -4,7 +4,8 @@ What an item holds is taken from the surest source: its `output_item.done`, else
 else the final response. Bridges leave any of these out, and some give an item another id in each event.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from ferrule.model.stream import (
     TextDelta,
     ToolInputDelta,
 )
-from ferrule.protocol.content import OutputText, ReasoningText, SummaryText
+from ferrule.protocol.content import OutputText, ReasoningText, SummaryText, text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Message, Reasoning, ResponseItem, make_item, read_item
 from ferrule.protocol.json_text import encodable
@@ -83,8 +84,8 @@ class _ItemDone(_Located, tag="response.output_item.done"):
 
 
 class _Usage(msgspec.Struct):
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
     input_tokens_details: dict[str, Any] | None = None
     output_tokens_details: dict[str, Any] | None = None
 
@@ -124,9 +125,8 @@ _Event = (
     | _InputDone | _ItemAdded | _ItemDone | _Created | _Completed | _Incomplete | _Failed
 )  # fmt: skip
 _decoder: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
-_whole_decoder = msgspec.json.Decoder(_Response)
 
-_CALLS = ("function_call", "custom_tool_call")
+_CALLS = {"function_call", "custom_tool_call"}
 
 
 class _Head(msgspec.Struct):
@@ -164,6 +164,11 @@ class _Open:
         """The best that came before the item itself."""
         return self.body or "".join(self.parts)
 
+    def may_be(self, head: "_Head") -> bool:
+        """Whether a whole call can be this one: it is still open, or says the same once more."""
+        said = _string(head.input if self.kind == "custom_tool_call" else head.arguments)
+        return not self.done or said == self.streamed
+
 
 class ResponsesStream:
     """Merges the payloads of one response. `ended` once its last event came."""
@@ -190,7 +195,7 @@ class ResponsesStream:
                 if handle is not None:
                     handle(self, event)
                 elif isinstance(event, dict):
-                    self._plain(event, payload)
+                    self._plain(event)
         except ModelError as error:
             self.error = error
         return events
@@ -206,10 +211,13 @@ class ResponsesStream:
         words = "".join("".join(item.parts) for item in self._items if item.kind == "message" and not item.done)
         return _message(words, None, "incomplete") if words.strip() else None
 
-    def _plain(self, event: dict[str, Any], payload: bytes) -> None:
-        """An event of a kind that we do not read: an error in some spelling, a whole response, or nothing to us."""
+    def _plain(self, event: dict[str, Any]) -> None:
+        """An event that does not fit: an error in some spelling, a whole response, an odd ending, or nothing to us."""
         if event.get("object") == "response" and "output" in event:
-            self._complete(_Completed(_whole_decoder.decode(payload)))
+            self._complete(_Completed(_read_loosely(event)))
+            return
+        if isinstance(response := event.get("response"), dict) and event.get("type") in _ENDS:
+            _ENDS[event["type"]](self, _Completed(_read_loosely(response)))
             return
         if event.get("type") in (None, "", "error") and (error := read_error(event)):
             raise as_model_error(error, self._server)
@@ -228,7 +236,7 @@ class ResponsesStream:
     def _found(self, event: _Located, kind: str, name: str | None = None, call_id: str | None = None) -> _Open:
         """The open item that an event is about; a new one, where the server never opened it."""
         item = self._find(event)
-        if item is None or item.done or item.kind not in (kind, *_CALLS):
+        if item is None or item.done or (item.kind != kind and not {item.kind, kind} <= _CALLS):
             item = self._open(_Head(kind, event.item_id, call_id, name), event)
         if item.call is None and name is not None and kind in _CALLS:
             self._open_call(item, _Head(kind, event.item_id, call_id, name))
@@ -254,7 +262,7 @@ class ResponsesStream:
         item.call = call = self._calls.open(call_id, head.name or "", head.namespace, custom=custom)
         self._events.append(ItemAdded(item.item_id, call.kind, call.call_id, call.name))
         for part in item.parts:
-            self._events.append(ToolInputDelta(item.item_id, call.call_id, call.delta(part)))
+            self._events.append(ToolInputDelta(item.item_id, call.call_id, encodable(call.delta(part))))
 
     def _add(self, event: _ItemAdded) -> None:
         head = _read_head(event.item)
@@ -270,14 +278,14 @@ class ResponsesStream:
         if event.delta:
             item = self._found(event, "message")
             item.parts.append(event.delta)
-            self._events.append(TextDelta(item.item_id, event.delta))
+            self._events.append(TextDelta(item.item_id, encodable(event.delta)))
 
     def _reasoning(self, event: _SummaryDelta | _ReasoningDelta) -> None:
         if event.delta:
             item = self._found(event, "reasoning")
             item.parts.append(event.delta)
             item.text = "summary" if isinstance(event, _SummaryDelta) else "content"
-            self._events.append(ReasoningDelta(item.item_id, event.delta))
+            self._events.append(ReasoningDelta(item.item_id, encodable(event.delta)))
 
     def _input(self, event: _ArgumentsDelta | _InputDelta) -> None:
         if not event.delta:
@@ -285,7 +293,7 @@ class ResponsesStream:
         item = self._found(event, "function_call" if isinstance(event, _ArgumentsDelta) else "custom_tool_call")
         item.parts.append(event.delta)
         if item.call is not None and (delta := item.call.delta(event.delta)):
-            self._events.append(ToolInputDelta(item.item_id, item.call.call_id, delta))
+            self._events.append(ToolInputDelta(item.item_id, item.call.call_id, encodable(delta)))
 
     def _arguments_done(self, event: _ArgumentsDone) -> None:
         self._found_done(event, "function_call", event.arguments)
@@ -309,21 +317,18 @@ class ResponsesStream:
             self._finish(item, bytes(event.item), head)
 
     def _match(self, head: _Head, event: _Located) -> _Open | None:
-        """The item of the stream that a whole item is: of the same call, id, or place. None: it is new."""
-        for item in self._items:
-            if item.kind == head.type and head.id and head.id == item.item_id:
+        """The item of the stream that a whole item is: of the same id, call, or place. None: it is new."""
+        alike = [item for item in self._items if item.kind == head.type]
+        for item in alike:
+            if head.id and head.id == item.item_id:
                 return item
-        for item in self._items:
-            if item.kind != head.type:
-                continue
+        for item in alike:
             same_place = event.output_index is not None and event.output_index == item.index
-            if head.type in _CALLS and head.call_id and item.call is not None:
-                apart = event.output_index is not None and item.index is not None and not same_place
-                if item.call.said_id == head.call_id and not apart:
+            somewhere = event.output_index is None or item.index is None
+            if head.call_id and item.call is not None and item.call.said_id:
+                if item.call.said_id == head.call_id and (same_place or (somewhere and item.may_be(head))):
                     return item
-                if item.call.said_id:
-                    continue
-            if same_place or ((item.index is None or event.output_index is None) and not item.done):
+            elif same_place or (somewhere and not item.done):
                 return item
         return None
 
@@ -349,16 +354,17 @@ class ResponsesStream:
         assert item.call is not None
         said = _string(head.input if item.call.custom else head.arguments)
         body = said if said.strip() else item.streamed
+        item.body = body
         return self._calls.finish(item.call, body, given, item.item_id)
 
     # The end
 
-    def _complete(self, event: _Completed) -> None:
+    def _complete(self, event: _Lifecycle) -> None:
         self._take_output(event.response.output or [])
         self._close()
         self._end(event.response, None)
 
-    def _cut_short(self, event: _Incomplete) -> None:
+    def _cut_short(self, event: _Lifecycle) -> None:
         reason = str((event.response.incomplete_details or {}).get("reason") or "incomplete")
         if reason == "content_filter":
             raise ModelError(f"The content filter of {self._server} stopped the answer.")
@@ -369,20 +375,22 @@ class ResponsesStream:
         self._close()
         self._end(event.response, reason)
 
-    def _fail(self, event: _Failed) -> None:
+    def _fail(self, event: _Lifecycle) -> None:
         error = read_error({"error": event.response.error or {"message": event.response.status}})
         assert error is not None
         raise as_model_error(error, self._server)
 
     def _take_output(self, output: Sequence[msgspec.Raw]) -> None:
-        """Items of the final response that the stream left out or left open."""
+        """Items of the final response that the stream left out or left open. Each streamed item is matched once."""
+        free = list(self._items)
         for index, raw in enumerate(output):
             head = _read_head(raw)
-            place = _Located(output_index=index)
-            item = self._match(head, place) or self._said_already(head, bytes(raw))
+            item = _same(head, index, bytes(raw), free)
             if item is None:
-                self._finish(self._open(head, place), bytes(raw), head)
-            elif not item.done:
+                self._finish(self._open(head, _Located(output_index=index)), bytes(raw), head)
+                continue
+            free.remove(item)
+            if not item.done:
                 self._finish_with(item, bytes(raw), head)
 
     def _finish_with(self, item: _Open, raw: bytes, head: _Head) -> None:
@@ -391,17 +399,6 @@ class ResponsesStream:
             text = msgspec.Raw(msgspec.json.encode(encodable(streamed)))
             head = msgspec.structs.replace(head, arguments=text, input=text)
         self._finish(item, raw, head)
-
-    def _said_already(self, head: _Head, raw: bytes) -> _Open | None:
-        """The message of the same words: some servers number and name their items anew in the final response."""
-        if head.type != "message":
-            return None
-        view = read_item(raw).view
-        words = "".join(getattr(part, "text", "") for part in view.content) if isinstance(view, Message) else ""
-        for item in self._items:
-            if item.kind == "message" and "".join(item.parts) == words:
-                return item
-        return None
 
     def _close(self) -> None:
         for item in self._items:
@@ -414,6 +411,11 @@ class ResponsesStream:
         self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
 
 
+_ENDS: dict[str, Any] = {
+    "response.completed": ResponsesStream._complete,
+    "response.incomplete": ResponsesStream._cut_short,
+    "response.failed": ResponsesStream._fail,
+}
 _HANDLERS: dict[type, Any] = {
     _TextDelta: ResponsesStream._text,
     _RefusalDelta: ResponsesStream._text,
@@ -430,6 +432,41 @@ _HANDLERS: dict[type, Any] = {
     _Incomplete: ResponsesStream._cut_short,
     _Failed: ResponsesStream._fail,
 }
+
+
+def _same(head: _Head, index: int, raw: bytes, free: Sequence[_Open]) -> _Open | None:
+    """The streamed item that an item of the final response repeats; some servers number and name them anew there."""
+    alike = [item for item in free if item.kind == head.type]
+    words = _words(read_item(raw)) if head.type == "message" else None
+    ways: tuple[Callable[[_Open], bool], ...] = (
+        lambda item: bool(head.id) and head.id == item.item_id,
+        lambda item: item.call is not None and bool(head.call_id) and item.call.said_id == head.call_id,
+        lambda item: item.call is None and item.index == index,
+        lambda item: words is not None and words == item.streamed,
+    )
+    return next((item for fits in ways for item in alike if fits(item)), None)
+
+
+def _words(item: ResponseItem) -> str:
+    return text_of(item.view.content) if isinstance(item.view, Message) else ""
+
+
+def _read_loosely(response: dict[str, Any]) -> _Response:
+    """What can be used of a response object that does not fit the type."""
+    read = _Response()
+    for field, kind in (
+        ("id", str),
+        ("usage", _Usage),
+        ("end_turn", bool),
+        ("incomplete_details", dict),
+        ("error", dict),
+    ):
+        with suppress(msgspec.ValidationError):
+            setattr(read, field, msgspec.convert(response.get(field), kind, strict=False))
+    output = response.get("output")
+    if isinstance(output, list):
+        read.output = [msgspec.Raw(msgspec.json.encode(item)) for item in output if isinstance(item, dict)]
+    return read
 
 
 def _read_head(raw: msgspec.Raw) -> _Head:
@@ -473,4 +510,4 @@ def _is_empty(item: ResponseItem) -> bool:
 def _usage(usage: _Usage) -> TokenUsage:
     cached = (usage.input_tokens_details or {}).get("cached_tokens") or 0
     reasoning = (usage.output_tokens_details or {}).get("reasoning_tokens") or 0
-    return TokenUsage(usage.input_tokens, int(cached), usage.output_tokens, int(reasoning))
+    return TokenUsage(usage.input_tokens or 0, int(cached), usage.output_tokens or 0, int(reasoning))
