@@ -29,8 +29,8 @@ class FunctionTool(ToolDefinition[Action, Observation]):
         described = schema_of_function(function, skip=context)
         arguments = cast("type[Action]", signature_model(function, base=Action, skip=context))
         self.function = function
+        self._run = _execution(function, _reader(arguments), next(iter(context), None), blocking)
         super().__init__(
-            executor=_execution(function, _reader(arguments), next(iter(context), None), blocking),
             name=name or described.name,
             description=described.description if description is None else description,
             action_type=arguments,
@@ -38,6 +38,9 @@ class FunctionTool(ToolDefinition[Action, Observation]):
             parallel=parallel,
             strict=strict,
         )
+
+    def _execution(self, blocking: bool | None) -> Execution:
+        return self._run
 
 
 @overload

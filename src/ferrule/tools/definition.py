@@ -89,9 +89,6 @@ class Execution(NamedTuple):
     takes_context: bool
 
 
-ExecutorLike = ToolExecutor[Any, Any] | Callable[..., Any] | Execution
-
-
 class ToolBase(ABC, Generic[A, O]):
     """What every tool class offers: `create`, which makes configured instances."""
 
@@ -113,7 +110,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
     def __init__(
         self,
         *,
-        executor: ExecutorLike | None = None,
+        executor: ToolExecutor[A, O] | None = None,
         name: str | None = None,
         description: str | None = None,
         action_type: type[A] | None = None,
@@ -141,7 +138,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self.executor = executor
         self._validator: ModelValidator[A] = ModelValidator(action, self.parameters())
         self._text_field = next(iter(action.model_fields), "input")
-        execution = _execution(executor, blocking)
+        execution = self._execution(blocking)
         self._execute = execution.call
         self._acts_alone = not (execution.takes_context or self.annotations.readOnlyHint)
         self._spec: ToolSpec | None = None
@@ -150,6 +147,18 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
     def create(cls, conv_state: "ConversationState", **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
         """Configured instances; a subclass with state overrides it."""
         return [cls(**params)]
+
+    def _execution(self, blocking: bool | None) -> Execution:
+        """The one way in which the executor is called, decided once."""
+        executor = self.executor
+        if executor is None:
+            return Execution(_no_executor, True)
+        function = executor.__call__
+        takes_context = _takes_context(function)
+        call: Execute = function if takes_context else lambda action, ctx: function(action)
+        if not inspect.iscoroutinefunction(function):
+            call = on_a_thread(call) if (executor.blocking if blocking is None else blocking) else in_the_loop(call)
+        return Execution(call, takes_context)
 
     @property
     def spec(self) -> ToolSpec:
@@ -235,9 +244,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     async def close(self) -> None:
         """Close the executor, if it can be closed."""
-        close = getattr(self.executor, "close", None)
-        if close is not None:
-            closing = close()
+        if self.executor is not None:
+            closing = self.executor.close()
             if inspect.isawaitable(closing):
                 await closing
 
@@ -278,21 +286,6 @@ async def _no_executor(action: Action, ctx: ToolContext) -> Any:
     raise RespondToModel("this tool has no executor: it cannot be run here")
 
 
-def _execution(executor: ExecutorLike | None, blocking: bool | None) -> Execution:
-    """The one way in which this executor is called, decided once."""
-    if executor is None:
-        return Execution(_no_executor, True)
-    if isinstance(executor, Execution):
-        return executor
-    function = executor.__call__ if isinstance(executor, ToolExecutor) else executor
-    takes_context = _takes_context(function)
-    call: Execute = function if takes_context else lambda action, ctx: function(action)
-    if not inspect.iscoroutinefunction(function):
-        on_thread = getattr(executor, "blocking", True) if blocking is None else blocking
-        call = on_a_thread(call) if on_thread else in_the_loop(call)
-    return Execution(call, takes_context)
-
-
 def _takes_context(function: Callable[..., Any]) -> bool:
     parameters = inspect.signature(function).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -317,7 +310,7 @@ def in_the_loop(call: Execute) -> Execute:
     return awaited
 
 
-def _declared_types(cls: type, executor: ExecutorLike | None) -> tuple[type[Any] | None, type[Any] | None]:
+def _declared_types(cls: type, executor: object) -> tuple[type[Any] | None, type[Any] | None]:
     """The type arguments of `ToolDefinition[A, O]` in the class, else of `ToolExecutor[A, O]` in the executor's."""
     for start, base in ((cls, ToolDefinition), (type(executor), ToolExecutor)):
         for ancestor in getattr(start, "__mro__", ()):

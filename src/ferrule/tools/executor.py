@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from ferrule.tools.definition import Action, Observation
 
-A_contra = TypeVar("A_contra", bound="Action", contravariant=True)
-O_co = TypeVar("O_co", bound="Observation", covariant=True)
+A = TypeVar("A", bound="Action")
+O = TypeVar("O", bound="Observation")  # noqa: E741
 
 
-class ToolExecutor(ABC, Generic[A_contra, O_co]):
+class ToolExecutor(ABC, Generic[A, O]):
     """Runs validated actions. `close` is called once, when the session ends.
 
     A plain `def` runs on a thread of its own, unless the class says `blocking = False`. An executor that changes
@@ -21,7 +21,7 @@ class ToolExecutor(ABC, Generic[A_contra, O_co]):
     blocking: bool = True
 
     @abstractmethod
-    def __call__(self, action: A_contra, *args: Any) -> Any:
+    def __call__(self, action: A, *args: Any) -> Any:
         """Run `action`; the second argument, where it is declared, is the `ToolContext`. Returns the observation."""
 
     def close(self) -> Any:
