@@ -123,6 +123,7 @@ class PatchParser:
         self._files: list[_File] = []
         self._environment: str | None = None
         self._error: ParseError | None = None
+        self._unreadable: ParseError | None = None
 
     def feed(self, text: str) -> tuple[FileProgress, ...]:
         """Take the next piece, cut anywhere. Returns the progress of the files that this piece touched."""
@@ -146,6 +147,8 @@ class PatchParser:
         self._partial = []
         if self._end_held:
             self._end()
+        if self._unreadable:
+            raise self._unreadable
         if self._state is not _State.ENDED or self._heredoc != self._closed:
             raise self._failure()
         return Patch(tuple(file.done() for file in self._files), self._environment)
@@ -157,7 +160,7 @@ class PatchParser:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             bad = f"U+{ord(text[error.start]):04X}"
-            self._break(f"The patch holds half of a surrogate pair ({bad}), which is no character", whole=True)
+            self._unreadable = self._unreadable or ParseError(f"The patch holds half of a surrogate pair ({bad})")
 
     def _failure(self) -> ParseError:
         error = self._error
