@@ -140,10 +140,9 @@ class LocalShell(_Spec, frozen=True, tag="local_shell"):
     """The native shell of codex-mini-latest."""
 
 
-class UserLocation(msgspec.Struct, frozen=True, omit_defaults=True):
+class UserLocation(msgspec.Struct, frozen=True, tag="approximate", omit_defaults=True):
     """Where the user is, roughly; `country` is the two-letter ISO code."""
 
-    type: str = "approximate"
     country: str | None = None
     city: str | None = None
     region: str | None = None
