@@ -43,26 +43,96 @@ FUNCTION = ResponsesApiTool(name="f", description="d", parameters=PARAMETERS, st
 FREEFORM = FreeformTool(name="p", description="d", format=FreeformToolFormat("grammar", "lark", "start: /a/"))
 
 SPECS: list[tuple[ToolSpec, dict[str, object]]] = [
-    (FUNCTION, {"type": "function", "name": "f", "description": "d", "strict": True, "parameters": dict(PARAMETERS.mapping)}),
-    (FREEFORM, {"type": "custom", "name": "p", "description": "d", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}}),
+    (
+        FUNCTION,
+        {"type": "function", "name": "f", "description": "d", "strict": True, "parameters": dict(PARAMETERS.mapping)},
+    ),
+    (
+        FREEFORM,
+        {
+            "type": "custom",
+            "name": "p",
+            "description": "d",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"},
+        },
+    ),
     (LocalShell(), {"type": "local_shell"}),
-    (WebSearch(external_web_access=False, search_context_size="low", user_location=UserLocation(country="US", city="San Francisco", region="California")), {"type": "web_search", "external_web_access": False, "search_context_size": "low", "user_location": {"type": "approximate", "country": "US", "city": "San Francisco", "region": "California"}}),
-    (WebSearch(filters=AllowedDomains(("openai.com",))), {"type": "web_search", "filters": {"allowed_domains": ["openai.com"]}}),
-    (WebSearch(filters=DomainAllowList(("openai.com",))), {"type": "web_search", "filters": {"type": "allow_list", "domains": ["openai.com"]}}),
+    (
+        WebSearch(
+            external_web_access=False,
+            search_context_size="low",
+            user_location=UserLocation(country="US", city="San Francisco", region="California"),
+        ),
+        {
+            "type": "web_search",
+            "external_web_access": False,
+            "search_context_size": "low",
+            "user_location": {"type": "approximate", "country": "US", "city": "San Francisco", "region": "California"},
+        },
+    ),
+    (
+        WebSearch(filters=AllowedDomains(("openai.com",))),
+        {"type": "web_search", "filters": {"allowed_domains": ["openai.com"]}},
+    ),
+    (
+        WebSearch(filters=DomainAllowList(("openai.com",))),
+        {"type": "web_search", "filters": {"type": "allow_list", "domains": ["openai.com"]}},
+    ),
     (WebSearchPreview(search_context_size="high"), {"type": "web_search_preview", "search_context_size": "high"}),
-    (FileSearch(vector_store_ids=("vs",), max_num_results=5, filters={"type": "and", "filters": []}), {"type": "file_search", "vector_store_ids": ["vs"], "max_num_results": 5, "filters": {"type": "and", "filters": []}}),
-    (CodeInterpreter(container=AutoContainer(memory_limit="4g", file_ids=("file",))), {"type": "code_interpreter", "container": {"type": "auto", "memory_limit": "4g", "file_ids": ["file"]}}),
-    (ComputerUsePreview(display_width=1920, display_height=1080, environment="browser"), {"type": "computer_use_preview", "display_width": 1920, "display_height": 1080, "environment": "browser"}),
+    (
+        FileSearch(vector_store_ids=("vs",), max_num_results=5, filters={"type": "and", "filters": []}),
+        {
+            "type": "file_search",
+            "vector_store_ids": ["vs"],
+            "max_num_results": 5,
+            "filters": {"type": "and", "filters": []},
+        },
+    ),
+    (
+        CodeInterpreter(container=AutoContainer(memory_limit="4g", file_ids=("file",))),
+        {"type": "code_interpreter", "container": {"type": "auto", "memory_limit": "4g", "file_ids": ["file"]}},
+    ),
+    (
+        ComputerUsePreview(display_width=1920, display_height=1080, environment="browser"),
+        {"type": "computer_use_preview", "display_width": 1920, "display_height": 1080, "environment": "browser"},
+    ),
     (ApplyPatchTool(), {"type": "apply_patch"}),
     (ShellTool(), {"type": "shell", "environment": {"type": "local"}}),
-    (ShellTool(environment=ContainerReference("cntr")), {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr"}}),
-    (ShellTool(environment=ContainerAuto(network_policy=NetworkAllowlist(("a.org",), (DomainSecret("a.org", "KEY", "s"),)))), {"type": "shell", "environment": {"type": "container_auto", "network_policy": {"type": "allowlist", "allowed_domains": ["a.org"], "domain_secrets": [{"domain": "a.org", "name": "KEY", "value": "s"}]}}}),
-    (ImageGeneration(output_format="webp", background="transparent"), {"type": "image_generation", "output_format": "webp", "background": "transparent"}),
-    (RemoteMcp(server_url="https://x", server_label="x", authorization="t"), {"type": "mcp", "server_url": "https://x", "server_label": "x", "authorization": "t"}),
+    (
+        ShellTool(environment=ContainerReference("cntr")),
+        {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr"}},
+    ),
+    (
+        ShellTool(
+            environment=ContainerAuto(network_policy=NetworkAllowlist(("a.org",), (DomainSecret("a.org", "KEY", "s"),)))
+        ),
+        {
+            "type": "shell",
+            "environment": {
+                "type": "container_auto",
+                "network_policy": {
+                    "type": "allowlist",
+                    "allowed_domains": ["a.org"],
+                    "domain_secrets": [{"domain": "a.org", "name": "KEY", "value": "s"}],
+                },
+            },
+        },
+    ),
+    (
+        ImageGeneration(output_format="webp", background="transparent"),
+        {"type": "image_generation", "output_format": "webp", "background": "transparent"},
+    ),
+    (
+        RemoteMcp(server_url="https://x", server_label="x", authorization="t"),
+        {"type": "mcp", "server_url": "https://x", "server_label": "x", "authorization": "t"},
+    ),
     (ToolSearchTool(description="d"), {"type": "tool_search", "execution": "client", "description": "d"}),
-    (NamespaceTool(name="n", description="d", tools=(FUNCTION,)), {"type": "namespace", "name": "n", "description": "d", "tools": [FUNCTION.to_responses()]}),
+    (
+        NamespaceTool(name="n", description="d", tools=(FUNCTION,)),
+        {"type": "namespace", "name": "n", "description": "d", "tools": [FUNCTION.to_responses()]},
+    ),
     (RawTool(definition={"type": "new", "x": 1}), {"type": "new", "x": 1}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
