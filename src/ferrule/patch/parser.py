@@ -164,10 +164,10 @@ class PatchParser:
 
     def _failure(self) -> ParseError:
         error = self._error
-        if error and error.line is None:
-            return error
         if self._heredoc and not self._last.endswith(_HEREDOC_END):
             return ParseError(_FIRST, hint="It starts like a heredoc that never ends; send the patch without one.")
+        if error and error.line is None:
+            return error
         last = self._last_but_one if self._heredoc else self._last
         if error and _is(last, END):
             return error
