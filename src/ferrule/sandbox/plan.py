@@ -1,6 +1,5 @@
 """What a sandbox enforces, once a policy has been applied to one machine and one working directory."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -39,13 +38,15 @@ class ConfinementPlan:
     read_only: tuple[str, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
-    def outermost(self) -> Iterator[Root]:
-        """The roots that lie in no other root."""
-        for root in self.roots:
-            if not any(other is not root and is_within(root.path, other.path) for other in self.roots):
-                yield root
-
 
 def is_within(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or lies below it. Both absolute and real; no disk access."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def folders_between(top: str, path: str) -> list[str]:
+    """The folders strictly between `top` and `path`, outer ones first; none if `path` is not below it."""
+    if path == top or not is_within(path, top):
+        return []
+    parts = path[len(top.rstrip("/")) + 1 :].split("/")[:-1]
+    return ["/".join((top.rstrip("/"), *parts[: depth + 1])) for depth in range(len(parts))]

@@ -17,11 +17,13 @@ HOME_FILES = (
 """Read-only where the home folder itself is a root: each is run or trusted by something outside of the sandbox."""
 
 
-def plan_confinement(policy: SandboxPolicy, cwd: str, env: Mapping[str, str] = os.environ) -> ConfinementPlan:
+def plan_confinement(
+    policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[str, str] = os.environ
+) -> ConfinementPlan:
     """What `read-only` and `workspace-write` mean for commands that start in `cwd`.
 
-    Reads HOME, TMPDIR and FERRULE_HOME from `env`. Raises `UsageError` for a root that would give away the machine
-    and for a policy that no sandbox of ours enforces.
+    `own_home` is Ferrule's folder; HOME and TMPDIR are read from `env`. Raises `UsageError` for a root that
+    would give away the machine and for a policy that no sandbox of ours enforces.
     """
     if isinstance(policy, ReadOnly):
         return ConfinementPlan(network=policy.network_access)
@@ -39,7 +41,7 @@ def plan_confinement(policy: SandboxPolicy, cwd: str, env: Mapping[str, str] = o
     return ConfinementPlan(
         roots=ordered,
         network=policy.network_access,
-        read_only=tuple(_kept(ordered, home, env)),
+        read_only=tuple(_kept(ordered, home, own_home)),
         warnings=tuple(warnings),
     )
 
@@ -70,9 +72,9 @@ def _temporary(policy: WorkspaceWrite, env: Mapping[str, str]) -> Iterable[str]:
             yield real
 
 
-def _kept(roots: tuple[Root, ...], home: str, env: Mapping[str, str]) -> Iterable[str]:
+def _kept(roots: tuple[Root, ...], home: str, own_home: str) -> Iterable[str]:
     """What must stay read-only although it lies in a root."""
-    kept = [_real(env.get("FERRULE_HOME") or str(Path(home, ".ferrule")))]
+    kept = [_real(own_home)]
     if any(root.path == home for root in roots):
         kept += [str(Path(home, name)) for name in HOME_FILES]
     return (path for path in kept if Path(path).exists() and any(is_within(path, root.path) for root in roots))

@@ -8,8 +8,10 @@ to make room, so a process with more busy policies than the limit has more zygot
 import asyncio
 import os
 import platform
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -25,6 +27,8 @@ MAX_ZYGOTES = 8
 MAX_SPARES = 8
 SPARES_PER_ZYGOTE = 2
 IDLE_SECONDS = 60.0
+LINGER_SECONDS = 0.05
+"""Seconds that placeholders outlive a command, so that its namespace has gone before them."""
 REFILL_DELAY = 0.002
 """Seconds: long enough that a spare is not made in the moment in which a command starts."""
 MAX_PROCESSES = 2048
@@ -48,7 +52,27 @@ class _Zygote:
     placeholders: Placeholders
     sessions: int = 0
     running: int = 0
-    idle_timer: asyncio.TimerHandle | None = field(default=None)
+    idle_timer: asyncio.TimerHandle | None = None
+    lingering: deque[asyncio.TimerHandle] = field(default_factory=deque)
+
+    def linger(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A command ended. To remove a folder that is still mounted on in a dying namespace takes milliseconds."""
+        self.lingering.append(loop.call_later(LINGER_SECONDS, self._release))
+
+    def _release(self) -> None:
+        self.lingering.popleft().cancel()
+        self.placeholders.release()
+
+    def prepared(self, covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
+        """What an idle init covers ahead: placeholders come and go with the commands."""
+        stay = (cover for cover in covers if cover.kind != "empty" and cover.path not in self.placeholders.made)
+        return wire_covers(stay)
+
+    def close(self) -> None:
+        """For one without a running command."""
+        while self.lingering:
+            self._release()
+        self.placeholders.close()
 
 
 class Pool:
@@ -79,11 +103,18 @@ class Pool:
             for key in list(self._zygotes):
                 self._end(key)
 
+    async def ready(self, key: ZygoteKey) -> None:
+        """Waits until the zygote has built its namespaces. Raises `LaunchError` if it cannot."""
+        await self._zygote(key).process.wait_ready()
+
     async def launch(
         self, key: ZygoteKey, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> ConfinedChild:
         """Start a command in the sandbox of this policy. Raises `LaunchError`."""
         covers = covers_of(key.plan, key.repositories)
+        if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
+            # Before 5.14 the limit counted all processes of the user.
+            limits = replace(limits, max_processes=MAX_PROCESSES)
         request = request_of(argv, env, cwd, limits, covers)
         try:
             return await self._attempt(key, covers, request, stdio)
@@ -103,11 +134,11 @@ class Pool:
             raise
 
         def ended() -> None:
-            zygote.placeholders.release()
+            zygote.linger(self._loop)
             self._done(key, zygote)
 
         try:
-            init = await zygote.process.take(_prepared(covers))
+            init = await zygote.process.take(zygote.prepared(covers))
         except BaseException as error:
             ended()
             if isinstance(error, LaunchError) and zygote.process.ready:
@@ -163,7 +194,7 @@ class Pool:
             zygote.idle_timer.cancel()
         zygote.process.close()
         if not zygote.running:
-            zygote.placeholders.close()
+            zygote.close()
 
     def _done(self, key: ZygoteKey, zygote: _Zygote) -> None:
         zygote.running -= 1
@@ -171,7 +202,7 @@ class Pool:
             self._touch(key, zygote)
             self._refill(key, zygote)
         elif not zygote.running:
-            zygote.placeholders.close()
+            zygote.close()
 
     def _refill(self, key: ZygoteKey, zygote: _Zygote) -> None:
         if self._zygotes.get(key) is not zygote or not zygote.process.alive:
@@ -181,7 +212,28 @@ class Pool:
             if other is not zygote and self.spares + wanted > MAX_SPARES:
                 other.process.drop_spares()
         while zygote.process.spares < wanted and self.spares < MAX_SPARES:
-            zygote.process.ask(_prepared(covers_of(key.plan, key.repositories)))
+            zygote.process.ask(zygote.prepared(covers_of(key.plan, key.repositories)))
+
+
+class ZygoteLauncher:
+    """The `Launcher` of one policy; it stands for a session of the pool until it is closed."""
+
+    def __init__(self, pool: Pool, key: ZygoteKey) -> None:
+        self._pool = pool
+        self._key = key
+        pool.open(key)
+
+    async def ready(self) -> None:
+        """Raises `LaunchError` if this machine cannot build the sandbox."""
+        await self._pool.ready(self._key)
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> ConfinedChild:
+        return await self._pool.launch(self._key, argv, env, cwd, stdio, limits)
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 class _Gone(LaunchError):
@@ -197,34 +249,30 @@ async def _started(child: ConfinedChild) -> None:
         raise
 
 
-def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
-    """What an idle init may cover ahead: placeholders must not be seen while no command runs."""
-    return wire_covers([cover for cover in covers if cover.kind != "empty"])
+def _settled(key: ZygoteKey) -> list[Cover]:
+    return [cover for cover in covers_of(key.plan, key.repositories) if cover.kind != "empty"]
 
 
 def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
     """The first message to a zygote."""
-    machine = platform.machine()
-    try:
-        filters = build_filters(machine, inet=key.namespaces or key.plan.network)
-    except KeyError:
-        raise LaunchError(f"there is no system call filter for {machine} machines") from None
+    filters = build_filters(inet=key.namespaces or key.plan.network)
     return {
         "namespaces": key.namespaces,
         "network": key.plan.network,
         "landlock": True,
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
-        "covers": _prepared(covers_of(key.plan, key.repositories)) if key.namespaces else [],
+        "covers": wire_covers(_settled(key)) if key.namespaces else [],
         "cover_sockets": True,
         "sockets": [os.fsencode(path) for path in well_known_sockets()],
-        "pid_max": MAX_PROCESSES if key.namespaces and _kernel() >= (6, 14) else 0,
+        "pid_max": key.namespaces and _kernel() >= (6, 14),
         "filter": filters.base,
-        "final_filter": filters.final if key.namespaces else filters.whole,
+        "final_filter": filters.final if key.namespaces else filters.single_for_open_disk,
         "final_filter_without_sockets": filters.final_without_sockets,
         "records": placeholders.records,
     }
 
 
+@cache
 def _kernel() -> tuple[int, ...]:
     """The version of the kernel. Before 6.14 a bound on process numbers was the whole machine's."""
     major, minor = platform.release().split(".")[:2]

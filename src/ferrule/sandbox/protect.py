@@ -20,15 +20,17 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
 from ferrule.process.launcher import LaunchError
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root, is_within
+from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root, folders_between, is_within
 
 PLACEHOLDER_MODE: Final = 0o555
 LOCK_PATIENCE: Final = 5.0
 """Seconds: the lock is held for writing only while a few empty folders are removed."""
+MAX_SUBMODULES: Final = 200
 LARGEST_POINTER: Final = 4096
 """Bytes of a `.git` file, which holds one path."""
 
@@ -49,8 +51,9 @@ def covers_of(plan: ConfinementPlan, repositories: Iterable[str] = ()) -> tuple[
     for root in plan.roots:
         for name in PROTECTED_NAMES:
             covers += _covers_of_name(f"{root.path}/{name}", root.reserve)
+    nested = [cover for path in repositories for cover in _covers_of_name(path, reserve=False)]
     inside = [cover for cover in covers if any(is_within(cover.path, root.path) for root in plan.roots)]
-    return (*_pins(plan, inside), *inside, *(Cover("read", path) for path in repositories))
+    return (*_pins(plan, inside), *inside, *nested)
 
 
 def _covers_of_name(path: str, reserve: bool) -> Iterator[Cover]:
@@ -68,6 +71,15 @@ def _covers_of_name(path: str, reserve: bool) -> Iterator[Cover]:
         yield Cover("read", path)
         if stat.S_ISREG(mode) and path.endswith("/.git"):
             yield from (Cover("read", target) for target in _pointed_at(path))
+
+
+def repository_folders(git: str) -> tuple[str, ...]:
+    """The git directories that a `.git` (folder, file or link) stands for, its submodules' included; real paths."""
+    folder = os.path.realpath(git)
+    if os.path.isfile(folder):
+        return tuple(_pointed_at(folder))
+    modules = (place for place, _, files in os.walk(f"{folder}/modules") if "HEAD" in files)
+    return (folder, *islice(modules, MAX_SUBMODULES))
 
 
 def _pointed_at(pointer: str) -> Iterator[str]:
@@ -94,14 +106,8 @@ def _path_in(file: str, prefix: str, base: str) -> str | None:
 
 def _pins(plan: ConfinementPlan, covers: Iterable[Cover]) -> Iterator[Cover]:
     """The folders between a root and what is protected below it: renaming one would move the protection away."""
-    pinned: set[str] = set()
     paths = [*(cover.path for cover in covers), *(root.path for root in plan.roots)]
-    for path in paths:
-        for root in plan.roots:
-            if path != root.path and is_within(path, root.path):
-                between = path.removeprefix(root.path).strip("/").split("/")[:-1]
-                for depth in range(1, len(between) + 1):
-                    pinned.add("/".join((root.path.rstrip("/"), *between[:depth])))
+    pinned = {folder for path in paths for root in plan.roots for folder in folders_between(root.path, path)}
     pinned -= {root.path for root in plan.roots}
     return (Cover("pin", path) for path in sorted(pinned))
 
@@ -114,6 +120,7 @@ class Placeholders:
         self.folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.folder)
         self._users = {root.path: 0 for root in roots if root.reserve}
+        self.made: set[str] = set()
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -143,6 +150,7 @@ class Placeholders:
             self._users[root] -= 1
             if not self._users[root]:
                 remove_placeholders(self.folder, self.lock, record_name(root))
+                self.made = {path for path in self.made if os.path.dirname(path) != root}
 
     def close(self) -> None:
         os.close(self.lock)
@@ -166,6 +174,7 @@ class Placeholders:
             os.close(record)
         with suppress(FileExistsError):
             os.mkdir(path, PLACEHOLDER_MODE)
+        self.made.add(path)
 
 
 def record_name(root: str) -> str:

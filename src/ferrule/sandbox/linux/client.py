@@ -76,6 +76,7 @@ class ZygoteProcess:
         self._spares: deque[InitProcess] = deque()
         self._asked = 0
         self.ready = False
+        self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
         send(self._control, settings, fds)
 
@@ -116,6 +117,19 @@ class ZygoteProcess:
                 self._spares.append(future.result())
             raise
 
+    async def wait_ready(self) -> None:
+        """Raises `LaunchError` if the sandbox cannot be built."""
+        if self._became_ready is None:
+            self._became_ready = self._loop.create_future()
+            self._settle()
+        await asyncio.shield(self._became_ready)
+        if self.failure is not None:
+            raise LaunchError(str(self.failure))
+
+    def _settle(self) -> None:
+        if self._became_ready is not None and not self._became_ready.done() and (self.ready or self.failure):
+            self._became_ready.set_result(None)
+
     def drop_spares(self) -> None:
         while self._spares:
             self._spares.popleft().close()
@@ -131,6 +145,7 @@ class ZygoteProcess:
             return
         if reply.kind == b"R":
             self.ready = True
+            self._settle()
         elif reply.kind == b"C":
             self._hand_over(InitProcess(*reply.fds))
         elif reply.kind == b"E":
@@ -154,6 +169,7 @@ class ZygoteProcess:
             self._control.close()
             os.close(self._errors)
             self._reap()
+        self._settle()
         self.drop_spares()
         while self._waiting:
             future = self._waiting.popleft()

@@ -7,7 +7,7 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -134,7 +134,8 @@ class ConfinedChild:
         if not self._started.done():
             self._started.set_result(Reply(b""))
         self._ended.set_result(ending)
-        self._on_end()
+        # After those who wait for the exit have been told.
+        self._loop.call_soon(self._on_end)
 
 
 def _ending(body: bytes) -> Ending:
@@ -203,7 +204,7 @@ def request_of(
     }
 
 
-def wire_covers(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
+def wire_covers(covers: Iterable[Cover]) -> list[tuple[str, bytes, bytes]]:
     return [(cover.kind, os.fsencode(cover.path), os.fsencode(cover.content)) for cover in covers]
 
 

@@ -6,11 +6,14 @@ inherit it; `final_filter` holds what an init needs itself until it runs the com
 """
 
 import errno
+import platform
 import socket
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+from ferrule.process.launcher import LaunchError
 
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
@@ -100,26 +103,32 @@ _OWNERS_AND_ATTRIBUTES: Final[dict[str, tuple[int | None, int | None]]] = {
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
 }
+_MACHINES: Final = ("x86_64", "aarch64")
 _CLONE, _CLONE3, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (16, 29), (41, 198), (53, 199)
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The programs of one policy, for one machine (`x86_64` or `aarch64`)."""
+    """The programs of one policy, for this machine."""
 
     base: bytes
     final: bytes
     final_without_sockets: bytes
-    whole: bytes
-    """Everything in one program, without named sockets, for where no zygote holds namespaces."""
+    single: bytes
+    """Everything in one program, without named sockets."""
+    single_for_open_disk: bytes
+    """The same for where the disk is not read-only: changing owners and extended attributes is refused."""
 
 
-def build_filters(machine: str, inet: bool) -> Filters:
+def build_filters(inet: bool) -> Filters:
     """`inet`: IPv4 and IPv6 sockets may be made, because the network is private or allowed.
 
-    Raises KeyError for a machine that the tables do not know.
+    Raises `LaunchError` on a machine that the tables do not know.
     """
-    arm = {"x86_64": 0, "aarch64": 1}[machine]
+    machine = platform.machine()
+    if machine not in _MACHINES:
+        raise LaunchError(f"there is no system call filter for {machine} machines")
+    arm = _MACHINES.index(machine)
     refused = _numbers(_REFUSED, arm)
     mounting = _numbers(_MOUNTING, arm)
     owners = _numbers(_OWNERS_AND_ATTRIBUTES, arm)
@@ -130,7 +139,8 @@ def build_filters(machine: str, inet: bool) -> Filters:
         base=_program(base),
         final=_program(final),
         final_without_sockets=_program([*no_sockets, *final]),
-        whole=_program([*base, *no_sockets, *_refuse(owners), *final]),
+        single=_program([*base, *no_sockets, *final]),
+        single_for_open_disk=_program([*base, *no_sockets, *_refuse(owners), *final]),
     )
 
 

@@ -33,6 +33,7 @@ DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/uran
 KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs", b"/proc/acpi")
 EMPTY_DIR, SOCKET_COVER, SCRATCH = b"/dev/.empty", b"/dev/.nosock", b"/dev/.scratch"
 NAMED_SURVIVORS = 5
+SMALLEST_PID_MAX = 301
 SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, kernel.SIGSTOP))
 
 
@@ -57,11 +58,10 @@ def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
                 kernel.bind(EMPTY_DIR, path, kernel.ATTR_RDONLY)
             else:
                 cover_link(path, content)
-        except FileNotFoundError:
-            if kind not in ("read", "pin"):
-                raise
-        except StepError as error:
-            if error.number != errno.ENOENT or kind not in ("read", "pin"):
+        except (OSError, StepError) as error:
+            # Gone, or closed to us and so to the command, too.
+            number = error.number if isinstance(error, StepError) else error.errno
+            if number not in (errno.ENOENT, errno.EACCES) or kind not in ("read", "pin"):
                 raise
 
 
@@ -225,6 +225,7 @@ class Init:
         self.ruleset = zygote.ruleset
         self.channel = channel
         self.command = 0
+        self.pid_max: int | None = None
 
     def prepare(self, covers: list[tuple[str, bytes, bytes]]) -> None:
         """Everything that does not depend on the command."""
@@ -237,7 +238,7 @@ class Init:
         except StepError:
             pass  # a container hides parts of its /proc: then the kernel refuses a new one and the old one stays
         if self.settings["pid_max"]:
-            kernel.write_file("/proc/sys/kernel/pid_max", str(self.settings["pid_max"]))
+            self.pid_max = os.open("/proc/sys/kernel/pid_max", os.O_WRONLY | os.O_CLOEXEC)
         for path in KERNEL_KNOBS:
             if os.path.exists(path):
                 kernel.bind(path, path, kernel.ATTR_RDONLY)
@@ -295,6 +296,9 @@ class Init:
         limit(resource.RLIMIT_CORE, request["core_bytes"])
         if request["max_processes"]:
             limit(resource.RLIMIT_NPROC, request["max_processes"])
+            if self.pid_max is not None:
+                # Bounds also a root user; the kernel takes no fewer than this.
+                os.write(self.pid_max, b"%d" % max(request["max_processes"], SMALLEST_PID_MAX))
         return final_filter
 
     def seal(self, final_filter: bytes) -> None:

@@ -1,0 +1,95 @@
+"""Level 2: the distribution's `bwrap`, one a command. Slower than a zygote; it works where only profiled programs may
+make user namespaces. Its mounts and PID namespace with our system call filter; named sockets cannot be made at all."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
+from ferrule.process.plain import PlainLauncher
+from ferrule.sandbox.linux.seccomp import build_filters
+from ferrule.sandbox.plan import ConfinementPlan
+from ferrule.sandbox.protect import Cover, Placeholders, covers_of
+
+FILTER_FD = "9"
+_WITH_FILTER = f'exec {FILTER_FD}<"$0" && exec "$@"'
+
+
+class BwrapLauncher:
+    """The `Launcher` that puts `bwrap` before the command."""
+
+    def __init__(self, plan: ConfinementPlan, state_dir: Path, repositories: Sequence[str]) -> None:
+        program = shutil.which("bwrap")
+        if program is None:
+            raise LaunchError("bwrap is not installed")
+        self._program = program
+        self._plan = plan
+        self._repositories = repositories
+        self._placeholders = Placeholders(state_dir, plan.roots)
+        self._empty = state_dir / "empty"
+        self._empty.mkdir(exist_ok=True)
+        self._filter = state_dir / ("filter-network" if plan.network else "filter")
+        self._filter.write_bytes(build_filters(inet=True).single)
+        self._plain = PlainLauncher()
+        self._endings: set[asyncio.Task[None]] = set()
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        program = find_program(argv, env, cwd)
+        covers = covers_of(self._plan, self._repositories)
+        await self._placeholders.acquire(covers)
+        try:
+            words = [*self._options(covers), "--chdir", cwd, "--", program, *argv[1:]]
+            child = await self._plain.launch(
+                ["/bin/sh", "-c", _WITH_FILTER, str(self._filter), *words], env, cwd, stdio, limits
+            )
+        except BaseException:
+            self._placeholders.release()
+            raise
+        task = asyncio.create_task(self._release_after(child))
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        return child
+
+    def close(self) -> None:
+        if not self._endings:
+            self._placeholders.close()
+
+    async def _release_after(self, child: Child) -> None:
+        try:
+            await child.wait()
+        finally:
+            self._placeholders.release()
+
+    def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
+        yield from (self._program, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")
+        yield from ("--cap-drop", "ALL", "--seccomp", FILTER_FD)
+        if not self._plan.network:
+            yield "--unshare-net"
+        yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+        for knob in ("/proc/sys", "/proc/irq", "/proc/bus"):
+            if Path(knob).exists():
+                yield from ("--ro-bind", knob, knob)
+        for root in self._plan.roots:
+            yield from ("--bind", root.path, root.path)
+        for cover in covers:
+            if cover.kind == "empty":
+                yield from ("--ro-bind", str(self._empty), cover.path)
+            elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
+                yield from ("--bind" if cover.kind == "pin" else "--ro-bind", cover.path, cover.path)
+
+
+def find_program(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
+    """The absolute path of the program; a wrapper could not tell us that it is missing. Raises `LaunchError`."""
+    if not argv:
+        raise LaunchError("the command is empty")
+    if not Path(cwd).is_dir():
+        raise LaunchError(f"cannot use the working directory {cwd}: it is not a folder")
+    name = str(Path(cwd, argv[0])) if os.sep in argv[0] else argv[0]
+    found = shutil.which(name, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise LaunchError(f"program not found: {argv[0]}")
+    return found

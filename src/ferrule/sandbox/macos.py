@@ -1,0 +1,82 @@
+"""macOS: the same policies as a Seatbelt profile for `/usr/bin/sandbox-exec`.
+
+The profile language is undocumented; sources: sandbox-exec(1), sandbox(7) and Apple's own profiles in
+`/System/Library/Sandbox/Profiles`. Tested as text only: it was never run on a Mac here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
+from ferrule.process.plain import PlainLauncher
+from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, folders_between
+
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+_ALWAYS = """\
+(version 1)
+(deny default)
+(allow file-read*)
+(allow process-exec process-fork)
+(allow process-info* (target same-sandbox))
+(allow signal (target same-sandbox))
+(allow sysctl-read)
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo") (global-name "com.apple.trustd.agent"))
+(allow ipc-posix-sem ipc-posix-shm)
+(allow pseudo-tty)
+(allow file-ioctl file-read* file-write* (regex #"^/dev/(ptmx|tty|ttys[0-9]+|null|zero|random|urandom|fd/[0-9]+)$"))
+"""
+_LOOPBACK = """\
+(allow network-bind network-inbound (local ip "localhost:*"))
+(allow network-outbound (remote ip "localhost:*"))
+"""
+_NETWORK = "(allow network*)\n(allow system-socket)\n"
+
+
+def seatbelt_profile(plan: ConfinementPlan, repositories: Sequence[str] = ()) -> str:
+    """The profile's text. Later rules win, so what is protected comes after the roots that hold it."""
+    return _ALWAYS + "".join(_rules(plan, repositories))
+
+
+def _rules(plan: ConfinementPlan, repositories: Sequence[str]) -> Iterator[str]:
+    kept = [*plan.read_only, *repositories]
+    for root in plan.roots:
+        yield f"(allow file-write* (subpath {_quoted(root.path)}))\n"
+    for root in plan.roots:
+        yield _deny_moving(root.path)
+        # Also where it does not exist: no placeholder is needed.
+        kept += [f"{root.path}/{name}" for name in PROTECTED_NAMES]
+    for path in kept:
+        yield f"(deny file-write* (literal {_quoted(path)}) (subpath {_quoted(path)}))\n"
+        for root in plan.roots:
+            # A folder on the way must not be moved, or the rule would be left behind.
+            yield from (_deny_moving(folder) for folder in folders_between(root.path, path))
+    yield _NETWORK if plan.network else _LOOPBACK
+
+
+def _deny_moving(folder: str) -> str:
+    return f"(deny file-write-unlink (literal {_quoted(folder)}))\n"
+
+
+def _quoted(path: str) -> str:
+    if "\n" in path or "\0" in path:
+        raise LaunchError(f"a path with a line break cannot be confined: {path!r}")
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+class SeatbeltLauncher:
+    """The `Launcher` that puts `sandbox-exec` before the command."""
+
+    def __init__(self, plan: ConfinementPlan, repositories: Sequence[str]) -> None:
+        if not Path(SANDBOX_EXEC).exists():
+            raise LaunchError(f"{SANDBOX_EXEC} is missing")
+        self._profile = seatbelt_profile(plan, repositories)
+        self._plain = PlainLauncher()
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        return await self._plain.launch([SANDBOX_EXEC, "-p", self._profile, "--", *argv], env, cwd, stdio, limits)
+
+    def close(self) -> None:
+        """Nothing is held."""
