@@ -36,7 +36,7 @@ from ferrule.session.turn import Turn, TurnResult
 from ferrule.sync import LoopBound
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
-from ferrule.tools.threads import run_blocking
+from ferrule.tools.tasks import run_blocking
 
 Prompt = str | Sequence[ContentPart]
 RolloutWrite = Callable[[Rollout], None]

@@ -26,6 +26,7 @@ from ferrule.session.history import aborted_output, called_id
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.handler import InputWatcher
 from ferrule.tools.router import RoutedCall
+from ferrule.tools.tasks import start_task
 
 if TYPE_CHECKING:
     from ferrule.session.session import Session
@@ -118,7 +119,7 @@ class Turn:
         if routed is not None:
             session.emit(ItemStarted(item=item))
             started = time.monotonic()
-            task = asyncio.create_task(self._answer(item, routed, dispatcher, started))
+            task = start_task(self._answer(item, routed, dispatcher, started))
             self._calls.append(_Call(item.view, task, started))
             return
         if isinstance(item.view, Message):

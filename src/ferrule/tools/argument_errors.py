@@ -39,11 +39,12 @@ class Problem(NamedTuple):
     path: Path
     text: str
     got: JsonValue = ...
+    hint: str = ""
 
 
 def explain(problems: Sequence[Problem]) -> str:
     """The refusal, one problem a line."""
-    lines = [f"{json_path(path)}: {text}{_quoted(got)}" for path, text, got in problems[:_SHOWN]]
+    lines = [f"{json_path(path)}: {text}{_quoted(got)}{hint}" for path, text, got, hint in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         lines[-1] += f" (and {len(problems) - _SHOWN} more)"
     return encodable(PARSE_ERROR + "\n".join(lines))
@@ -89,23 +90,27 @@ class _Place:
                 found += [member for member in members if member not in found]
         return found
 
-    def expectation(self, got: JsonValue) -> str:
+    def expectation(self) -> str:
         """`expected an integer`, `expected one of "a", "b"`."""
         if choices := self.choices():
             shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:_CHOICES])
-            near = _nearest(got, [c for c in choices if isinstance(c, str)]) if isinstance(got, str) else ""
-            return f"expected one of {shown}{', ...' if len(choices) > _CHOICES else ''}{near}"
+            return f"expected one of {shown}{', ...' if len(choices) > _CHOICES else ''}"
         types = frozenset[str]().union(*(accepted_types(node, self.root) for node in self.nodes))
         if not self.nodes or types == ANY_TYPE:
             return ""
         names = types - {"integer"} if "number" in types else types
         return "expected " + " or ".join(_ARTICLES[name] for name in sorted(names, key=list(_ARTICLES).index))
 
+    def wrong(self, path: Path, got: JsonValue, message: str) -> Problem:
+        """The problem of a value of the wrong type or outside an enum; `message` when the schema does not say why."""
+        names = [choice for choice in self.choices() if isinstance(choice, str)]
+        return Problem(path, self.expectation() or message, got, _nearest(got, names) if isinstance(got, str) else "")
+
     def missing(self, name: str, value: JsonValue, path: Path) -> Problem:
         """The problem of a property that is required and did not come; names what came in its stead."""
         below = _Place.__new__(_Place)
         below.root, below.nodes = self.root, property_nodes(self.nodes, name, self.root)
-        text = f"missing, {below.expectation(...) or 'required'}"
+        text = f"missing, {below.expectation() or 'required'}"
         unknown = [key for key in value if key not in property_names(self.nodes, self.root)] if value else []
         if close := difflib.get_close_matches(name, unknown, n=1, cutoff=0.5):
             text += f"; you sent {json.dumps(close[0], ensure_ascii=False)}"
@@ -167,7 +172,7 @@ def _pydantic_problem(error: dict[str, Any], value: JsonValue, schema: JsonSchem
     path, got = _at(value, location)
     message = re.sub(r"^Input should ", "must ", error["msg"]).removeprefix("Value error, ")
     if kind.endswith("_type") or kind in ("enum", "literal_error", "int_from_float"):
-        message = _Place(schema, path).expectation(got) or message
+        return _Place(schema, path).wrong(path, got, message)
     return Problem(path, message, got)
 
 
@@ -178,7 +183,7 @@ def struct_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) ->
     path, got = _at(value, [name or int(index) for name, index in steps])
     if missing := re.search(r"missing required field `(.+)`", message):
         return [_Place(schema, path).missing(missing[1], got, path)]
-    return [Problem(path, _Place(schema, path).expectation(got) or message, got)]
+    return [_Place(schema, path).wrong(path, got, message)]
 
 
 def foreign_problems(errors: Iterable["ValidationError"], value: JsonValue, schema: JsonSchema) -> list[Problem]:
@@ -200,12 +205,12 @@ def _foreign(error: "ValidationError", value: JsonValue, schema: JsonSchema) -> 
         case "additionalProperties" | "unevaluatedProperties":
             return [place.unknown(name, path) for name in kind.unexpected]
         case "type" | "enum" | "const":
-            return [Problem(path, place.expectation(got) or error.message, got)]
+            return [place.wrong(path, got, error.message)]
         case "anyOf" | "oneOf" if hasattr(kind, "context"):
             branch: list[ValidationError] = max(
-                kind.context, key=lambda errors: max(len(e.instance_path) for e in errors), default=[]
+                kind.context, key=lambda errors: max((len(e.instance_path) for e in errors), default=0), default=[]
             )
             if any(len(inner.instance_path) > len(path) for inner in branch):
                 return [problem for inner in branch for problem in _foreign(inner, value, schema)]
-            return [Problem(path, place.expectation(got) or error.message, got)]
+            return [place.wrong(path, got, error.message)]
     return [Problem(path, error.message)]

@@ -41,7 +41,7 @@ class Validator(Protocol[T_co]):
         """What was wrong with `value`, most important first."""
 
 
-def read_arguments(raw: str, validator: Validator[T]) -> T:
+def read_arguments(raw: str | bytes, validator: Validator[T]) -> T:
     """The arguments of a call, validated.
 
     Raises `RespondToModel` when the text is no JSON object or not what the schema asks for.
@@ -52,7 +52,7 @@ def read_arguments(raw: str, validator: Validator[T]) -> T:
         return validate_value(decode_arguments(raw, validator), validator)
 
 
-def decode_arguments(raw: str, validator: Validator[object]) -> dict[str, JsonValue]:
+def decode_arguments(raw: str | bytes, validator: Validator[object]) -> dict[str, JsonValue]:
     """The first half of `read_arguments`: the object as it would be validated, for a reader that may rewrite it.
 
     Empty text is `{}`. What the validator takes as it stands is not touched. Raises `RespondToModel` when the text is
@@ -122,3 +122,10 @@ class StructValidator(Generic[T]):
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
         """What msgspec found wrong."""
         return struct_problems(refusal, value, self.schema)
+
+
+def validator_of(model: type[T], schema: JsonSchema) -> Validator[T]:
+    """The validator of a pydantic model, a dataclass, a TypedDict or a Struct; `schema` is what models read."""
+    if issubclass(model, msgspec.Struct):
+        return StructValidator(model, schema)
+    return ModelValidator(model, schema)

@@ -27,7 +27,7 @@ from ferrule.tools.events import ActionEvent, ObservationEvent
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.schema_writer import schema_of_model
-from ferrule.tools.threads import run_blocking
+from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

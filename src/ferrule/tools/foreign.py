@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_sanitize import sanitize_json_schema
+from ferrule.protocol.schema_sanitize import Sanitized, sanitize
 from ferrule.tools.argument_errors import Problem, foreign_problems
 
 if TYPE_CHECKING:
-    from jsonschema_rs import Validator
+    import jsonschema_rs
 
 
 class Mismatch(Exception):
@@ -20,36 +20,59 @@ class Mismatch(Exception):
 
 
 class ForeignValidator:
-    """Arguments that stay plain JSON. Every object passes a schema that cannot be compiled: its owner judges."""
+    """Arguments that stay plain JSON, checked against the tool's own schema and given under its own names.
+
+    `told` is what the model was told. Every object passes a schema that cannot be compiled: its owner judges.
+    """
 
     refusal: type[Exception] = Mismatch
 
-    def __init__(self, schema: JsonSchema) -> None:
-        self.original = schema
-        self.schema = sanitize_json_schema(schema)
+    def __init__(self, schema: JsonSchema, told: Sanitized | None = None) -> None:
+        told = told or sanitize(schema)
+        self.schema = told.schema
+        self._aliases = told.aliases
+        self._original = schema
 
     @cached_property
-    def _compiled(self) -> "Validator | None":
-        import jsonschema_rs
+    def _own(self) -> "jsonschema_rs.Validator | None":
+        return _compiled(self._original) or (None if self._aliases.names else _compiled(self.schema))
 
-        for schema in (self.original, self.schema):
-            try:
-                return jsonschema_rs.validator_for(dict(schema.mapping), offline=True)
-            except (jsonschema_rs.ValidationError, ValueError):
-                continue
-        return None
+    @cached_property
+    def _told(self) -> "jsonschema_rs.Validator | None":
+        return _compiled(self.schema)
 
     def strict(self, raw: str | bytes) -> dict[str, JsonValue]:
-        """The object that `raw` holds. Raises `Mismatch`."""
+        """The object that `raw` holds, as the tool takes it. Raises `Mismatch`."""
         try:
-            value = msgspec.json.decode(raw)
+            value = self._aliases.from_model(msgspec.json.decode(raw))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise Mismatch(str(error)) from error
-        if not isinstance(value, dict) or not (self._compiled is None or self._compiled.is_valid(value)):
-            raise Mismatch
-        return value
+        if isinstance(value, dict) and self._allows(value):
+            return value
+        raise Mismatch
+
+    def _allows(self, value: dict[str, JsonValue]) -> bool:
+        try:
+            return self._own is None or self._own.is_valid(value)
+        except ValueError:  # nested deeper than the validator goes
+            return False
 
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
-        """What the schema does not allow."""
-        errors: Any = self._compiled.iter_errors(value) if self._compiled is not None else ()
-        return foreign_problems(errors, value, self.schema) or [Problem((), "expected an object", value)]
+        """What is wrong with `value`, in the words that the model was told; else in the tool's own."""
+        found: list[Problem] = []
+        if self._told is not None:
+            found = foreign_problems(self._told.iter_errors(value), value, self.schema)
+        if not found and self._own is not None:
+            own = self._aliases.from_model(value)
+            found = foreign_problems(self._own.iter_errors(own), own, self._original)
+        return found or [Problem((), str(refusal) or "expected an object", value)]
+
+
+def _compiled(schema: JsonSchema) -> "jsonschema_rs.Validator | None":
+    """A validator that never goes to the network, or None for a schema that is not one."""
+    import jsonschema_rs
+
+    try:
+        return jsonschema_rs.validator_for(dict(schema.mapping), offline=True)
+    except (jsonschema_rs.ValidationError, msgspec.DecodeError, ValueError, TypeError, RecursionError):
+        return None
