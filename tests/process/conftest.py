@@ -46,7 +46,7 @@ def nothing_left() -> Iterator[None]:
     threads = threading.active_count()
     yield
     assert children() == []
-    assert threading.active_count() == threads
+    assert eventually(lambda: threading.active_count() == threads)
 
 
 @pytest.fixture

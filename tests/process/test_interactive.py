@@ -103,7 +103,7 @@ async def test_stdin_is_closed_without_a_terminal(start: Start) -> None:
 @pytest.mark.parametrize("stdio", WITH_INPUT)
 async def test_b043_a_large_input_is_interleaved(start: Start, stdio: Stdio) -> None:
     line = b"x" * 99 + b"\n"
-    session = await start("bash", "-c", "echo ready; exec wc -c", stdio=stdio)
+    session = await start("bash", "-c", "stty -echo 2>/dev/null; echo ready; exec wc -c", stdio=stdio)
     await until(session, "ready")
     await session.write(line * 10_000)
     await session.write(b"\x04" if isinstance(stdio, Pty) else b"")
@@ -183,12 +183,12 @@ async def test_b056_default_death_is_130(start: Start, stdio: Stdio) -> None:
     assert (ended.exit_code, ended.status.signal) == (130, 2)
 
 
-async def test_b056_only_the_foreground_of_a_terminal_is_interrupted(start: Start) -> None:
+@pytest.mark.parametrize("typed", [True, False])
+async def test_b056_only_the_foreground_of_a_terminal_is_interrupted(start: Start, typed: bool) -> None:
     session = await start("bash", "--norc", "-i", stdio=Pty())
-    await session.write(b"sleep 60\n")
-    await until(session, "sleep 60")
-    await asyncio.sleep(0.2)
-    await session.write(b"\x03")
+    await session.write(b"bash -c 'echo rea''dy; exec sleep 60'\n")
+    await until(session, "ready")
+    await (session.write(b"\x03") if typed else session.interrupt())
     await session.write(b"echo code $?; exit 4\n")
     text, ended = await until_end(session)
     assert "code 130" in text and ended.exit_code == 4

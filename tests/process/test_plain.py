@@ -45,12 +45,20 @@ async def test_own_session_and_group(env: Env, stdio: Stdio) -> None:
     assert pid == group == session
 
 
-async def test_b038_stdin_is_empty(env: Env) -> None:
-    done = await bash(env, "cat; readlink /proc/self/fd/0")
+async def test_b038_stdin_is_empty_even_if_the_host_s_is_open(env: Env) -> None:
+    reading, writing = os.pipe()
+    saved = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        done = await bash(env, "cat; readlink /proc/self/fd/0")
+    finally:
+        os.dup2(saved, 0)
+        for fd in (saved, reading, writing):
+            os.close(fd)
     assert done.output.text() == "/dev/null\n"
 
 
-async def test_the_host_s_open_stdin_is_not_inherited(env: Env) -> None:
+async def test_the_host_s_descriptors_are_not_inherited(env: Env) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     try:

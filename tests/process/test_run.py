@@ -164,6 +164,13 @@ async def test_b037_daemons_are_ended(env: Env, stdio: Stdio, tmp_path: Path) ->
     assert not any(map(alive, pids_in(pids)))
 
 
+async def test_b037_a_child_that_hides_is_found_by_descent(env: Env, tmp_path: Path) -> None:
+    hidden = f"env -i setsid bash -c 'echo $$ > {tmp_path}/pid; sleep 60; true'; true"
+    done = await bash(env, hidden, timeout_ms=500)
+    assert done.timed_out and pids_in(tmp_path / "pid")
+    assert not any(map(alive, pids_in(tmp_path / "pid")))
+
+
 async def test_a_stopped_process_is_ended(env: Env) -> None:
     done = await bash(env, "kill -STOP $$", timeout_ms=300)
     assert done.timed_out and done.exit_code == 124
@@ -199,7 +206,10 @@ async def test_empty_input_is_an_end_of_file(env: Env) -> None:
 
 @pytest.mark.parametrize("script", ["true", "exec 0<&-; echo closed", "head -c 10 >/dev/null"])
 async def test_b055_input_that_nobody_reads_is_harmless(env: Env, script: str) -> None:
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
     assert (await bash(env, script, stdin=b"x" * 1_000_000)).exit_code == 0
+    assert faults == []
 
 
 async def test_b047_both_ends_and_the_exit_code_are_kept(env: Env) -> None:
@@ -244,12 +254,13 @@ async def test_b053_git_waits_for_nobody(env: Env, stdio: Stdio, tmp_path: Path)
     head = (await bash(user, setup)).output.text().split()[-1]
     script = (
         f"cd {tmp_path}; git log; git commit --allow-empty; echo commit $?; git rebase -i HEAD~3; echo rebase $?; "
+        "git commit --amend --allow-empty; echo amend $?; "
         "git push https://127.0.0.1:1/x; echo push $?; git rev-parse HEAD"
     )
     done = await bash(user, script, timeout_ms=15_000, stdio=stdio)
     text = done.output.text()
     assert not done.timed_out
-    assert "commit 1" in text and "rebase 1" in text and "push 128" in text
+    assert "commit 1" in text and "rebase 1" in text and "amend 1" in text and "push 128" in text
     assert text.split()[-1] == head
 
 

@@ -118,37 +118,25 @@ class Writer:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[memoryview] = deque()
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._close_when_idle = False
+        self._finishing = False
         self._closed = False
         self.unsent = 0
+        """Bytes that are still on their way."""
         self.broken = False
         os.set_blocking(fd, False)
 
     def write(self, data: bytes) -> None:
         """Add bytes to what is on its way. Does nothing once the other side has gone."""
-        if not data or self._closed:
-            return
-        self._waiting.append(memoryview(data))
-        self.unsent += len(data)
-        if self._idle.is_set():
-            self._idle.clear()
-            self._ready()
-
-    async def flushed(self, seconds: float) -> bool:
-        """Wait at most `seconds` until everything is written; whether it is."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
-        except TimeoutError:
-            return False
-        return not self.broken
+        if data and not self._closed:
+            self._waiting.append(memoryview(data))
+            self.unsent += len(data)
+            if len(self._waiting) == 1:
+                self._ready()
 
     def finish(self) -> None:
         """Close the descriptor as soon as everything is written."""
-        self._close_when_idle = True
-        if self._idle.is_set():
+        self._finishing = True
+        if not self._waiting:
             self.close()
 
     def close(self) -> None:
@@ -158,26 +146,25 @@ class Writer:
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
             self._waiting.clear()
-            self._idle.set()
 
     def _ready(self) -> None:
         try:
             while self._waiting:
-                piece = self._waiting[0]
-                sent = os.write(self._fd, piece)
-                self.unsent -= sent
-                if sent == len(piece):
-                    self._waiting.popleft()
-                else:
-                    self._waiting[0] = piece[sent:]
+                self._send(self._waiting[0])
         except BlockingIOError:
             self._loop.add_writer(self._fd, self._ready)
-            return
         except OSError:  # EPIPE, or EIO from a terminal
             self.broken = True
             self.close()
-            return
-        self._loop.remove_writer(self._fd)
-        self._idle.set()
-        if self._close_when_idle:
-            self.close()
+        else:
+            self._loop.remove_writer(self._fd)
+            if self._finishing:
+                self.close()
+
+    def _send(self, piece: memoryview) -> None:
+        sent = os.write(self._fd, piece)
+        self.unsent -= sent
+        if sent == len(piece):
+            self._waiting.popleft()
+        else:
+            self._waiting[0] = piece[sent:]
