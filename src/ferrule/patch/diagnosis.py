@@ -107,7 +107,7 @@ def _out_of_order(what: str, start: int, position: int) -> str:
 
 def _applied_before(missed: Missed, lines: Sequence[str]) -> str:
     new = [line[1:] for line in missed.chunk.lines if line[0] != "-"]
-    if not any(line.strip() for line in new):
+    if not any(line[0] == "+" and line[1:].strip() for line in missed.chunk.lines):
         return ""
     try:
         found = LineIndex(lines, new).find(new, 0)
