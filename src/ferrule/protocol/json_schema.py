@@ -25,7 +25,7 @@ class JsonSchema:
     @classmethod
     def of(cls, variant: "SchemaVariant") -> "JsonSchema":
         """The schema that one of the five kinds describes."""
-        return cls(msgspec.to_builtins(variant, enc_hook=lambda schema: dict(schema.mapping)))
+        return cls(encoded=msgspec.json.encode(variant, enc_hook=lambda schema: dict(schema.mapping)))
 
     @property
     def mapping(self) -> Mapping[str, JsonValue]:

@@ -45,7 +45,8 @@ def _flat(node: JsonValue, root: Node, note: Callable[[str], None], above: tuple
     for branch in _schemas(node, "allOf"):
         flat = _merged(flat, _flat(branch, root, note, above), note)
     for keyword in ("anyOf", "oneOf"):
-        branches = [_flat(branch, root, note, above) for branch in _schemas(node, keyword)]
+        taken = [branch for branch in _schemas(node, keyword) if branch != {"type": "null"}]
+        branches = [_flat(branch, root, note, above) for branch in taken]
         if len(branches) > 1:
             note(f"the alternatives of {keyword} are offered together; the choice is checked when called")
         elif not branches and keyword in node:
@@ -60,7 +61,7 @@ def _flat(node: JsonValue, root: Node, note: Callable[[str], None], above: tuple
 
 def _schemas(node: Node, keyword: str) -> list[JsonValue]:
     found = node.get(keyword)
-    return [branch for branch in found if branch != {"type": "null"}] if isinstance(found, list) else []
+    return found if isinstance(found, list) else []
 
 
 def _merged(

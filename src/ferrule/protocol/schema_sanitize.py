@@ -193,7 +193,8 @@ class _Cleaner:
         flat = flat_root(root, lambda text: self.note(_ROOT, text))
         if flat == root and root.get("type") == "object":
             self._names["#"] = "#"
-        clean = {**self._mapping({**flat, "type": "object"}, _ROOT, Place.VALUE), "type": "object"}
+        clean = self._mapping({**flat, "type": "object"}, _ROOT, Place.VALUE)
+        clean = {"type": "object", "properties": {}} | clean | {"type": "object"}
         definitions: dict[str, JsonValue] = {}
         while self._waiting:
             name, self._definition = self._waiting.pop()
@@ -208,7 +209,7 @@ class _Cleaner:
         elif not isinstance(node, Mapping):
             if not isinstance(node, bool):
                 self.note(at, f"not a schema but {type_of(node)}: anything is taken")
-            return {"not": {}} if node is False else shaped({}, place, lambda _: None)
+            return shaped(_spelled(node is not False), place, lambda _: None)
         self._left -= 1
         if at.depth > MAX_LEVELS or self._left < 0:
             self.note(at, "too deep or too large: anything is taken")
@@ -236,7 +237,9 @@ class _Cleaner:
         form, place, same = below
         if form is _Form.MAP and isinstance(value, Mapping):
             return {
-                name: schema if isinstance(schema, list) else self._node(schema, _At(at, key, name, same), place)
+                name: schema
+                if isinstance(schema, list) and key == "dependencies"
+                else self._node(schema, _At(at, key, name, same), place)
                 for name, schema in value.items()
             }
         if (form is _Form.LIST and isinstance(value, list) and value) or (key == "items" and isinstance(value, list)):
@@ -251,7 +254,7 @@ class _Cleaner:
         """The reference as it stands in the result, whose definitions are all in `$defs`; None if it leads nowhere."""
         try:
             target = resolve(reference, self._root)
-        except (KeyError, AttributeError):
+        except KeyError:
             self.note(at, f"$ref {reference!r} leads nowhere: anything is taken")
             return None
         if at.same and any(found is self._definition for found in applicable([target], self._root)):
@@ -270,16 +273,30 @@ class _Cleaner:
         return next(name for name in names if f"#/$defs/{name}" not in taken)
 
 
+_NEIGHBOURLY = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items", "if", "then"})
+"""Keywords that look at their neighbours: they mean something else in another company."""
+
+
 def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """`node` with its only branch in its place, where both do not ask different things with one keyword."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         branches = node.get(keyword)
-        if isinstance(branches, list) and len(branches) == 1 and isinstance(only := branches[0], Mapping):
-            rest = {key: value for key, value in node.items() if key != keyword}
-            if only.keys() & rest.keys() <= ANNOTATIONS and not (only.keys() | rest.keys()) & _NEIGHBOURLY:
-                return {**only, **rest}
+        if not isinstance(branches, list) or len(branches) != 1:
+            continue
+        only = _spelled(branches[0])
+        rest = {key: value for key, value in node.items() if key != keyword}
+        if isinstance(only, Mapping) and _independent(only, rest):
+            return _unwrapped({**only, **rest})
     return node
 
 
-_NEIGHBOURLY = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items", "if", "then"})
-"""Keywords that look at their neighbours: they mean something else in another company."""
+def _independent(one: Mapping[str, JsonValue], other: Mapping[str, JsonValue]) -> bool:
+    """Whether the keywords of both mean the same in one schema as in two."""
+    return one.keys() & other.keys() <= ANNOTATIONS and _NEIGHBOURLY.isdisjoint(one.keys() | other.keys())
+
+
+def _spelled(schema: JsonValue) -> JsonValue:
+    """A boolean schema as a mapping, for providers that know only these."""
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    return schema

@@ -68,8 +68,6 @@ def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
     kind = node.get("type")
     if kind == "array" or (type(kind) is list and "array" in kind) or isinstance(node.get("items"), list | bool):
         _fill_array(node)
-    if kind == "object":
-        node.setdefault("properties", {})
     return node
 
 

@@ -28,9 +28,9 @@ def type_of(value: JsonValue) -> str:
     return "object" if isinstance(value, Mapping) else "array"
 
 
-def resolve(pointer: str, root: Node) -> JsonValue:
+def resolve(pointer: JsonValue, root: Node) -> JsonValue:
     """What `#/a/b` names in `root`. Raises KeyError when it names nothing there, or another document."""
-    if not pointer.startswith("#"):
+    if not isinstance(pointer, str) or not pointer.startswith("#"):
         raise KeyError(pointer)
     node: JsonValue = root
     for part in unquote(pointer[1:]).split("/")[1:]:
@@ -51,7 +51,7 @@ def resolve(pointer: str, root: Node) -> JsonValue:
 def _follow(node: Node, root: Node) -> JsonValue:
     try:
         return resolve(node["$ref"], root)
-    except (KeyError, AttributeError):
+    except KeyError:
         return True
 
 

@@ -1,0 +1,99 @@
+"""Whatever a server sends: sanitising keeps what is accepted, or says what it gave up; strict twice is strict once."""
+
+import json
+
+import jsonschema_rs
+import pytest
+
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.schema_alias import PORTABLE_NAMES
+from ferrule.protocol.schema_sanitize import sanitize
+from ferrule.protocol.schema_strict import StrictError, drop_forced_nulls, to_strict
+from tests.schemas.generate import Json, Maker
+
+SEEDS = range(1_500)
+
+
+def accepts(schema: Json, value: Json) -> bool:
+    return jsonschema_rs.validator_for(schema, offline=True).is_valid(value)
+
+
+def test_sanitising_keeps_the_accepted_arguments_or_says_what_it_gave_up() -> None:
+    silent = accepted = 0
+    for seed in SEEDS:
+        maker = Maker(seed)
+        root = maker.root()
+        before = json.dumps(root)
+        clean, notes, _ = sanitize(JsonSchema(root), tool="t")
+        assert json.dumps(root) == before
+        assert json.loads(clean.encoded) == clean.mapping
+        assert clean.mapping["type"] == "object"
+        assert isinstance(clean.mapping["properties"], dict)
+        for value in [] if notes else [maker.arguments() for _ in range(8)]:
+            expected = accepts(root, value)
+            accepted += expected
+            assert accepts(clean.mapping, value) == expected, (seed, root, clean.mapping, value)
+        silent += not notes
+    assert silent > len(SEEDS) / 4
+    assert accepted > len(SEEDS) / 2
+
+
+def test_sanitising_twice_is_sanitising_once() -> None:
+    for seed in SEEDS:
+        once = sanitize(JsonSchema(Maker(seed).root())).schema
+        assert sanitize(once).schema == once, (seed, once, sanitize(once))
+
+
+def test_what_is_no_schema_at_all_still_ends_as_one() -> None:
+    for seed in SEEDS:
+        mapping = Maker(seed).value(4)
+        clean = sanitize(JsonSchema(encoded=json.dumps(mapping).encode())).schema
+        assert clean.mapping["type"] == "object"
+        for below in (mapping, {"p": mapping}):
+            wrapped = sanitize(JsonSchema({"type": "object", "properties": below})).schema
+            jsonschema_rs.validator_for(dict(wrapped.mapping), offline=True)
+
+
+def test_aliases_lead_back() -> None:
+    for seed in SEEDS:
+        maker = Maker(seed)
+        odd, value = odd_names(maker.root()), odd_names(maker.arguments())
+        clean, notes, aliases = sanitize(JsonSchema(odd), property_names=PORTABLE_NAMES)
+        there = aliases.to_model(value)
+        assert aliases.from_model(there) == value, seed
+        if not notes:
+            assert accepts(clean.mapping, there) == accepts(odd, value), (seed, odd, clean, value)
+
+
+def odd_names(value: Json) -> Json:
+    text = json.dumps(value).replace('"a":', '"a[]":').replace('"b":', '"b c":')
+    return json.loads(text.replace("#/properties/a", "#/properties/a%5B%5D"))
+
+
+def test_strict_twice_is_strict_once() -> None:
+    converted = 0
+    for seed in SEEDS:
+        maker = Maker(seed)
+        for schema in (maker.root(), maker.closed_object()):
+            try:
+                once = to_strict(JsonSchema(schema))
+            except StrictError:
+                continue
+            converted += 1
+            assert to_strict(once) == once, (seed, schema)
+    assert converted > len(SEEDS)
+
+
+@pytest.mark.parametrize("nulls", [0.0, 0.5])
+def test_what_strict_mode_lets_through_is_right_without_its_nulls(nulls: float) -> None:
+    accepted = 0
+    for seed in SEEDS:
+        maker = Maker(seed)
+        root = maker.closed_object()
+        strict = to_strict(JsonSchema(root))
+        for _ in range(5):
+            value = {name: None if maker.chance(nulls) else maker.value(1) for name in root["properties"]}
+            if accepts(strict.mapping, value):
+                accepted += 1
+                assert accepts(root, drop_forced_nulls(value, JsonSchema(root))), (seed, root, value)
+    assert accepted > len(SEEDS) / 2
