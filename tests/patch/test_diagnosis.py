@@ -34,8 +34,7 @@ GUTTER = "without the line numbers in front they stand at file line 4"
     [
         (
             ("@@", " def greet(name):", "-\tprint('hello', name)"),
-            "1 of 2 lines match at file line 4; the first that differs is file line 5:\n"
-            "  expected: →print('hello', name)\n  found:    →print('hi', name)\nLikely cause: stale context",
+            "the first that differs is file line 5:\n  expected: →print('hello', name)\n  found:    →print('hi', name)\n",
         ),
         (
             ("@@", " def greet(name):", "-\tprint( 'hi',name)"),
