@@ -1,7 +1,6 @@
 """A rule that the user adds by an answer: which prefixes may be offered, how one is stored and is live at once."""
 
 import fcntl
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -18,8 +17,10 @@ DEFAULT_RULES = Path("rules", "default.rules")  # below FERRULE_HOME
 _INTERPRETERS = re.compile(
     r"python[0-9.]*|pythonw|pyw?|pypy[0-9.]*|node|deno|bun|perl|ruby|php|lua[0-9.]*|pwsh|powershell|osascript|awk|gawk"
 )
-_OPEN_ENDED = frozenset(["git", "su", "ssh", "eval", "watch", "find"])  # what they do stands in the next words
+_OPEN_ENDED = frozenset(["git", "su", "ssh", "eval", "find"])  # what they do stands in the next words
 _CODE_FOLLOWS = re.compile(r"-|-[lix]*[cCeErpm]|-[0-9.]+|-Command|-EncodedCommand|--eval|run|eval")
+# What every Starlark reads the same way; other characters stand for themselves.
+_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -44,7 +45,7 @@ def is_banned(prefix: Sequence[str]) -> bool:
 
 def rule_line(amendment: ExecPolicyAmendment) -> str:
     """The amendment as one line of a rules file."""
-    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in amendment.command)
+    words = ", ".join(f'"{word.translate(_ESCAPES)}"' for word in amendment.command)
     return f'prefix_rule(pattern=[{words}], decision="allow")\n'
 
 

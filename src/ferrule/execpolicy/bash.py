@@ -29,6 +29,9 @@ _HEREDOC_NODES = words(
 )
 _WORD_NODES = words("word string raw_string number concatenation")
 _BLANK = b" \t\n"
+# The grammar's scanner looks letters up in a C table of 256 and crashes on others (tree-sitter-bash issue 337). To the
+# shell all bytes above ASCII are letters of a word, so the parser is given an `x` for each; places stay the same.
+_ASCII = bytes(range(0x80)) + b"x" * 0x80
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # An unquoted word that means the same to every shell: no expansion, no brace, nothing that may be cut elsewhere.
 _PLAIN_WORD = re.compile(r"(?:[\w./:=@%+,~^#*?\[\]!-]|\\[^\n])+")
@@ -43,12 +46,14 @@ class SimpleCommand:
     """One command: its words and the assignments before them.
 
     `literal` is False when a word needs the shell to be known (`$x`, `$(...)`); such a word stands as its source text.
-    `may_gain_options` is True when an unquoted glob could expand to a word that begins with `-`.
+    `globs` is True when a word has an unquoted glob, and so may become many; `may_gain_options` when one of these could
+    be an option.
     """
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     literal: bool = True
+    globs: bool = False
     may_gain_options: bool = False
 
 
@@ -74,6 +79,12 @@ class _Word:
     text: str
     literal: bool = True
     glob_at: int = -1  # where the first unquoted glob character stands in `text`
+
+    @property
+    def may_be_option(self) -> bool:
+        """True unless what stands before the glob decides what its expansions are: `src/*`, `--include=*.py`."""
+        fixed = self.text[: max(self.glob_at, 0)]
+        return self.glob_at == 0 or (fixed.startswith("-") and "=" not in fixed)
 
 
 BROKEN = Script((), Form.BROKEN)
@@ -119,7 +130,7 @@ class _Walk:
         self.end = 0  # where the last token ended
 
     def script(self) -> Script:
-        root = _parser().parse(self.source).root_node
+        root = _parser().parse(self.source.translate(_ASCII)).root_node
         stack = [root]
         while stack:
             node = stack.pop()
@@ -175,7 +186,8 @@ class _Walk:
             tuple([word.text for word in found]),
             tuple([(name, value.text) for name, value in env]),
             literal,
-            any(word.glob_at == 0 or (word.glob_at > 0 and word.text.startswith("-")) for word in found),
+            any(word.glob_at >= 0 for word in found),
+            any(word.may_be_option for word in found),
         )
 
     def _name(self, node: "Node") -> _Word:
@@ -185,9 +197,10 @@ class _Walk:
 
     def _assignment(self, node: "Node") -> tuple[str, _Word]:
         name, *rest = node.children
-        if name.type == "variable_name" and rest and rest[0].type == "=" and len(rest) <= 2:
-            return self._text(name), self._word(rest[1]) if len(rest) == 2 else _Word("")
-        return self._text(name), _Word(self._text(node), False)
+        label = self._text(name)
+        if name.type == "variable_name" and label.isascii() and rest and rest[0].type == "=" and len(rest) <= 2:
+            return label, self._word(rest[1]) if len(rest) == 2 else _Word("")
+        return label, _Word(self._text(node), False)
 
     def _word(self, node: "Node") -> _Word:
         kind, text = node.type, self._text(node)

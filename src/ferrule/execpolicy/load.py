@@ -14,7 +14,7 @@ from .rules import RuleFile, Rules
 if TYPE_CHECKING:
     import starlark
 
-MAX_FILE_BYTES = 1 << 20  # ten thousand rules; parsing more takes seconds
+MAX_FILE_BYTES = 256 << 10  # five thousand rules; the interpreter takes seconds for more
 CHILD_SECONDS = 10.0  # twice the child's CPU limit, for a machine that is busy
 _LITERAL_CALLS = frozenset(["prefix_rule", "host_executable", "network_rule"])
 _CONSTANTS = frozenset(["None", "True", "False"])
@@ -54,7 +54,7 @@ def load_file(path: Path) -> RuleFile:
     except UnicodeDecodeError as error:
         raise RulesError(f"the rules file {path} is not UTF-8 text") from error
     if len(data) > MAX_FILE_BYTES:
-        raise RulesError(f"the rules file {path} is larger than {MAX_FILE_BYTES >> 20} MiB; split it")
+        raise RulesError(f"the rules file {path} is larger than {MAX_FILE_BYTES >> 10} KiB; split it")
     return evaluate(source, str(path)) if _only_lists(source) else _evaluate_apart(source, str(path))
 
 

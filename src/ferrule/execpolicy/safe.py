@@ -54,7 +54,9 @@ def _is_safe(command: SimpleCommand, host: Host, *, moves: bool) -> bool:
     if name == "git":
         return not moves and is_safe_git(arguments, host)
     allowed = READERS.get(name or "")
-    return allowed is not None and allowed.allow(arguments)
+    if allowed is None or (inner.globs and allowed.operands is not None):
+        return False
+    return allowed.allow(arguments)
 
 
 def _is_safe_find(arguments: Sequence[str]) -> bool:

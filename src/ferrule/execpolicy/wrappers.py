@@ -57,6 +57,7 @@ _WRAPPERS: Mapping[str, _Wrapper] = {
     "setsid": _Wrapper(),
     "chroot": _Wrapper("", words("--userspec --groups"), skip=1),
     "flock": _Wrapper("wE", words("--timeout --wait --conflict-exit-code"), skip=1),
+    "watch": _Wrapper("nd", words("--interval")),
     "busybox": _Wrapper(),
     "toybox": _Wrapper(),
 }
@@ -183,8 +184,10 @@ def scripts_of(argv: Sequence[str]) -> Iterator[str]:
     rest = argv[1:]
     if name in SHELLS:
         yield from _shell_option(rest)
-    elif name in ("eval", "watch"):
-        yield " ".join(word for word in rest if not word.startswith("-"))
+    elif name == "eval":
+        yield " ".join(rest)
+    elif name == "watch" and (wrapped := unwrap(argv)):
+        yield " ".join(wrapped.argv)
     elif name == "trap" and rest:
         yield rest[0]
     elif name in ("su", "script", "flock"):

@@ -1,0 +1,129 @@
+"""Rules that the user adds by an answer."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrule.execpolicy import AmendmentError, PolicyStore, Rules, load_rules
+from ferrule.execpolicy.amendment import append_rule, is_banned, rule_line
+from ferrule.execpolicy.evaluate import evaluate
+from ferrule.protocol.approvals import ExecPolicyAmendment
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "python",
+        "python3",
+        "python3 -",
+        "python3 -c",
+        "python3.12 -c",
+        "python -m",
+        "node",
+        "node -e",
+        "perl -e",
+        "ruby",
+        "php -r",
+        "lua",
+        "bash",
+        "bash -lc",
+        "sh -c",
+        "zsh -lc",
+        "/bin/bash -lc",
+        "git",
+        "git --no-pager",
+        "env",
+        "env A=1",
+        "sudo",
+        "sudo -u root",
+        "sudo bash -c",
+        "env python3",
+        "pwsh",
+        "pwsh -Command",
+        "powershell",
+        "osascript -e",
+        "xargs",
+        "timeout 5",
+        "nohup",
+        "find",
+        "ssh",
+        "eval",
+        "deno run",
+        "watch -n 1",
+    ],
+)
+def test_a_prefix_that_allows_almost_anything_is_banned(prefix: str) -> None:
+    assert is_banned(prefix.split())
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "git status",
+        "git push",
+        "python3 manage.py",
+        "python3 -m pytest",
+        "npm test",
+        "rm -rf x",
+        "sudo apt",
+        "bash run.sh",
+        "cargo",
+    ],
+)
+def test_a_prefix_that_says_what_is_done_may_be_offered(prefix: str) -> None:
+    assert not is_banned(prefix.split())
+
+
+def test_an_amendment_is_stored_and_live_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "home/rules/default.rules"
+    store = PolicyStore(Rules(), path)
+    before = store.rules
+    store.amend(ExecPolicyAmendment(("gh", "api")))
+    assert store.rules.match(["gh", "api", "x"]).found
+    assert not before.match(["gh", "api", "x"]).found
+    assert load_rules([path]).match(["gh", "api", "x"]).found
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_appending_keeps_what_is_there_and_adds_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "default.rules"
+    path.write_text('# mine\nprefix_rule(pattern=["a"])')
+    for _ in range(2):
+        append_rule(path, ExecPolicyAmendment(("b", "c")))
+    assert path.read_text() == '# mine\nprefix_rule(pattern=["a"])\nprefix_rule(pattern=["b", "c"], decision="allow")\n'
+
+
+def test_many_sessions_may_append_at_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "default.rules"
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from ferrule.execpolicy.amendment import append_rule\n"
+        "from ferrule.protocol.approvals import ExecPolicyAmendment\n"
+        "for i in range(40): append_rule(Path(sys.argv[1]), ExecPolicyAmendment((sys.argv[2], str(i))))\n"
+        "append_rule(Path(sys.argv[1]), ExecPolicyAmendment(('shared',)))\n"
+    )
+    children = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abcd"]
+    assert [child.wait(timeout=30) for child in children] == [0, 0, 0, 0]
+    lines = path.read_text().splitlines()
+    assert len(lines) == len(set(lines)) == 161
+
+
+def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = PolicyStore(Rules(), tmp_path / "file/default.rules")
+    with pytest.raises(AmendmentError, match=r"default\.rules"):
+        store.amend(ExecPolicyAmendment(("a",)))
+    assert not store.rules
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_words_come_back_from_the_file_as_they_were(words: list[str]) -> None:
+    (rule,) = evaluate(rule_line(ExecPolicyAmendment(tuple(words))), "f").prefix
+    assert [choices[0] for choices in rule.pattern] == words

@@ -1,0 +1,142 @@
+"""What this machine's git would start: real repositories, real configuration (case B124)."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ferrule.execpolicy import LocalHost
+
+ENV = {"PATH": os.environ["PATH"], "GIT_AUTHOR_NAME": "a", "GIT_PAGER": "cat"}
+
+
+def git(cwd: Path, *words: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    subprocess.run(
+        ["git", *identity, *words], cwd=cwd, env=ENV | {"HOME": str(cwd.parent)}, check=True, capture_output=True
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    path = tmp_path / "repo"
+    path.mkdir()
+    git(path, "init", "-q")
+    (path / "f").write_text("x\n")
+    git(path, "add", "f")
+    git(path, "commit", "-qm", "first")
+    return path
+
+
+def inert(path: Path, **env: str) -> bool:
+    return LocalHost(str(path), ENV | {"HOME": str(path.parent)} | env).git_is_inert()
+
+
+def test_a_plain_repository_starts_nothing(repository: Path) -> None:
+    assert inert(repository)
+    (repository / "sub").mkdir()
+    assert inert(repository / "sub")
+
+
+def test_outside_of_a_repository_the_users_configuration_counts(tmp_path: Path) -> None:
+    place = tmp_path / "plain"
+    place.mkdir()
+    assert inert(place)
+    (tmp_path / ".gitconfig").write_text("[core]\n\tpager = less -R\n")
+    assert not inert(place)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("core.fsmonitor", "./evil"),
+        ("core.fsmonitor", "true"),
+        ("core.pager", "./evil"),
+        ("pager.log", "./evil"),
+        ("pager.status", "true"),
+        ("diff.external", "./evil"),
+        ("diff.x.textconv", "./evil"),
+        ("diff.x.command", "./evil"),
+        ("filter.lfs.clean", "git-lfs clean"),
+        ("core.hooksPath", "h"),
+        ("core.worktree", "/"),
+        ("log.showSignature", "true"),
+        ("format.pretty", "%G?"),
+        ("status.submoduleSummary", "true"),
+        ("remote.origin.promisor", "true"),
+        ("trace2.normalTarget", "/tmp/x"),
+        ("unheard.of", "1"),
+    ],
+)
+@pytest.mark.parametrize("scope", ["--local", "--global"])
+def test_b124_a_configured_program_makes_git_unsafe(repository: Path, key: str, value: str, scope: str) -> None:
+    git(repository, "config", scope, key, value)
+    assert not inert(repository)
+
+
+def test_usual_configuration_stays_safe(repository: Path) -> None:
+    for key, value in [
+        ("user.name", "x"),
+        ("alias.st", "status"),
+        ("core.pager", "cat"),
+        ("core.editor", "vim"),
+        ("push.default", "simple"),
+        ("remote.origin.url", "git@x:y"),
+        ("branch.main.merge", "refs/heads/main"),
+        ("diff.algorithm", "histogram"),
+        ("credential.helper", "store"),
+        ("core.fsmonitor", "false"),
+        ("commit.gpgsign", "true"),
+    ]:
+        git(repository, "config", key, value)
+    assert inert(repository)
+
+
+def test_an_included_file_counts(repository: Path) -> None:
+    (repository / "more").write_text("[core]\n\tfsmonitor = ./evil\n")
+    git(repository, "config", "include.path", "../more")
+    assert not inert(repository)
+
+
+def test_a_hook_on_the_refreshed_index_makes_git_unsafe(repository: Path) -> None:
+    (repository / ".git/hooks").mkdir(exist_ok=True)
+    (repository / ".git/hooks/post-index-change").write_text("#!/bin/sh\ntouch pwned\n")
+    assert not inert(repository)
+
+
+def test_a_nested_repository_in_the_index_makes_git_unsafe(repository: Path) -> None:
+    inner = repository / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    git(inner, "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository, "add", "inner")
+    (repository / "sub").mkdir()
+    assert not inert(repository / "sub")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GIT_EXTERNAL_DIFF", "./p"),
+        ("GIT_DIR", "/x"),
+        ("GIT_PAGER", "less"),
+        ("GIT_CONFIG_COUNT", "0"),
+        ("GIT_TRACE", "/tmp/x"),
+    ],
+)
+def test_b130_variables_of_git_make_it_unsafe(repository: Path, name: str, value: str) -> None:
+    assert not inert(repository, **{name: value})
+
+
+def test_without_git_nothing_is_known(repository: Path) -> None:
+    assert not inert(repository, PATH="/nonexistent")
+
+
+def test_programs_are_resolved_through_path_and_links(tmp_path: Path) -> None:
+    (tmp_path / "g").symlink_to("/usr/bin/git")
+    host = LocalHost(str(tmp_path), {"PATH": f"{tmp_path}:/usr/bin"})
+    assert host.resolve("./g") == os.path.realpath("/usr/bin/git")
+    assert host.resolve("g") == os.path.realpath("/usr/bin/git")
+    assert host.resolve("./none") is None
+    assert host.resolve("none-such") is None
