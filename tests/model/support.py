@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -104,13 +104,17 @@ class Outcome:
         return (self.events, type(self.error), str(self.error), partial)
 
 
-async def outcome(model: WireModel, asked: ModelRequest) -> Outcome:
+async def outcome(model: WireModel, asked: ModelRequest, *, keep: bool = False) -> Outcome:
+    """Ask once; `keep` leaves the connections open."""
     found = Outcome()
     try:
         async for event in model.stream(asked):
             found.events.append(event)
     except ModelError as error:
         found.error = error
+    finally:
+        if not keep:
+            await model.aclose()
     return found
 
 
@@ -123,30 +127,49 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close
 
 
 class RawServer:
-    """Answers the n-th connection with the n-th script: bytes to write, seconds to wait, None to reset.
+    """Answers the n-th request with the n-th script: bytes to write, seconds to wait, None to reset.
 
-    `closed` is set once a client hung up during a wait.
+    A connection is kept where the answer does not say `connection: close`. `closed` is set once a client hung up
+    during a wait.
     """
 
     def __init__(self, scripts: Iterable[Sequence[bytes | float | None]]) -> None:
         self._scripts = iter(scripts)
         self.requests: list[tuple[str, bytes]] = []
+        self.connections = 0
+        self.asked = asyncio.Event()
         self.closed = asyncio.Event()
         self.base_url = ""
+        self.handlers: list[asyncio.Task[object] | None] = []
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.handlers.append(asyncio.current_task())
+        try:
+            while await self._answer(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = next((int(line[15:]) for line in head.lower().splitlines() if line.startswith("content-length")), 0)
         self.requests.append((head, await reader.readexactly(length)))
-        for step in next(self._scripts, ()):
+        self.asked.set()
+        script = next(self._scripts, ())
+        for step in script:
             if step is None:
                 writer.transport.abort()
-            elif isinstance(step, bytes):
+                return False
+            if isinstance(step, bytes):
                 writer.write(step)
                 await writer.drain()
             elif await self._gone(reader, step):
-                break
-        writer.close()
+                return False
+        return bool(script) and not any(isinstance(step, bytes) and b"connection: close" in step for step in script)
 
     async def _gone(self, reader: asyncio.StreamReader, seconds: float) -> bool:
         """Wait, but not longer than the client is there."""
@@ -164,7 +187,12 @@ async def raw_server(*scripts: Sequence[bytes | float | None]) -> AsyncGenerator
     server = await asyncio.start_server(served._serve, "127.0.0.1", 0)
     served.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     async with server:
-        yield served
+        try:
+            yield served
+        finally:
+            for handler in served.handlers:
+                if handler is not None:
+                    handler.cancel()
 
 
 def reply(status: str, body: bytes = b"", headers: str = "", kind: str = "application/json") -> bytes:

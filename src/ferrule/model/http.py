@@ -79,10 +79,11 @@ class Server:
         async with self._send("POST", path, headers, body) as response:
             decoder = SseDecoder()
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-            async for chunk in response.aiter_bytes():
+            chunks = response.aiter_bytes()
+            async for chunk in chunks:
                 if not is_stream:
                     if chunk.lstrip()[:1] in (b"{", b"[", b"<", b""):
-                        yield [await self._whole(response, chunk)]
+                        yield [await self._whole(chunks, chunk)]
                         return
                     is_stream = True
                 if payloads := decoder.feed(chunk):
@@ -93,16 +94,16 @@ class Server:
     async def get_json(self, path: str) -> object:
         """The decoded body of a GET. Raises `ModelError`."""
         async with self._send("GET", path, {"accept": "application/json"}) as response:
-            body = await self._whole(response, b"")
+            body = await self._whole(response.aiter_bytes(), b"")
         try:
             return msgspec.json.decode(body)
         except msgspec.DecodeError as error:
             raise self.malformed(body) from error
 
-    async def _whole(self, response: "httpx2.Response", begun: bytes) -> bytes:
-        """The rest of a body that is not a stream."""
+    async def _whole(self, chunks: AsyncIterator[bytes], begun: bytes) -> bytes:
+        """A body that is not a stream, of which the first bytes were read."""
         body = bytearray(begun)
-        async for chunk in response.aiter_bytes():
+        async for chunk in chunks:
             body += chunk
             if len(body) > MAX_BODY_BYTES:
                 raise ModelError(f"{self.endpoint.name} answered with more than {MAX_BODY_BYTES // 2**20} MiB at once.")

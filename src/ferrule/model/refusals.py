@@ -160,11 +160,8 @@ def as_model_error(
     if passing and wait is not None and wait > LONGEST_STATED_MS:
         text = f"{server} asks to wait {in_words(wait)} before the next request: {_sentence(said)}"
         return ModelError(text, status=status, retry_after_ms=wait)
-    known = (
-        f" ({error.code or error.type})"
-        if (error.code or error.type) and (error.code or error.type) not in said
-        else ""
-    )
+    marks = [mark for mark in (error.code or error.type, error.param) if mark and mark not in said]
+    known = f" ({', '.join(marks)})" if marks else ""
     answered = f"{server} answered {status}" if status else f"{server} reported an error"
     return ModelError(f"{answered}{known}: {_sentence(said)}", retryable=passing, status=status, retry_after_ms=wait)
 

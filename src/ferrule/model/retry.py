@@ -3,7 +3,7 @@
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 
@@ -15,6 +15,8 @@ LONGEST_DELAY_MS = 30_000
 """Longest pause of our own choosing."""
 LONGEST_STATED_MS = 120_000
 """Longest pause that a server may ask for; beyond it the user is told instead of kept waiting."""
+
+_sleep = asyncio.sleep
 
 Batches = AsyncGenerator[Sequence[ResponseEvent], None]
 
@@ -34,9 +36,6 @@ def delay_ms(attempt: int, stated_ms: int | None, chance: float) -> int:
 async def with_retries(
     attempt: Callable[[], Batches],
     max_retries: int,
-    *,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    chance: Callable[[], float] = random.random,
 ) -> AsyncIterator[ResponseEvent]:
     """The events of `attempt`, begun anew where it fails before its first item. Raises the last `ModelError`."""
     for number in range(max_retries + 1):
@@ -51,9 +50,9 @@ async def with_retries(
         except ModelError as error:
             if item_seen or not error.retryable or number == max_retries:
                 raise
-            pause = delay_ms(number, error.retry_after_ms, chance())
+            pause = delay_ms(number, error.retry_after_ms, random.random())
             yield Retrying(str(error), pause)
-        await sleep(pause / 1000)
+        await _sleep(pause / 1000)
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

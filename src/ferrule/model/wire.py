@@ -1,6 +1,7 @@
 """What both wires share: build the body, send it, merge the stream, send it again where that helps."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import ClassVar, Protocol
@@ -17,6 +18,9 @@ from ferrule.protocol.specs import ToolSpec, Wire
 
 DRAIN_S = 0.5
 """How long the end of a stream is waited for once all is said. A new connection costs less than more."""
+
+
+_TOOL_PLACE = re.compile(r"\btools[\[.]([0-9]{1,4})")
 
 
 class Body(Protocol):
@@ -114,7 +118,16 @@ class WireModel:
             yield merger.close()
         except ModelError as error:
             error.partial = merger.partial()
+            self._name_tool(error)
             raise
+
+    def _name_tool(self, error: ModelError) -> None:
+        """Where a server refuses `tools[3]`, say which tool that is."""
+        place = _TOOL_PLACE.search(str(error))
+        tools = self._tools.tools
+        if place is not None and int(place[1]) < len(tools):
+            tool = tools[int(place[1])]
+            error.args = (f"{error} The tool there is {tool.name or tool.kind!r}.",)
 
 
 async def _drain(arrivals: AsyncIterator[object]) -> None:
