@@ -6,6 +6,7 @@ The result is a copy in the 2020-12 dialect for the model to read. Validation an
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -24,6 +25,10 @@ MAX_LEVELS = 64
 
 MAX_NODES = 10_000
 """Schemas in one tool's: what a model could never read; bounds the work on hostile input."""
+
+
+MAX_NOTES = 20
+"""Notes of one tool: a person reads no more, and a hostile schema must not fill the log."""
 
 
 class Note(NamedTuple):
@@ -115,7 +120,7 @@ _SCALARS = frozenset({"string", "number", "integer", "boolean"})
 
 _HARMLESS = frozenset(
     {
-        *("type", "description", "title", "default", "examples", "format", "pattern"),
+        *("type", "description", "title", "default", "examples", "enum", "format", "pattern"),
         *("minLength", "maxLength", "minimum", "maximum", "multipleOf"),
     }
 )
@@ -184,7 +189,8 @@ class _Cleaner:
 
     def note(self, at: _At, text: str) -> None:
         """Say that something was given up."""
-        self.notes.append(Note(self._tool, str(at), text))
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(Note(self._tool, str(at), text))
 
     def root(self, root: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The clean schema of a tool's parameters: an object with `properties`, nothing refused at its root."""
@@ -202,11 +208,7 @@ class _Cleaner:
         return {**clean, "$defs": definitions} if definitions else clean
 
     def _node(self, node: JsonValue, at: _At, place: Place) -> dict[str, JsonValue]:
-        if type(node) is dict:
-            kind = node.get("type")
-            if type(kind) is str and kind in _SCALARS and node.keys() <= _HARMLESS:
-                return node
-        elif not isinstance(node, Mapping):
+        if type(node) is not dict and not isinstance(node, Mapping):
             if not isinstance(node, bool):
                 self.note(at, f"not a schema but {type_of(node)}: anything is taken")
             return shaped(_spelled(node is not False), place, lambda _: None)
@@ -230,22 +232,27 @@ class _Cleaner:
                     out[key] = reference
             elif key not in _DROPPED:
                 out[key] = value
-        return shaped(out, place, lambda text: self.note(at, text))
+        return shaped(out, place, partial(self.note, at))
 
     def _below(self, below: _Below, key: str, value: JsonValue, at: _At) -> JsonValue:
         """What stands under `key`, clean; None to leave the keyword out."""
         form, place, same = below
-        if form is _Form.MAP and isinstance(value, Mapping):
+        if form is _Form.MAP and (type(value) is dict or isinstance(value, Mapping)):
             return {
-                name: schema
-                if isinstance(schema, list) and key == "dependencies"
-                else self._node(schema, _At(at, key, name, same), place)
+                name: schema if _is_sound(schema, key) else self._node(schema, _At(at, key, name, same), place)
                 for name, schema in value.items()
             }
         if (form is _Form.LIST and isinstance(value, list) and value) or (key == "items" and isinstance(value, list)):
-            return [self._node(schema, _At(at, key, i, same), place) for i, schema in enumerate(value)]
+            return [
+                schema if _is_sound(schema, key) else self._node(schema, _At(at, key, i, same), place)
+                for i, schema in enumerate(value)
+            ]
         if form is _Form.SCHEMA:
-            return value if isinstance(value, bool) else self._node(value, _At(at, key, None, same), place)
+            return (
+                value
+                if isinstance(value, bool) or _is_sound(value, key)
+                else self._node(value, _At(at, key, None, same), place)
+            )
         if value is not None:
             self.note(at, f"{key} is {type_of(value)}: it is left out")
         return None
@@ -277,8 +284,19 @@ _NEIGHBOURLY = frozenset({"additionalProperties", "unevaluatedProperties", "unev
 """Keywords that look at their neighbours: they mean something else in another company."""
 
 
+def _is_sound(schema: JsonValue, keyword: str) -> bool:
+    """Whether there is nothing to do: the case of most parameters, and quick for that reason."""
+    if type(schema) is not dict:
+        return keyword == "dependencies" and isinstance(schema, list)
+    if type(kind := schema.get("type")) is not str or kind not in _SCALARS or not schema.keys() <= _HARMLESS:
+        return False
+    return "enum" not in schema or (type(schema["enum"]) is list and len(schema["enum"]) > 0)
+
+
 def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """`node` with its only branch in its place, where both do not ask different things with one keyword."""
+    if not ("anyOf" in node or "allOf" in node or "oneOf" in node):
+        return node
     for keyword in ("allOf", "anyOf", "oneOf"):
         branches = node.get(keyword)
         if not isinstance(branches, list) or len(branches) != 1:

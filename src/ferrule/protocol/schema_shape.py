@@ -61,7 +61,7 @@ def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
         _list_required(node, tell)
     if "type" not in node and node.keys().isdisjoint(_COMBINERS):
         _infer_type(node, place, tell)
-    if not node.keys().isdisjoint(("exclusiveMinimum", "exclusiveMaximum")):
+    if "exclusiveMinimum" in node or "exclusiveMaximum" in node:
         _draft4_limits(node)
     if "nullable" in node:
         node = _nullable(node, tell)
