@@ -34,7 +34,7 @@ GUTTER = "without the line numbers in front they stand at file line 4"
     [
         (
             ("@@", " def greet(name):", "-\tprint('hello', name)"),
-            "the first that differs is file line 5:\n  expected: →print('hello', name)\n  found:    →print('hi', name)\n",
+            "the first that differs is file line 5:\n  expected: →print('hello', name)\n  found:    →print('hi', ",
         ),
         (
             ("@@", " def greet(name):", "-\tprint( 'hi',name)"),

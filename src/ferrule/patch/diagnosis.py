@@ -4,6 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from .edits import Missed, old_lines
@@ -16,8 +17,9 @@ _SHOWN_RUN = 500
 """Characters of the expected lines that an error repeats."""
 _SHOWN_LINE = 110
 """Characters of one line, expected or found."""
-_VOTES_PER_LINE = 4
-"""Bound of the work of an alignment: votes for each line of the file."""
+_LINES_PER_VOTE = 4
+_FREE_VOTES = 1000
+"""Bounds of the work of an alignment: one vote for so many lines of the file, and some for a small one."""
 _CANDIDATES = 40
 """Lines that are compared letter by letter to find the most similar one."""
 _SIMILAR = 0.6
@@ -109,26 +111,30 @@ def _applied_before(missed: Missed, lines: Sequence[str]) -> str:
     new = [line[1:] for line in missed.chunk.lines if line[0] != "-"]
     if not any(line[0] == "+" and line[1:].strip() for line in missed.chunk.lines):
         return ""
-    try:
-        found = LineIndex(lines, new).find(new, 0)
-    except MatchError:
-        return ""
+    start = _find(new, lines)
     return (
-        f"the result of this hunk already stands at file line {found.start + 1}. Was it applied before?"
-        if found
-        else ""
+        f"the result of this hunk already stands at file line {start + 1}. Was it applied before?" if start >= 0 else ""
     )
+
+
+def _find(run: Sequence[str], lines: Sequence[str]) -> int:
+    """Where the run stands, blanks at the ends of lines aside; -1 if nowhere."""
+    try:
+        prepared = LineIndex(lines, run).at(Level.BLANKS)
+    except MatchError:
+        return -1
+    return prepared.find(run, 0) if prepared else -1
 
 
 def _with_gutter(run: Sequence[str], lines: Sequence[str]) -> str:
     if not all(_GUTTER.match(line) for line in run if line.strip()):
         return ""
     bare = [_GUTTER.sub("", line, count=1) for line in run]
-    found = LineIndex(lines, bare).find(bare, 0)
-    if not found:
+    start = _find(bare, lines)
+    if start < 0:
         return ""
     return (
-        f"without the line numbers in front they stand at file line {found.start + 1}. "
+        f"without the line numbers in front they stand at file line {start + 1}. "
         "Line numbers shown by a file reader are no part of the file: leave them out."
     )
 
@@ -155,23 +161,24 @@ def _first_difference(run: Sequence[str], best: _Alignment, lines: Sequence[str]
 
 
 def _align(run: Sequence[str], index: LineIndex) -> _Alignment | None:
-    """The offset at which most lines of the run stand; each rare line votes first, until the votes are used up."""
+    """The offset at which most lines of the run stand; rare lines vote first, until the votes are used up."""
     prepared = index.at(Level.BLANKS)
     if prepared is None:
         return None
     codes = prepared.encode(run)
-    telling = {code for code, line in zip(codes, run, strict=True) if any(map(str.isalnum, line))}
+    telling = [at for at, line in enumerate(run) if any(map(str.isalnum, line))]
     counts = Counter(prepared.text)
     votes: Counter[int] = Counter()
-    budget = _VOTES_PER_LINE * len(prepared.text) + len(run)
-    for at, code in sorted(enumerate(codes), key=lambda pair: counts[pair[1]]):
-        budget -= counts[code]
-        if budget < 0:
+    budget = len(prepared.text) // _LINES_PER_VOTE + _FREE_VOTES
+    for at in sorted(telling, key=lambda at: counts[codes[at]]):
+        votes.update(position - at for position in islice(_positions(prepared.text, codes[at]), budget))
+        budget -= counts[codes[at]]
+        if budget <= 0:
             break
-        votes.update(position - at for position in _positions(prepared.text, code) if code in telling)
     if not votes:
         return None
-    start = max(votes, key=lambda offset: (votes[offset], -offset))
+    most = max(votes.values())
+    start = min(offset for offset, count in votes.items() if count == most)
     matches = sum(
         code == other for code, other in zip(codes[max(-start, 0) :], prepared.text[max(start, 0) :], strict=False)
     )
@@ -192,7 +199,8 @@ def _nearest(expected: str, lines: Sequence[str]) -> str:
         return ""
     from difflib import SequenceMatcher
 
-    candidates = [at for at, line in enumerate(lines) if words[0] in line and len(line) < 1000][:_CANDIDATES]
+    holding = (at for at, line in enumerate(lines) if words[0] in line and len(line) < 1000)
+    candidates = islice(holding, _CANDIDATES)
     ranked = [(SequenceMatcher(None, expected.strip(), lines[at].strip()).ratio(), -at) for at in candidates]
     score, at = max(ranked, default=(0.0, 0))
     if score < _SIMILAR:

@@ -52,8 +52,8 @@ class LineIndex:
         self._wanted = frozenset(wanted)
         if len(self._wanted) > MAX_WANTED:
             raise MatchError(f"The hunks for one file ask for more than {MAX_WANTED:,} different lines")
-        self._levels: list[_Level] = []
-        self._count = len(Level)
+        self._levels: dict[Level, _Level] = {}
+        self._ascii: bool | None = None
 
     @property
     def line_count(self) -> int:
@@ -75,16 +75,16 @@ class LineIndex:
 
     def at(self, level: Level) -> "_Level | None":
         """The file at this level; None when it cannot differ from the level before."""
-        while len(self._levels) <= level:
-            if len(self._levels) == Level.PUNCTUATION and self._is_ascii():
-                self._count = Level.PUNCTUATION
-            if len(self._levels) >= self._count:
+        if level not in self._levels:
+            if level >= Level.PUNCTUATION and self._is_ascii():
                 return None
-            self._levels.append(_Level(_NORMALISERS[len(self._levels)], self._lines, self._wanted))
+            self._levels[level] = _Level(_NORMALISERS[level], self._lines, self._wanted)
         return self._levels[level]
 
     def _is_ascii(self) -> bool:
-        return all(map(str.isascii, self._lines)) and all(map(str.isascii, self._wanted))
+        if self._ascii is None:
+            self._ascii = all(map(str.isascii, self._lines)) and all(map(str.isascii, self._wanted))
+        return self._ascii
 
 
 class _Level:

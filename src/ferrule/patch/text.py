@@ -38,9 +38,10 @@ class Text(NamedTuple):
         lines = text.split("\n")
         if terminated:
             lines.pop()
-        if "\r\n" not in text:
+        with_cr = text.count("\r\n") if "\r" in text else 0
+        if not with_cr:
             return cls(lines, terminated, bom=bom)
-        with_cr, ends = text.count("\r\n"), text.count("\n")
+        ends = text.count("\n")
         crlf = with_cr * 2 > ends or (with_cr * 2 == ends and lines[0].endswith("\r"))
         return cls(lines, terminated, crlf, with_cr != ends, bom)
 
@@ -59,11 +60,9 @@ class Text(NamedTuple):
 
     def write(self) -> bytes:
         """The bytes again."""
-        parts = [_BOM] if self.bom else []
-        parts.append("\n".join(self.lines))
-        if self.lines and self.terminated:
-            parts.append("\n")
-        return "".join(parts).encode("utf-8", "surrogateescape")
+        last = [""] if self.lines and self.terminated else []
+        text = "\n".join(self.lines + last)
+        return (_BOM + text if self.bom else text).encode("utf-8", "surrogateescape")
 
     def edited(self, edits: Iterable[Edit], *, terminated: bool) -> "Text":
         """The text after edits, which are in order and do not overlap."""
