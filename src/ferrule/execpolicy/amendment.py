@@ -9,6 +9,7 @@ from pathlib import Path
 from ferrule.protocol.approvals import ExecPolicyAmendment
 from ferrule.protocol.errors import FerruleError
 
+from .commands import MAX_NESTING
 from .programs import base_name
 from .rules import Rules
 from .wrappers import SHELLS, is_wrapper, unwrap
@@ -30,16 +31,22 @@ class AmendmentError(FerruleError):
 
 def is_banned(prefix: Sequence[str]) -> bool:
     """True for a prefix that would allow almost anything: an interpreter, a shell, `git`, `sudo`, nothing behind it."""
-    if not prefix or not all(prefix):
-        return True
-    name = base_name(prefix[0])
-    if is_wrapper(name):
+    for _ in range(MAX_NESTING):
+        if not prefix or not all(prefix):
+            return True
+        name = base_name(prefix[0])
+        if not is_wrapper(name):
+            return _says_too_little(name, prefix[1:])
         wrapped = unwrap(prefix)
-        return wrapped is None or is_banned(wrapped.argv)
+        prefix = wrapped.argv if wrapped is not None else ()
+    return True
+
+
+def _says_too_little(name: str, rest: Sequence[str]) -> bool:
     if name in _OPEN_ENDED:
-        return all(word.startswith("-") for word in prefix[1:])
+        return all(word.startswith("-") for word in rest)
     if name in SHELLS or _INTERPRETERS.fullmatch(name):
-        return all(_CODE_FOLLOWS.fullmatch(word) for word in prefix[1:])
+        return all(_CODE_FOLLOWS.fullmatch(word) for word in rest)
     return False
 
 

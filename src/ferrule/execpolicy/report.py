@@ -32,4 +32,4 @@ def _name(requirement: ExecApprovalRequirement) -> str:
 
 def _match(match: PolicyMatch) -> dict[str, object]:
     key = "heuristicsRuleMatch" if isinstance(match, HeuristicsRuleMatch) else "prefixRuleMatch"
-    return {key: msgspec.to_builtins(match)}
+    return {key: msgspec.json.decode(msgspec.json.encode(match))}  # tuples become lists
