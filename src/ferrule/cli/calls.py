@@ -1,0 +1,176 @@
+"""What a call of the model asks for, read once for every way of showing it."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.items import (
+    ApplyPatchCall,
+    CustomToolCall,
+    FunctionCall,
+    ItemView,
+    LocalShellCall,
+    ShellCall,
+    ToolSearchCall,
+)
+from ferrule.protocol.json_text import JsonValue, decode
+
+INVALID = "Invalid tool call"
+LONGEST_ARGUMENT = 60
+"""Characters of one argument that a line shows; the whole stands in the session's file and under `--json`."""
+
+COMMAND_FIELDS = {
+    "shell_command": "command",
+    "shell": "command",
+    "local_shell": "command",
+    "exec_command": "cmd",
+    "execute_bash": "command",
+    "bash": "command",
+}
+"""Tools that run a command, and the argument that holds it: a script or an argv."""
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+_MCP = "mcp__"
+
+
+class CommandCall(msgspec.Struct, frozen=True):
+    """A command runs; `text` is the script without the shell around it."""
+
+    text: str
+
+
+class PatchedFile(msgspec.Struct, frozen=True):
+    """A file that a patch touches, as the patch names it: add, delete or update."""
+
+    kind: str
+    path: str
+
+
+class PatchCall(msgspec.Struct, frozen=True):
+    """Files are changed. No files: the patch cannot be read."""
+
+    files: tuple[PatchedFile, ...]
+
+
+class PlanCall(msgspec.Struct, frozen=True):
+    """The plan is told; a `PlanUpdate` event shows it."""
+
+    arguments: JsonValue
+
+
+class McpCall(msgspec.Struct, frozen=True):
+    """A tool of an MCP server is called."""
+
+    server: str
+    tool: str
+    arguments: JsonValue
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """Any other tool is called; `arguments` is its JSON, or the text of a freeform call."""
+
+    name: str
+    arguments: JsonValue
+
+
+class InvalidCall(msgspec.Struct, frozen=True):
+    """A call whose arguments cannot be read; `text` is what came."""
+
+    name: str
+    text: str
+
+
+Call = CommandCall | PatchCall | PlanCall | McpCall | ToolCall | InvalidCall
+
+
+def read_call(view: ItemView) -> Call | None:
+    """What the item asks for, or None for an item that is no call of ours."""
+    match view:
+        case FunctionCall(name=name, namespace=namespace, arguments=arguments):
+            return _function_call(name, namespace, arguments)
+        case CustomToolCall(name="apply_patch", input=text):
+            return _patch(text)
+        case CustomToolCall(name=name, input=text):
+            return ToolCall(name, text)
+        case LocalShellCall(action=action):
+            return CommandCall(command_text(action.command))
+        case ShellCall(action=action):
+            return CommandCall("\n".join(action.commands))
+        case ApplyPatchCall(operation=operation):
+            kind = str(operation.__struct_config__.tag).removesuffix("_file")
+            return PatchCall((PatchedFile("add" if kind == "create" else kind, operation.path),))
+        case ToolSearchCall(execution="client", arguments=arguments):
+            return ToolCall("tool_search", msgspec.json.decode(arguments))
+    return None
+
+
+def call_line(call: Call) -> str:
+    """A call as people read it; a command may have several lines."""
+    match call:
+        case CommandCall(text=text):
+            return f"$ {text}"
+        case PatchCall(files=files):
+            return f"Edit {', '.join(file.path for file in files)}" if files else INVALID
+        case PlanCall():
+            return "Plan"
+        case McpCall(server=server, tool=tool, arguments=arguments):
+            return f"{server}.{tool}({_arguments(arguments)})"
+        case ToolCall(name=name, arguments=arguments):
+            return f"{name}({_arguments(arguments)})"
+        case InvalidCall():
+            return INVALID
+
+
+def command_text(command: str | Sequence[str]) -> str:
+    """The script that an argv stands for, without the `bash -lc` around it."""
+    if isinstance(command, str):
+        return command
+    if len(command) == 3 and os.path.basename(command[0]) in _SHELLS and command[1] in ("-c", "-lc", "-fc"):
+        return command[2]
+    return shlex.join(command)
+
+
+def _function_call(name: str, namespace: str | None, text: str) -> Call:
+    try:
+        arguments = decode(text or "{}")
+    except RespondToModel:
+        return InvalidCall(name, text)
+    if not isinstance(arguments, Mapping):
+        return InvalidCall(name, text)
+    if namespace is None and name in COMMAND_FIELDS:
+        command = arguments.get(COMMAND_FIELDS[name])
+        if isinstance(command, str) or (isinstance(command, list) and all(isinstance(word, str) for word in command)):
+            return CommandCall(command_text(command))
+        return InvalidCall(name, text)
+    if namespace is None and name == "apply_patch":
+        patch = arguments.get("input", arguments.get("patch"))
+        return _patch(patch) if isinstance(patch, str) else InvalidCall(name, text)
+    if namespace is None and name == "update_plan":
+        return PlanCall(arguments)
+    flat = f"{namespace}__{name}" if namespace else name
+    server, found, tool = flat.removeprefix(_MCP).partition("__")
+    return McpCall(server, tool, arguments) if flat.startswith(_MCP) and found else ToolCall(flat, arguments)
+
+
+def _patch(text: str) -> PatchCall:
+    try:
+        hunks = parse(text).hunks
+    except PatchError:
+        return PatchCall(())
+    kinds = {AddFile: "add", DeleteFile: "delete", UpdateFile: "update"}
+    return PatchCall(tuple(PatchedFile(kinds[type(hunk)], hunk.path) for hunk in hunks))
+
+
+def _arguments(arguments: JsonValue) -> str:
+    if not isinstance(arguments, Mapping):
+        return _short(arguments)
+    return ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
+
+
+def _short(value: JsonValue) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST_ARGUMENT else f"{text[:LONGEST_ARGUMENT]}…"

@@ -1,0 +1,78 @@
+"""`ferrule call`: one tool call on the path of all calls, without a model."""
+
+import sys
+
+import msgspec
+
+from ferrule.cli.exit_codes import DONE, FAILED
+from ferrule.cli.offline import open_offline
+from ferrule.cli.options import (
+    Parser,
+    add_config_flag,
+    add_model_flags,
+    add_profile_flag,
+    add_rights_flags,
+    configuration,
+)
+from ferrule.cli.running import run_interruptibly
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.permissions import AskForApproval
+from ferrule.protocol.settings import Settings
+from ferrule.tools.registry import ToolRegistry
+
+DEFAULTS = {"approval_policy": AskForApproval.NEVER.value, "profile": "all"}
+"""Nobody can be asked, and every tool can be called."""
+
+CALL_ID = "call_1"
+
+
+def main(arguments: list[str]) -> int:
+    """Dispatch one call. Returns 0 if the tool says that it succeeded, else 1."""
+    parser = Parser("call", "Run one tool call and print the text that the model would read.")
+    parser.add_argument("tool", metavar="TOOL", help="the tool's name")
+    parser.add_argument(
+        "input", metavar="JSON|TEXT|-", nargs="?", default="{}",
+        help="its arguments, or the text of a freeform tool; `-` reads it from standard input",
+    )  # fmt: skip
+    add_rights_flags(parser)
+    add_profile_flag(parser)
+    add_model_flags(parser)
+    parser.add_argument("--json", action="store_true", help='print {"output": string or parts, "success": bool}')
+    add_config_flag(parser)
+    options = parser.parse_intermixed_args(arguments)
+    text = _standard_input() if options.input == "-" else options.input
+    output = run_interruptibly(_dispatch(configuration(options, DEFAULTS).settings, options.tool, text))
+    success = output.success is not False
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode({"output": output.body, "success": success}) + b"\n")
+    else:
+        print(output.text)
+    return DONE if success else FAILED
+
+
+async def _dispatch(settings: Settings, tool: str, text: str) -> ToolOutput:
+    session, _ = await open_offline(settings)
+    async with session:
+        _, registry = session.toolset.current()
+        routed = session.toolset.dispatcher().route(_item(tool, text, registry))
+        assert routed is not None
+        return await session.toolset.dispatcher().run(routed)
+
+
+def _item(tool: str, text: str, registry: ToolRegistry) -> ItemView:
+    """The item with which a model would make this call: JSON is a function's arguments, other text freeform input."""
+    spaces = (space for space, name in registry if space and tool in (f"{space}__{name}", f"{space}.{name}"))
+    namespace = next(spaces, None) if registry.handler(tool) is None else None
+    name = tool if namespace is None else tool[len(namespace) :].lstrip("._")
+    if text.lstrip().startswith("{"):
+        return FunctionCall(call_id=CALL_ID, name=name, namespace=namespace, arguments=text)
+    return CustomToolCall(call_id=CALL_ID, name=name, namespace=namespace, input=text)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("the input on standard input is not UTF-8 text") from error

@@ -1,0 +1,176 @@
+"""`ferrule exec`: one task, no questions, an exit code."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ferrule.cli.human import Human, is_one_place
+from ferrule.cli.jsonl import INTERRUPTED, JsonLines
+from ferrule.cli.options import (
+    Parser,
+    add_config_flag,
+    add_model_flags,
+    add_profile_flag,
+    add_rights_flags,
+    configuration,
+    is_given,
+    working_directory,
+)
+from ferrule.cli.running import Interrupted, run_interruptibly, run_turn
+from ferrule.cli.terminal import Terminal
+from ferrule.config import ferrule_home
+from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.permissions import AskForApproval
+from ferrule.protocol.settings import Settings
+from ferrule.session.opening import resume_settings
+from ferrule.session.rollout import StoredSession
+from ferrule.session.session import Prompt
+from ferrule.session.turn import TurnResult
+
+EPILOG = """\
+`exec resume ID PROMPT` and `exec resume --last PROMPT` go on with an earlier session, in its directory and with its
+rights unless you give others. What happens goes to standard error, the last message to standard output.
+exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted"""
+
+NOBODY_TO_ASK = {"approval_policy": AskForApproval.NEVER.value}
+"""What is different from the defaults of the configuration where nobody can be asked."""
+
+IMAGE_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
+"""The kinds of image that models take, by how their bytes begin."""
+
+
+class _Job(msgspec.Struct, frozen=True):
+    settings: Settings
+    prompt: Prompt
+    stored: StoredSession | None = None
+
+
+def main(arguments: list[str]) -> int:
+    """Run one turn."""
+    options = _parser().parse_intermixed_args(arguments)
+    lines = JsonLines(sys.stdout.buffer) if options.json else None
+    try:
+        job = _job(options)
+        front_end = lines or Human(Terminal.on(sys.stderr), job.settings)
+        result = run_interruptibly(run_turn(job.settings, front_end, job.prompt, job.stored))
+    except (FerruleError, Interrupted) as error:
+        if lines is not None:
+            lines.fail(str(error) or INTERRUPTED)
+        raise
+    _hand_over(result, options)
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser("exec", "Do one task without asking, and exit.")
+    parser.usage = "ferrule exec [OPTION]... PROMPT|-\n       ferrule exec [OPTION]... resume ID|--last PROMPT|-"
+    parser.epilog = EPILOG
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="what to do; `-` reads it from standard input")
+    parser.add_argument("--last", action="store_true", help="with `resume`: the newest session")
+    add_model_flags(parser)
+    add_profile_flag(parser)
+    add_rights_flags(parser)
+    parser.add_argument("-i", "--image", metavar="FILE", action="append", default=[], help="an image for the prompt")
+    parser.add_argument("--max-turns", type=int, metavar="N", help="how often the model may be asked")
+    parser.add_argument("--output-schema", metavar="FILE", help="a JSON schema of the last message")
+    parser.add_argument("--json", action="store_true", help="print events as JSON, one a line")
+    parser.add_argument(
+        "-o", "--output-last-message", dest="output", metavar="FILE", help="write the last message there"
+    )
+    add_config_flag(parser)
+    return parser
+
+
+def _job(options: argparse.Namespace) -> _Job:
+    """What is to be done. Everything that the user can have got wrong is found out here, before anything happens."""
+    words: list[str] = options.words
+    resume = bool(words) and words[0] == "resume"
+    if options.last and not resume:
+        raise UsageError("--last belongs to `ferrule exec resume --last PROMPT`")
+    session_id, rest = _session_and_rest(words[1:], last=options.last) if resume else (None, words)
+    settings, stored = _resumed(options, session_id) if resume else (_settings(options), None)
+    if options.output is not None and not Path(options.output).absolute().parent.is_dir():
+        raise UsageError(f"-o: the folder of {options.output} does not exist")
+    if options.output_schema is not None:
+        settings = msgspec.structs.replace(settings, output_schema=_schema(options.output_schema))
+    prompt = _prompt(rest)
+    images = [_image(path) for path in options.image]
+    return _Job(settings, [*images, InputText(prompt)] if images else prompt, stored)
+
+
+def _settings(options: argparse.Namespace, cwd: str | None = None) -> Settings:
+    return configuration(options, NOBODY_TO_ASK, cwd=cwd).settings
+
+
+def _session_and_rest(words: Sequence[str], *, last: bool) -> tuple[str | None, Sequence[str]]:
+    if last:
+        return None, words
+    if not words:
+        raise UsageError("`exec resume` needs the ID of a session, or --last")
+    return words[0], words[1:]
+
+
+def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Settings, StoredSession]:
+    """The settings of the session's own directory, then its directory and rights, unless the user gave others."""
+    cwd_given = options.directory is not None
+    given = {
+        "cwd_given": cwd_given,
+        "sandbox_given": is_given(options, "sandbox", "sandbox_mode"),
+        "approval_given": is_given(options, "approval", "approval_policy"),
+    }
+    here = working_directory(options.directory) if cwd_given else "/"
+    there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, **given)
+    return resume_settings(_settings(options, there.cwd), stored.meta.id, **given)
+
+
+def _prompt(words: Sequence[str]) -> str:
+    if len(words) > 1:
+        raise UsageError(f"one PROMPT is wanted, but there are {len(words)}: put it in quotes")
+    if not words and sys.stdin.isatty():
+        raise UsageError("a PROMPT is missing: say what to do, or `-` to read it from standard input")
+    try:
+        text = words[0] if words and words[0] != "-" else sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("the prompt on standard input is not UTF-8 text") from error
+    if not text.strip():
+        raise UsageError("the prompt is empty")
+    return text
+
+
+def _image(path: str) -> ContentPart:
+    data = _read("-i", path)
+    kind = next((kind for start, kind in IMAGE_TYPES.items() if data.startswith(start)), None)
+    if kind is None:
+        raise UsageError(f"-i: {path} is not a PNG, JPEG, GIF or WebP image")
+    import base64
+
+    return InputImage(image_url=f"data:{kind};base64,{base64.b64encode(data).decode()}")
+
+
+def _schema(path: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(_read("--output-schema", path), type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--output-schema: {path} is not a JSON object: {error}") from error
+
+
+def _read(flag: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{flag}: {path} cannot be read: {error.strerror}") from error
+
+
+def _hand_over(result: TurnResult, options: argparse.Namespace) -> None:
+    """The last message, for whoever wants only that: in a file, and on standard output where it is not seen yet."""
+    if options.output is not None:
+        try:
+            Path(options.output).write_text(result.text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"-o: {options.output} cannot be written: {error.strerror}") from error
+    if not options.json and not is_one_place(1, 2):
+        print(result.text)

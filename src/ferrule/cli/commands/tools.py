@@ -1,0 +1,51 @@
+"""`ferrule tools`: what a model is sent. No connection is opened."""
+
+import asyncio
+import sys
+
+import msgspec
+
+from ferrule.cli.offline import open_offline
+from ferrule.cli.options import (
+    Parser,
+    add_config_flag,
+    add_directory_flag,
+    add_model_flags,
+    add_profile_flag,
+    configuration,
+)
+from ferrule.model.adapt import WireTool
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.settings import Settings
+
+
+def main(arguments: list[str]) -> int:
+    """Print the tools; with --json the array of the request, byte for byte."""
+    parser = Parser("tools", "Print the tools that a model is sent. No connection is opened.")
+    add_model_flags(parser)
+    add_profile_flag(parser)
+    add_directory_flag(parser)
+    parser.add_argument("--json", action="store_true", help="the request's `tools` array, byte for byte")
+    add_config_flag(parser)
+    options = parser.parse_args(arguments)
+    tools = asyncio.run(sent_tools(configuration(options).settings))
+    if options.json:
+        sys.stdout.buffer.write(b"[" + b",".join(tool.json for tool in tools) + b"]\n")
+    else:
+        print("\n".join(_line(tool) for tool in tools))
+    return 0
+
+
+async def sent_tools(settings: Settings) -> tuple[WireTool, ...]:
+    """The tools of the first request of a session with these settings."""
+    session, model = await open_offline(settings)
+    async with session:
+        return model.tools(tuple(entry.spec for entry in session.toolset.current()[0])).tools
+
+
+def _line(tool: WireTool) -> str:
+    """Name, kind and the first sentence of the description."""
+    spec: JsonValue = msgspec.json.decode(tool.json)
+    spec = spec.get("function") or spec.get("custom") or spec
+    sentence = str(spec.get("description") or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
+    return f"{tool.name or tool.kind:<20} {tool.kind:<10} {sentence}".rstrip()

@@ -1,0 +1,228 @@
+"""`exec` for people: what the agent does, as it does it."""
+
+import os
+
+import msgspec
+
+from ferrule._version import __version__
+from ferrule.cli.calls import Call, CommandCall, InvalidCall, PatchCall, PlanCall, call_line, read_call
+from ferrule.cli.jsonl import reasoning_text
+from ferrule.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
+from ferrule.process.screen_text import visible_text
+from ferrule.protocol.content import text_of
+from ferrule.protocol.events import (
+    Event,
+    ExecCommandEnd,
+    FileChange,
+    ItemCompleted,
+    ItemStarted,
+    ItemUpdated,
+    PatchApplyBegin,
+    PlanStep,
+    PlanUpdate,
+    ThreadStarted,
+    TurnAborted,
+    TurnCompleted,
+    WarningEvent,
+)
+from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCall
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.settings import Settings
+from ferrule.session.history import called_id
+from ferrule.tools.events import ToolEvent
+
+OUTPUT_LINES = 12
+"""Lines of a command's output that are shown: its beginning and its end. The model reads more."""
+DIFF_LINES = 40
+"""Lines of one file's diff that are shown."""
+LONGEST_LINE = 200
+"""Characters of one line of output that are shown."""
+
+_PLAN_MARKS = {"completed": "✓", "in_progress": "▸"}
+
+
+class _Running(msgspec.Struct):
+    call: Call
+    ended: ExecCommandEnd | None = None
+    changes: tuple[FileChange, ...] = ()
+
+
+class Human:
+    """A front end that writes for people. Answers no questions."""
+
+    can_answer = False
+
+    def __init__(self, terminal: Terminal, settings: Settings) -> None:
+        self._out = terminal
+        self._settings = settings
+        self._running: dict[str, _Running] = {}
+        self._heading: str | None = None
+        """The call whose heading is the last thing that was written."""
+        self._streamed = ""
+        """What was written of the item that is arriving; `_kind` says whether it is text or reasoning."""
+        self._kind = ""
+        self.thread_id = ""
+
+    def on_event(self, event: Event | ToolEvent) -> None:
+        """Show the event."""
+        match event:
+            case ThreadStarted():
+                self._greet(event)
+            case ItemUpdated(kind="text" | "reasoning"):
+                self._stream(event.kind, event.delta)
+            case ItemStarted(item=item):
+                self._start(item)
+            case ItemCompleted(item=item, output=None):
+                self._say(item)
+            case ItemCompleted(item=item, output=ToolOutput() as output):
+                self._finish(item, output, event.duration_ms or 0)
+            case ExecCommandEnd(call_id=call_id) if call_id in self._running:
+                self._running[call_id].ended = event
+            case PatchApplyBegin(call_id=call_id) if call_id in self._running:
+                self._running[call_id].changes = event.changes
+            case PlanUpdate(plan=plan):
+                self._show_plan(plan)
+            case WarningEvent(message=message):
+                self._block(self._out.style(f"warning: {safe(message)}", RED))
+            case TurnCompleted():
+                self._sum_up(event)
+            case TurnAborted():
+                self._block(self._out.style("interrupted", RED))
+            case _:
+                pass
+
+    def _greet(self, event: ThreadStarted) -> None:
+        self.thread_id = event.thread_id
+        settings = self._settings
+        mode = settings.sandbox_policy.__struct_config__.tag
+        self._out.line(
+            f"{self._out.style(f'ferrule {__version__}', BOLD)} · {safe(event.model)} · {safe(settings.cwd)}"
+        )
+        self._out.line(self._out.style(f"sandbox {mode} · approval {settings.approval_policy}", DIM))
+        if event.sandbox:
+            self._out.line(self._out.style(safe(event.sandbox), DIM))
+
+    def _block(self, text: str) -> None:
+        """Something that has an empty line before it."""
+        self._heading = None
+        self._out.line()
+        self._out.line(text)
+
+    def _stream(self, kind: str, delta: str) -> None:
+        """Words that arrive. Another kind of words begins a paragraph of its own."""
+        if kind != self._kind or not self._streamed:
+            self._heading = None
+            self._out.line()
+            self._kind, self._streamed = kind, ""
+        self._streamed += delta
+        text = safe(delta)
+        self._out.write(self._out.style(text, DIM) if kind == "reasoning" else text)
+
+    def _say(self, item: ResponseItem) -> None:
+        """A whole item: what has not been streamed of it, or all of it."""
+        match item.view:
+            case Message(content=content):
+                self._rest("text", text_of(content))
+            case Reasoning() as reasoning:
+                self._rest("reasoning", reasoning_text(reasoning))
+            case WebSearchCall(action=action):
+                query = msgspec.json.decode(action).get("query", "") if bytes(action) else ""
+                self._block(self._out.style(f"Web search: {safe(str(query))}", CYAN))
+
+    def _rest(self, kind: str, text: str) -> None:
+        streamed = self._streamed if self._kind == kind else ""
+        if not streamed or text.startswith(streamed):
+            rest = text[len(streamed) :]
+            if rest.strip():
+                self._stream(kind, rest)
+        self._out.end_line()
+        self._streamed = ""
+
+    def _start(self, item: ResponseItem) -> None:
+        call, call_id = read_call(item.view), called_id(item.view)
+        if call is not None and call_id is not None:
+            self._out.end_line()
+            self._streamed = ""
+            self._running[call_id] = _Running(call)
+            if not isinstance(call, PlanCall):
+                self._head(call_id, call)
+
+    def _head(self, call_id: str, call: Call) -> None:
+        wrong = isinstance(call, InvalidCall) or (isinstance(call, PatchCall) and not call.files)
+        colors = (RED,) if wrong else (BOLD, CYAN)
+        first, *rest = safe(call_line(call)).split("\n")
+        self._block(
+            "\n".join([self._out.style(first, *colors), *(self._out.style(f"  {line}", *colors) for line in rest)])
+        )
+        self._heading = call_id
+
+    def _finish(self, item: ResponseItem, output: ToolOutput, duration_ms: int) -> None:
+        call_id = called_id(item.view) or ""
+        running = self._running.pop(call_id, None)
+        failed = output.success is False
+        if running is None or (isinstance(running.call, PlanCall) and not failed):
+            return
+        if self._heading != call_id:
+            self._head(call_id, running.call)
+        self._heading = None
+        seconds = f"{duration_ms / 1000:.1f} s"
+        ended = running.ended
+        if isinstance(running.call, CommandCall) and ended is not None:
+            self._show_output(ended.output)
+            reason = "timed out" if ended.timed_out else f"exit {ended.exit_code}"
+            self._verdict(failed, f"{reason} · {seconds}")
+        elif failed:
+            self._show_output(output.text)
+            self._verdict(True, f"failed · {seconds}")
+        elif isinstance(running.call, PatchCall):
+            self._show_changes(running.changes)
+        else:
+            self._show_output(output.text)
+
+    def _verdict(self, failed: bool, text: str) -> None:
+        mark, color = ("✗", RED) if failed else ("✓", GREEN)
+        self._out.line(self._out.style(f"  {mark} {text}", color))
+
+    def _show_output(self, text: str) -> None:
+        shown = safe(visible_text(text)).rstrip("\n")
+        for line in excerpt(shown.split("\n"), OUTPUT_LINES) if shown else ():
+            self._out.line(self._out.style(f"  {line[:LONGEST_LINE]}", DIM))
+
+    def _show_changes(self, changes: tuple[FileChange, ...]) -> None:
+        for change in changes:
+            verb = {"add": "added", "delete": "deleted"}.get(change.kind, "changed")
+            target = f" -> {change.move_path}" if change.move_path else ""
+            self._verdict(False, f"{verb} {safe(change.path + target)} (+{change.added} -{change.deleted})")
+            diff = safe(change.unified_diff).rstrip("\n")
+            for line in excerpt(diff.split("\n"), DIFF_LINES) if change.kind == "update" and diff else ():
+                color = {"+": GREEN, "-": RED}.get(line[:1], DIM)
+                self._out.line(self._out.style(f"    {line[:LONGEST_LINE]}", color))
+
+    def _show_plan(self, plan: tuple[PlanStep, ...]) -> None:
+        self._block(self._out.style("Plan", BOLD, CYAN))
+        for step in plan:
+            text = f"  {_PLAN_MARKS.get(step.status, '·')} {safe(step.step)}"
+            self._out.line(self._out.style(text, DIM) if step.status == "completed" else text)
+
+    def _sum_up(self, event: TurnCompleted) -> None:
+        usage = event.usage
+        cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
+        tokens = f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
+        resume = "" if self._settings.ephemeral else f" · go on: ferrule exec resume {self.thread_id} PROMPT"
+        self._block(self._out.style(f"{tokens}{resume}", DIM))
+
+
+def excerpt(lines: list[str], limit: int) -> list[str]:
+    """At most `limit` lines and one that counts what was left out in their middle."""
+    if len(lines) <= limit + 1:
+        return lines
+    head = limit // 2
+    return [*lines[:head], f"… {len(lines) - limit} more lines …", *lines[head - limit :]]
+
+
+def is_one_place(first: int, second: int) -> bool:
+    """Whether two descriptors lead to the same terminal or file."""
+    try:
+        return os.path.sameopenfile(first, second)
+    except OSError:
+        return False

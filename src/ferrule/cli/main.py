@@ -1,0 +1,95 @@
+"""The entry: finds the command, imports it, and turns its errors into one line and an exit code.
+
+Imports nothing heavy: `ferrule --help` costs an interpreter start.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from ferrule._version import __version__
+from ferrule.cli.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_USAGE
+from ferrule.protocol.errors import FerruleError, UsageError
+
+COMMANDS = {
+    "exec": "do one task without asking, and exit; `exec resume` goes on with an earlier session",
+    "tools": "print the tools that a model is sent",
+    "call": "run one tool call and print what the model would read",
+    "apply-patch": "apply a patch given as argument or on standard input",
+    "policy": "say whether a command may run, and why",
+    "demo": "watch a scripted model fix a bug in a scratch repository; needs no key",
+    "doctor": "say what this machine offers and which paths are written",
+}
+"""Every command and what it does. NAME is the module `ferrule.cli.commands.NAME`, with `_` for `-`."""
+
+NO_TUI = "The terminal interface is not in this version: use `ferrule exec PROMPT`"
+
+
+class Command(Protocol):
+    """A module of `ferrule.cli.commands`."""
+
+    def main(self, arguments: list[str]) -> int:
+        """Run with what followed the command's name. Returns the exit code. Raises `FerruleError`."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `ferrule`. Returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(given)
+    except FerruleError as error:
+        print(f"ferrule: {one_line(str(error))}", file=sys.stderr)
+        return WRONG_USAGE if isinstance(error, UsageError) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output is gone; without this the interpreter complains once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _run(given: list[str]) -> int:
+    first = given[0] if given else ""
+    if first in ("-h", "--help", "help"):
+        print(usage())
+        return DONE
+    if first in ("-V", "--version"):
+        print(f"ferrule {__version__}")
+        return DONE
+    if first not in COMMANDS:
+        raise UsageError(NO_TUI + _nearest(given))
+    if sys.platform == "win32":
+        raise UsageError("Ferrule does not run on Windows itself: use it in WSL2")
+    command = cast("Command", import_module(f"ferrule.cli.commands.{first.replace('-', '_')}"))
+    return command.main(given[1:])
+
+
+def usage() -> str:
+    """The text of `ferrule --help`."""
+    commands = "\n".join(f"  {name:<12} {what}" for name, what in COMMANDS.items())
+    return (
+        f"usage: ferrule COMMAND ...\n\n{commands}\n\n"
+        "`ferrule COMMAND --help` says more; `ferrule --version` prints the version.\n"
+        "Settings: ~/.ferrule/config.toml, -c KEY=VALUE, flags."
+    )
+
+
+def one_line(text: str) -> str:
+    """The text in one line, without control characters."""
+    return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
+
+
+def _nearest(given: list[str]) -> str:
+    if len(given) != 1 or " " in given[0]:
+        return ""
+    import difflib
+
+    near = difflib.get_close_matches(given[0], COMMANDS, n=1)
+    return f" (did you mean `ferrule {near[0]}`?)" if near else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The flags that several commands share, and the configuration that they make together with the files."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from typing import NoReturn
+
+from ferrule.config import Configuration, Layer, Sources, load
+from ferrule.protocol.errors import UsageError
+
+FLAG_KEYS = {
+    "model": ("-m", "model"),
+    "sandbox": ("-s", "sandbox_mode"),
+    "approval": ("-a", "approval_policy"),
+    "profile": ("--profile", "profile"),
+    "max_turns": ("--max-turns", "max_turns"),
+}
+"""Flags that stand for one key of the configuration: how an error calls them, and the key."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports what is wrong in one sentence, like every other error."""
+
+    def __init__(self, command: str, description: str) -> None:
+        super().__init__(
+            prog=f"ferrule {command}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError`."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Which model is asked, and how."""
+    parser.add_argument("-m", "--model", metavar="MODEL", help="the model's name")
+    parser.add_argument("--base-url", metavar="URL", help="a model server, such as http://localhost:11434/v1")
+    add_wire_flag(parser)
+
+
+def add_wire_flag(parser: argparse.ArgumentParser) -> None:
+    """How the server is spoken to."""
+    parser.add_argument("--wire", choices=("responses", "chat"), help="Responses API or Chat Completions")
+
+
+def add_profile_flag(parser: argparse.ArgumentParser) -> None:
+    """Which tools."""
+    parser.add_argument("--profile", metavar="NAME", help="a tool profile instead of the model's; `all` is every tool")
+
+
+def add_rights_flags(parser: argparse.ArgumentParser) -> None:
+    """What may be done, and where."""
+    parser.add_argument(
+        "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write (default) or danger-full-access"
+    )
+    parser.add_argument(
+        "-a", "--ask-for-approval", dest="approval", metavar="POLICY",
+        help="untrusted, on-failure, on-request or never; nobody can be asked here, so never is the default",
+    )  # fmt: skip
+    add_directory_flag(parser)
+    parser.add_argument(
+        "--add-dir", metavar="DIR", action="append", default=[], help="another directory that may be written"
+    )
+
+
+def add_directory_flag(parser: argparse.ArgumentParser) -> None:
+    """Where."""
+    parser.add_argument("-C", "--cd", dest="directory", metavar="DIR", help="the working directory")
+
+
+def add_config_flag(parser: argparse.ArgumentParser) -> None:
+    """Any other setting."""
+    parser.add_argument(
+        "-c", "--config", dest="assignments", metavar="KEY=VALUE", action="append", default=[],
+        help="a setting, as in config.toml; VALUE is TOML or plain text",
+    )  # fmt: skip
+
+
+def configuration(
+    options: argparse.Namespace, defaults: Mapping[str, object] | None = None, *, cwd: str | None = None
+) -> Configuration:
+    """The configuration for these flags; its warnings go to standard error. `cwd` replaces the present directory."""
+    given = vars(options)
+    flags = [Layer(flag, {key: given[name]}) for name, (flag, key) in FLAG_KEYS.items() if given.get(name) is not None]
+    loaded = load(
+        Sources(
+            cwd=cwd or working_directory(given.get("directory")),
+            defaults=defaults or {},
+            assignments=tuple(given.get("assignments") or ()),
+            flags=tuple(flags),
+            base_url=given.get("base_url"),
+            wire=given.get("wire"),
+            add_dirs=tuple(_existing(path, "--add-dir") for path in given.get("add_dir") or ()),
+        )
+    )
+    for warning in loaded.warnings:
+        print(f"ferrule: warning: {warning}", file=sys.stderr)
+    return loaded
+
+
+def working_directory(given: str | None) -> str:
+    """The absolute directory of `-C`, else the present one. Raises `UsageError` where it does not exist."""
+    if given is not None:
+        return _existing(given, "-C")
+    try:
+        return os.path.realpath(os.getcwd())
+    except FileNotFoundError as error:
+        raise UsageError("the working directory does not exist any more; choose another one with -C") from error
+
+
+def is_given(options: argparse.Namespace, flag: str, key: str) -> bool:
+    """Whether the user said `key` on the command line, by `flag` or by `-c`."""
+    assigned = (text.partition("=")[0].strip() for text in options.assignments)
+    return getattr(options, flag) is not None or key in assigned
+
+
+def _existing(path: str, flag: str) -> str:
+    if not os.path.isdir(path):
+        raise UsageError(f"{flag}: {path} is not a directory")
+    return os.path.realpath(path)

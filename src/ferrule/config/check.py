@@ -1,0 +1,101 @@
+"""What is wrong with a layer, in one sentence: the file, the key, what came, and what is right."""
+
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from ferrule.config.keys import ConfigTable
+from ferrule.protocol.errors import UsageError
+
+LONGEST_VALUE = 60
+"""Characters of a wrong value that are shown: enough to find it again."""
+
+
+def check(source: str, values: Mapping[str, object]) -> ConfigTable:
+    """The layer as a typed table. Raises `UsageError` for the first thing that is wrong; `source` is named in it."""
+    try:
+        return msgspec.convert(values, ConfigTable)
+    except msgspec.ValidationError as error:
+        problem = _problem(values, ConfigTable, "") or str(error)
+        raise UsageError(f"{source}: {problem}") from error
+
+
+def _problem(value: object, wanted: Any, path: str) -> str | None:
+    """What is wrong with `value` where `wanted` should stand; None if nothing is."""
+    wanted = _without_none(wanted)
+    if isinstance(value, Mapping):
+        if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+            return _table_problem(value, wanted, path)
+        if get_origin(wanted) is dict and get_args(wanted)[1] is not object:
+            entry_type = get_args(wanted)[1]
+            entries = (_problem(entry, entry_type, _join(path, key)) for key, entry in value.items())
+            return next(filter(None, entries), None)
+    try:
+        msgspec.convert(value, wanted)
+    except msgspec.ValidationError:
+        return f"{path} must be {_describe(wanted)}, not {_show(value)}"
+    return None
+
+
+def _table_problem(value: Mapping[str, object], wanted: type[msgspec.Struct], path: str) -> str | None:
+    hints = typing.get_type_hints(wanted, include_extras=True)
+    for key, entry in value.items():
+        if key not in hints:
+            return f"unknown key {_join(path, key)}{_nearest(key, hints)}"
+        problem = _problem(entry, hints[key], _join(path, key))
+        if problem is not None:
+            return problem
+    return None
+
+
+def _nearest(key: str, known: Mapping[str, object]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known here are {', '.join(sorted(known))}"
+
+
+def _join(path: str, key: str) -> str:
+    plain = key.replace("_", "").replace("-", "").isalnum()
+    shown = key if plain else f'"{key}"'
+    return f"{path}.{shown}" if path else shown
+
+
+def _without_none(wanted: Any) -> Any:
+    if get_origin(wanted) in (Union, types.UnionType):
+        rest = [one for one in get_args(wanted) if one is not type(None)]
+        return rest[0] if len(rest) == 1 else wanted
+    return wanted
+
+
+def _describe(wanted: Any) -> str:
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return f"one of {', '.join(str(member.value) for member in wanted)}"
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        return "a table"
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin is typing.Annotated:
+        return f"a whole number of at least {arguments[1].ge}"
+    if origin is tuple:
+        return f"a list of {'tables' if get_origin(arguments[0]) is dict else 'strings'}"
+    if origin is dict:
+        return "a table"
+    return {str: "a string", bool: "true or false", float: "a number"}.get(wanted, str(wanted))
+
+
+def _show(value: object) -> str:
+    """A TOML value as the user wrote it, shortened."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "a table"
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -1,0 +1,92 @@
+"""Every key of `config.toml`, with Codex's name where Codex has the setting. None: not said."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from ferrule.protocol.permissions import AskForApproval, SandboxMode
+from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Verbosity
+from ferrule.protocol.specs import Wire
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class ProviderTable(_Table, frozen=True):
+    """`[model_providers.NAME]`: see `ProviderSettings`. `name` is what Codex calls it; NAME is what we go by."""
+
+    name: str | None = None
+    base_url: str | None = None
+    env_key: str | None = None
+    env_key_instructions: str | None = None
+    wire_api: Wire | None = None
+    query_params: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    request_max_retries: Count = 4
+    stream_max_retries: Count = 5
+    stream_idle_timeout_ms: Positive = 300_000
+    profile: str | None = None
+
+
+class WorkspaceWriteTable(_Table, frozen=True):
+    """`[sandbox_workspace_write]`: what the mode workspace-write allows beyond the working directory."""
+
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class EnvironmentTable(_Table, frozen=True):
+    """`[shell_environment_policy]`: see `ShellEnvironmentPolicy`."""
+
+    inherit: Literal["all", "core", "none"] = "all"
+    ignore_default_excludes: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    set: dict[str, str] = {}
+    include_only: tuple[str, ...] = ()
+
+
+class ProjectTable(_Table, frozen=True):
+    """`[projects."PATH"]`: whether the project's own `.ferrule/` is read."""
+
+    trust_level: Literal["trusted", "untrusted"] | None = None
+
+
+class ConfigTable(_Table, frozen=True):
+    """A whole `config.toml`."""
+
+    model: str | None = None
+    model_provider: str | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary | None = None
+    model_verbosity: Verbosity | None = None
+    model_context_window: Positive | None = None
+    model_max_output_tokens: Positive | None = None
+    model_temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    instructions: str | None = None
+    approval_policy: AskForApproval | None = None
+    sandbox_mode: SandboxMode | None = None
+    profile: str | None = None
+    tools: tuple[str, ...] | None = None
+    tool_output_token_limit: Positive | None = None
+    max_turns: Positive | None = None
+    model_providers: dict[str, ProviderTable] = {}
+    sandbox_workspace_write: WorkspaceWriteTable = WorkspaceWriteTable()
+    shell_environment_policy: EnvironmentTable = EnvironmentTable()
+    projects: dict[str, ProjectTable] = {}
+    mcp_servers: dict[str, dict[str, object]] = {}
+    hooks: dict[str, tuple[dict[str, object], ...]] = {}
+
+
+USER_ONLY = frozenset(
+    {"model_provider", "model_providers", "projects", "sandbox_workspace_write", "shell_environment_policy"}
+)
+"""Keys that a project may not set: they say where requests and keys go, what commands see and where they write."""

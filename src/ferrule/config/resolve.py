@@ -1,0 +1,108 @@
+"""From the merged table to the settings of a session. Pure."""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from ferrule.config.keys import ConfigTable
+from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxMode,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.specs import Wire
+
+SERVER = "server"
+"""Name of the provider that `--base-url` makes."""
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was configured. `mcp_servers` and `hooks` are as written: who uses them reads them further.
+    `project` is the root of the trusted project, or None. `warnings`: what was left out, one sentence each."""
+
+    settings: Settings
+    mcp_servers: Mapping[str, Mapping[str, object]] = {}
+    hooks: Mapping[str, tuple[Mapping[str, object], ...]] = {}
+    project: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def settings_of(
+    table: ConfigTable,
+    *,
+    cwd: str,
+    home: str,
+    trusted: bool = False,
+    base_url: str | None = None,
+    wire: Wire | None = None,
+    add_dirs: tuple[str, ...] = (),
+) -> Settings:
+    """The settings that the table means. `base_url` and `wire` win over the provider's; `add_dirs` (absolute) can be
+    written beside the configured roots. Raises `UsageError`."""
+    return Settings(
+        cwd=cwd,
+        home=home,
+        model=ModelSettings(
+            model=table.model,
+            reasoning_effort=table.model_reasoning_effort,
+            reasoning_summary=table.model_reasoning_summary,
+            verbosity=table.model_verbosity,
+            parallel_tool_calls=table.parallel_tool_calls,
+            max_output_tokens=table.model_max_output_tokens,
+            temperature=table.model_temperature,
+            context_window=table.model_context_window,
+        ),
+        provider=_provider(table, base_url, wire),
+        approval_policy=table.approval_policy or AskForApproval.ON_REQUEST,
+        sandbox_policy=_sandbox(table, add_dirs),
+        shell_environment_policy=ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy)),
+        profile=table.profile,
+        tools=table.tools,
+        instructions=table.instructions,
+        max_turns=table.max_turns,
+        tool_output_tokens=table.tool_output_token_limit,
+        trusted=trusted,
+    )
+
+
+def _provider(table: ConfigTable, base_url: str | None, wire: Wire | None) -> ProviderSettings | None:
+    """The provider that is asked, or None where nothing is said: OpenAI, if its key is set.
+
+    `--base-url` is a provider of its own: the key of a configured one must not go to another address.
+    """
+    name = table.model_provider
+    if base_url is not None:
+        return ProviderSettings(name=SERVER, base_url=base_url, wire_api=wire)
+    if name is None:
+        return ProviderSettings(name="openai", wire_api=wire) if wire is not None else None
+    known = table.model_providers.get(name)
+    if known is None:
+        return ProviderSettings(name=name, wire_api=wire)
+    fields = msgspec.structs.asdict(known) | {"name": name, "wire_api": wire or known.wire_api}
+    return ProviderSettings(**fields)
+
+
+def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:
+    mode = table.sandbox_mode or SandboxMode.WORKSPACE_WRITE
+    if mode is SandboxMode.READ_ONLY:
+        return ReadOnly()
+    if mode is SandboxMode.DANGER_FULL_ACCESS:
+        return DangerFullAccess()
+    allowed = table.sandbox_workspace_write
+    roots = tuple(os.path.expanduser(root) for root in allowed.writable_roots)
+    for root in roots:
+        if not os.path.isabs(root):
+            raise UsageError(f"sandbox_workspace_write.writable_roots: {root!r} must be an absolute path")
+    return WorkspaceWrite(
+        writable_roots=(*roots, *add_dirs),
+        network_access=allowed.network_access,
+        exclude_tmpdir_env_var=allowed.exclude_tmpdir_env_var,
+        exclude_slash_tmp=allowed.exclude_slash_tmp,
+    )
