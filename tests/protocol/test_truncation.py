@@ -79,6 +79,17 @@ def test_warning_tells_the_size_of_the_whole() -> None:
     assert truncate_with_warning("short", OutputBudget(10)) == "short"
 
 
+def test_what_was_left_out_before_counts() -> None:
+    text, budget = "a" * 40 + "b" * 40, OutputBudget(10)
+    assert truncate_text(text, budget, omitted=4_000) == f"{'a' * 20}…1010 tokens truncated…{'b' * 20}"
+    assert "…4040 chars truncated…" in truncate_text(text, OutputBudget(40, "bytes"), omitted=4_000)
+    warned = truncate_with_warning(text, budget, omitted=4_000)
+    assert warned.startswith(
+        "Warning: truncated output (original token count: 1020)\n... 4000 bytes omitted ...\n\naaa"
+    )
+    assert truncate_text("short", budget, omitted=4_000) == "short"
+
+
 @pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])
 def test_lines(text: str, lines: int) -> None:
     assert count_lines(text) == lines

@@ -10,6 +10,7 @@ from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
 from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, exit_of, open_writer, uninterrupted
+from ferrule.protocol.errors import FerruleError
 
 EXIT_GRACE = 0.05
 """Seconds after the exit in which the output may still end."""
@@ -26,7 +27,7 @@ _MERGED = Pipes(merge=True)
 _LIMITS = Limits()
 
 
-class StdinClosed(Exception):
+class StdinClosed(FerruleError):
     """Input was sent to a process that does not take any; the text says what to do instead."""
 
 

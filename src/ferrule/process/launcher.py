@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ferrule.protocol.errors import FerruleError
+
 PTY_ROWS = 50
 PTY_COLUMNS = 200
 
@@ -95,5 +97,5 @@ class Launcher(Protocol):
     ) -> Child: ...
 
 
-class LaunchError(Exception):
+class LaunchError(FerruleError):
     """The process could not be started; the text names what is wrong (program, working directory, sandbox)."""

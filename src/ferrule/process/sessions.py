@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ferrule.process.interactive import Collected, Session
 from ferrule.process.run import uninterrupted
+from ferrule.protocol.errors import FerruleError
 
 MAX_SESSIONS = 64
 WARN_SESSIONS = 60
@@ -15,7 +16,7 @@ PROTECTED_SESSIONS = 8
 FIRST_ID, LAST_ID = 1_000, 99_999
 
 
-class UnknownSession(Exception):
+class UnknownSession(FerruleError):
     """No session has this number: it never had, or its end was told already."""
 
     def __init__(self, number: int) -> None:

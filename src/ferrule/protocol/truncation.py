@@ -47,20 +47,25 @@ def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(_encode(text))
 
 
-def truncate_text(text: str, budget: OutputBudget) -> str:
-    """The text if it fits, else its first and last half budget around the marker, which costs nothing."""
+def truncate_text(text: str, budget: OutputBudget, omitted: int = 0) -> str:
+    """The text if it fits, else its first and last half budget around the marker, which costs nothing.
+
+    `omitted` bytes were left out of its middle before; the marker counts them too.
+    """
     if byte_length(text) <= budget.bytes:
         return text
-    return _cut(text, budget.bytes, budget.unit)
+    return _cut(text, budget.bytes, budget.unit, omitted)
 
 
-def truncate_with_warning(text: str, budget: OutputBudget) -> str:
-    """Like `truncate_text`; what was cut also says so at its start, with the whole's tokens and lines."""
+def truncate_with_warning(text: str, budget: OutputBudget, omitted: int = 0) -> str:
+    """Like `truncate_text`; what was cut also says so at its start, with the whole's tokens and lines (or, where those
+    are not known, the bytes left out before)."""
     if byte_length(text) <= budget.bytes:
         return text
-    tokens, lines = approximate_tokens(text), count_lines(text)
-    warning = f"Warning: truncated output (original token count: {tokens})\nTotal output lines: {lines}\n\n"
-    return warning + truncate_text(text, budget)
+    tokens = tokens_of_bytes(byte_length(text) + omitted)
+    size = f"... {omitted} bytes omitted ..." if omitted else f"Total output lines: {count_lines(text)}"
+    warning = f"Warning: truncated output (original token count: {tokens})\n{size}\n\n"
+    return warning + truncate_text(text, budget, omitted)
 
 
 def truncate_items(items: Sequence[str | T], budget: OutputBudget) -> list[str | T]:
@@ -92,15 +97,15 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") if text else 0)
 
 
-def _cut(text: str, keep: int, unit: Literal["tokens", "bytes"]) -> str:
+def _cut(text: str, keep: int, unit: Literal["tokens", "bytes"], omitted: int = 0) -> str:
     data = _encode(text)
     left = _boundary_before(data, keep // 2)
     right = _boundary_after(data, len(data) - (keep - keep // 2))
     if unit == "tokens":
-        removed = tokens_of_bytes(len(data) - keep)
+        removed = tokens_of_bytes(len(data) + omitted - keep)
         marker = f"…{removed} tokens truncated…"
     else:
-        marker = f"…{len(_decode(data[left:right]))} chars truncated…"
+        marker = f"…{len(_decode(data[left:right])) + omitted} chars truncated…"
     return _decode(data[:left]) + marker + _decode(data[right:])
 
 
