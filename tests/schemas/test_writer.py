@@ -194,7 +194,8 @@ def test_the_arguments_of_a_function_are_validated_and_given_by_name() -> None:
     arguments = read_arguments('{"query":"q","limit":"3","schema":true,"_hidden":[{"x":1}]}', validator)
     given = keyword_arguments(arguments)
     assert given == {"query": "q", "limit": 3, "schema": True, "_hidden": [Point(x=1)]}
-    assert search(**given) == "q 3 True [Point(x=1, y=0)] None"
+    call: Json = search
+    assert call(**given) == "q 3 True [Point(x=1, y=0)] None"
     assert keyword_arguments(read_arguments('{"query":"q"}', validator)) == {"query": "q"}
 
 
@@ -214,7 +215,7 @@ def test_a_base_gives_its_ways_to_the_model_and_its_names_are_left_alone() -> No
     assert (model.__name__, model.__doc__) == ("paint", "Paint.")
     assert list(schema_of_model(model).mapping["properties"]) == ["visualize", "copy"]
     instance = model.model_validate_json('{"visualize":2}')
-    assert instance.visualize == "base"  # type: ignore[attr-defined]
+    assert instance.visualize == "base"
     assert keyword_arguments(instance) == {"visualize": 2}
 
 
