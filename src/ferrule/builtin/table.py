@@ -8,6 +8,7 @@ import msgspec
 
 from ferrule.protocol.specs import ToolSpec
 from ferrule.tools.conversation import ConversationState
+from ferrule.tools.registry import NATIVE
 
 
 class _Package(Protocol):
@@ -17,16 +18,19 @@ class _Package(Protocol):
 
 class Builtin(msgspec.Struct, frozen=True):
     """One built-in tool. `parallel`: its calls may run beside others. `hidden`: answered, but not shown to the model
-    (an older name of another tool)."""
+    (an older name of another tool). `called`: the name that calls carry, and `folder`: where the tool lives, if these
+    are not its own name."""
 
     name: str
     parallel: bool = False
     namespace: str | None = None
     hidden: bool = False
+    called: str | None = None
+    folder: str | None = None
 
     @property
     def _package(self) -> _Package:
-        return cast("_Package", import_module(f"ferrule.builtin.{self.name}"))
+        return cast("_Package", import_module(f"ferrule.builtin.{self.folder or self.name}"))
 
     def spec(self, state: ConversationState) -> ToolSpec:
         """What the model sees. Cheap: nothing heavy is imported."""
@@ -40,7 +44,13 @@ class Builtin(msgspec.Struct, frozen=True):
 BUILTINS = {
     tool.name: tool
     for tool in (
+        Builtin("exec_command", parallel=True),
+        Builtin("write_stdin"),
         Builtin("shell_command", parallel=True),
+        Builtin("shell", parallel=True),
+        Builtin("container.exec", hidden=True, folder="shell"),
+        Builtin("local_shell", parallel=True, namespace=NATIVE),
+        Builtin("native_shell", parallel=True, namespace=NATIVE, called="shell"),
         Builtin("apply_patch"),
         Builtin("update_plan"),
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ferrule.builtin import BUILTINS, Builtin
+from ferrule.builtin.shell_selection import SHELL_TOOLS, ShellFeatures, current_platform, select_shell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
@@ -13,15 +14,6 @@ from ferrule.tools.registry import ToolRegistryBuilder
 
 ToolLike = Any
 """A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec; a plain function."""
-
-SHELL_TOOLS: dict[str, tuple[str, ...]] = {
-    "shell_command": ("shell_command",),
-    "unified_exec": ("exec_command", "write_stdin"),
-    "shell": ("shell",),
-    "local_shell": ("local_shell",),
-    "disabled": (),
-}
-"""The tools of each shell form."""
 
 
 class BuiltinSource:
@@ -39,7 +31,7 @@ class BuiltinSource:
             if not tool.hidden:
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel)
             handler = DeferredHandler(_loader(tool, self._state))
-            builder.register_handler(tool.name, handler, namespace=tool.namespace)
+            builder.register_handler(tool.called or tool.name, handler, namespace=tool.namespace)
 
 
 def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:
@@ -65,7 +57,7 @@ class DefinitionSource:
 
 def expand_profile(include: Iterable[str], profile: ModelProfile) -> list[str]:
     """The built-in tools of a model: its form of shell, its form of patches, and what its tool set includes."""
-    names = list(SHELL_TOOLS[profile.shell])
+    names = list(SHELL_TOOLS[select_shell(profile, ShellFeatures(), current_platform())])
     if profile.apply_patch != "none":
         names.append("apply_patch")
     for entry in include:

@@ -3,12 +3,23 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+import msgspec
 
 from ferrule.process.environment import child_environment
+from ferrule.process.interactive import Session
 from ferrule.process.launcher import Launcher, Stdio
 from ferrule.process.sessions import SessionTable
 from ferrule.process.shell import LoginEnvironment, LoginShell, Shell, default_shell
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The call that started a session, and the limit in milliseconds that it gave."""
+
+    call_id: str
+    timeout_ms: int | None = None
 
 
 class Commands:
@@ -27,6 +38,7 @@ class Commands:
         self.policy = policy
         self.marks = dict(marks or {})
         self.sessions = SessionTable()
+        self.origins: WeakKeyDictionary[Session, Origin] = WeakKeyDictionary()
         self.shell: Shell = default_shell(self.base)
         self._login = LoginShell(plain, self.shell, self.base, cwd)
         self._warming: asyncio.Future[LoginEnvironment] | None = None

@@ -17,7 +17,14 @@ from ferrule.protocol.content import ContentPart
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
-from ferrule.protocol.payload import CustomPayload, FunctionPayload, NativePayload, ToolOutput, ToolPayload
+from ferrule.protocol.payload import (
+    CustomPayload,
+    FunctionPayload,
+    LocalShellPayload,
+    NativePayload,
+    ToolOutput,
+    ToolPayload,
+)
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.arguments import ModelValidator, read_arguments, validate_value
@@ -196,12 +203,12 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return validate_value(arguments, self._validator)
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """JSON arguments always; raw text where the tool is freeform; native items in the namespace `native`."""
+        """JSON arguments always; raw text where the tool is freeform; native items, which only `native` tools get."""
         if isinstance(payload, FunctionPayload):
             return True
         if isinstance(payload, CustomPayload):
             return self.freeform is not None
-        return super().matches_kind(payload) or isinstance(payload, NativePayload)
+        return super().matches_kind(payload) or isinstance(payload, NativePayload | LocalShellPayload)
 
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Everything that is not annotated as read-only."""
@@ -216,6 +223,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             return read_arguments(payload.arguments, self._validator)
         if isinstance(payload, CustomPayload):
             return self.action_type.model_validate({self._text_field: payload.input})
+        if isinstance(payload, LocalShellPayload):
+            return validate_value(msgspec.to_builtins(payload.params), self._validator)
         raise RespondToModel(f"{self.name} takes JSON arguments, not {type(payload).__name__}")
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:

@@ -4,45 +4,64 @@ from collections.abc import Sequence
 
 from pydantic import AliasChoices, Field
 
-from ferrule.builtin.shell_command import DESCRIPTION
-from ferrule.tools.annotations import ToolAnnotations
+from ferrule.builtin.execution import (
+    LOGIN,
+    TIMEOUT,
+    WORKDIR,
+    AskedPermissions,
+    CommandTool,
+    Justification,
+    OldEscalation,
+    PrefixRule,
+)
+from ferrule.builtin.shell_command import describe
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import Action, Observation
 
 
 class ShellCommandAction(Action):
     """A script and how to run it."""
 
-    command: str = Field(description="The shell script to execute in the user's default shell")
-    workdir: str | None = Field(default=None, description="The working directory to execute the command in")
-    timeout_ms: int | None = Field(
+    command: str = Field(
+        description="The script, for the user's default shell",
+        validation_alias=AliasChoices("command", "cmd"),
+    )
+    workdir: str | None = Field(default=None, description=WORKDIR)
+    timeout_ms: float | None = Field(
         default=None,
-        description="The timeout for the command in milliseconds",
+        description=TIMEOUT,
         validation_alias=AliasChoices("timeout_ms", "timeout"),
     )
-    login: bool | None = Field(
-        default=None, description="Whether to run the shell with login shell semantics. Defaults to true."
-    )
+    login: bool | None = Field(default=None, description=LOGIN)
+    sandbox_permissions: AskedPermissions = None
+    justification: Justification = None
+    prefix_rule: PrefixRule = None
+    with_escalated_permissions: OldEscalation = None
 
 
 class ShellCommandObservation(Observation):
-    """The text that the model reads, in the format that it was trained on, and the exit code."""
+    """How the script ended and what it wrote. `total_lines` is told where lines were cut out of the output."""
 
     bounded = True
 
-    text: str
     exit_code: int
+    wall_seconds: float
+    output: str
+    total_lines: int | None = None
 
     @property
     def to_llm_content(self) -> str:
-        return self.text
+        lines = [f"Exit code: {self.exit_code}", f"Wall time: {round(self.wall_seconds, 1):g} seconds"]
+        if self.total_lines is not None:
+            lines.append(f"Total output lines: {self.total_lines}")
+        return "\n".join([*lines, "Output:", self.output])
 
     @property
     def success(self) -> bool:
         return self.exit_code == 0
 
 
-class ShellCommandTool(ToolDefinition[ShellCommandAction, ShellCommandObservation]):
+class ShellCommandTool(CommandTool[ShellCommandAction, ShellCommandObservation]):
     """Runs scripts through `ctx.run`."""
 
     @classmethod
@@ -50,5 +69,4 @@ class ShellCommandTool(ToolDefinition[ShellCommandAction, ShellCommandObservatio
         """The one instance."""
         from ferrule.builtin.shell_command.impl import ShellCommandExecutor
 
-        executor = ShellCommandExecutor(conv_state.commands)
-        return [cls(description=DESCRIPTION, executor=executor, annotations=ToolAnnotations(), parallel=True)]
+        return [cls(conv_state, describe(conv_state), ShellCommandExecutor(conv_state.commands))]

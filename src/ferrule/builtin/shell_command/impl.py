@@ -1,20 +1,21 @@
 """Runs a script in the user's shell."""
 
+from ferrule.builtin.execution import (
+    DEFAULT_TIMEOUT_MS,
+    Finished,
+    limit_ms,
+    run_command,
+    script_command,
+    working_directory,
+)
+from ferrule.builtin.interception import apply_intercepted
+from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.builtin.shell_command.definition import ShellCommandAction, ShellCommandObservation
-from ferrule.process.launcher import LaunchError
-from ferrule.process.run import Completed, run
-from ferrule.process.screen_text import visible_text
-from ferrule.process.shell import shell_argv
-from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
-from ferrule.protocol.truncation import OutputBudget, count_lines, truncate_text
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.truncation import OutputBudget, count_lines
 from ferrule.tools.commands import Commands
-from ferrule.tools.context import Access, ToolContext
-from ferrule.tools.effects import CommandEffect
+from ferrule.tools.context import ToolContext
 from ferrule.tools.executor import ToolExecutor
-
-DEFAULT_TIMEOUT_MS = 10_000
-"""The default that models were trained with."""
 
 
 class ShellCommandExecutor(ToolExecutor[ShellCommandAction, ShellCommandObservation]):
@@ -23,53 +24,26 @@ class ShellCommandExecutor(ToolExecutor[ShellCommandAction, ShellCommandObservat
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
-    async def __call__(self, action: ShellCommandAction, ctx: ToolContext) -> ShellCommandObservation:
-        """Run the script and format what came of it."""
-        cwd = ctx.files.path(action.workdir or ctx.cwd)
-        argv = shell_argv(self._commands.shell, action.command)
-        environment = await self._commands.environment(login=action.login is not False)
-
-        async def attempt(access: Access) -> Completed:
-            ctx.emit(ExecCommandBegin(call_id=ctx.call_id, command=tuple(argv), cwd=cwd))
-            completed = await run(
-                access.launcher,
-                argv,
-                env=environment,
-                cwd=cwd,
-                timeout_ms=action.timeout_ms or DEFAULT_TIMEOUT_MS,
-                on_output=lambda stream, chunk: ctx.emit(
-                    ExecCommandOutputDelta(call_id=ctx.call_id, stream=stream, chunk=chunk)
-                ),
-            )
-            ctx.emit(
-                ExecCommandEnd(
-                    call_id=ctx.call_id,
-                    exit_code=completed.exit_code,
-                    output=completed.output.text(),
-                    duration_ms=round(completed.duration * 1000),
-                    timed_out=completed.timed_out,
-                )
-            )
-            return completed
-
-        try:
-            completed = await ctx.run(CommandEffect(argv=tuple(argv), cwd=cwd), attempt)
-        except LaunchError as error:
-            raise RespondToModel(str(error)) from error
-        return ShellCommandObservation(
-            text=_format(completed, action, ctx.output_budget), exit_code=completed.exit_code
-        )
+    async def __call__(self, action: ShellCommandAction, ctx: ToolContext) -> ShellCommandObservation | ToolOutput:
+        """Run the script and say what came of it."""
+        cwd = working_directory(ctx, action.workdir)
+        limit = limit_ms(action.timeout_ms) or DEFAULT_TIMEOUT_MS
+        command = await script_command(self._commands, action.command, cwd, login=action.login is not False)
+        patched = await apply_intercepted(ctx, command.argv, cwd)
+        if patched is not None:
+            return patched
+        finished = await run_command(ctx, command, limit, action)
+        return _observation(finished, limit, ctx.output_budget)
 
 
-def _format(completed: Completed, action: ShellCommandAction, budget: OutputBudget) -> str:
-    text = visible_text(completed.output.text())
-    if completed.timed_out:
-        limit = action.timeout_ms or DEFAULT_TIMEOUT_MS
-        text = f"command timed out after {limit} milliseconds\n{text}"
-    if completed.notice:
-        text = f"{text}\n{completed.notice}"
-    shown = truncate_text(text, budget)
-    lines = [f"Exit code: {completed.exit_code}", f"Wall time: {round(completed.duration, 1):g} seconds"]
-    if count_lines(shown) != count_lines(text):
-        lines.append(f"Total output lines: {count_lines(text)}")
-    return "\n".join([*lines, "Output:", shown])
+def _observation(finished: Finished, limit_ms: int, budget: OutputBudget) -> ShellCommandObservation:
+    completed = finished.completed
+    output = output_text(completed.output)
+    shown = output.cut(budget)
+    body = with_notes(shown, output.notes(completed.notice, finished.notice), limit_ms if completed.timed_out else None)
+    return ShellCommandObservation(
+        exit_code=completed.exit_code,
+        wall_seconds=completed.duration,
+        output=body,
+        total_lines=output.lines if output.lines != count_lines(shown) else None,
+    )

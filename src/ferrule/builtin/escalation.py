@@ -1,0 +1,65 @@
+"""What a model is told of the sandbox, and the three arguments by which a command asks to run outside of it."""
+
+from ferrule.builtin.schemas import schema
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.tools.context import Permissions
+from ferrule.tools.conversation import ConversationState
+
+ESCALATION_FIELDS = ("sandbox_permissions", "justification", "prefix_rule")
+
+
+def may_ask(permissions: Permissions) -> bool:
+    """Whether somebody may be asked to let a command run outside of the sandbox."""
+    return permissions.approval_policy is not AskForApproval.NEVER
+
+
+def without_escalation(parameters: JsonSchema) -> JsonSchema:
+    """The schema without the arguments that ask for more rights."""
+    kept = {name: node for name, node in parameters.mapping["properties"].items() if name not in ESCALATION_FIELDS}
+    return JsonSchema({**parameters.mapping, "properties": kept})
+
+
+def fitting(parameters: JsonSchema, permissions: Permissions) -> JsonSchema:
+    """The schema that this session's model is told."""
+    return parameters if may_ask(permissions) else without_escalation(parameters)
+
+
+def command_spec(name: str, description: str, state: ConversationState) -> ResponsesApiTool:
+    """The spec of a tool that runs commands, from the checked-in schema."""
+    return ResponsesApiTool(name=name, description=description, parameters=fitting(schema(name), state.permissions))
+
+
+def sandbox_text(state: ConversationState) -> str:
+    """What confines the commands of this session, and whether they may ask for more: one short paragraph."""
+    policy = state.permissions.sandbox_policy
+    if isinstance(policy, DangerFullAccess):
+        return "Commands run without a sandbox, with all rights of the user."
+    if isinstance(policy, ReadOnly):
+        rules = f"nothing can be written, {_network(policy.network_access)}"
+    elif isinstance(policy, WorkspaceWrite):
+        roots = ", ".join(_writable_roots(policy, state))
+        rules = f"only these directories can be written: {roots}; {_network(policy.network_access)}"
+    else:
+        rules = f"it is set up outside of this program, {_network(policy.network_access == 'enabled')}"
+    return f"Commands run in a sandbox: {rules}. {_escalation(state.permissions)}"
+
+
+def _network(access: bool) -> str:
+    return "the network can be used" if access else "the network cannot be used"
+
+
+def _writable_roots(policy: WorkspaceWrite, state: ConversationState) -> list[str]:
+    temporary = None if policy.exclude_tmpdir_env_var else state.commands.base.get("TMPDIR")
+    roots = (state.cwd, *policy.writable_roots, None if policy.exclude_slash_tmp else "/tmp", temporary)
+    return list(dict.fromkeys(root for root in roots if root))
+
+
+def _escalation(permissions: Permissions) -> str:
+    if not may_ask(permissions):
+        return "Nobody can be asked for more: find a way that the sandbox allows."
+    return (
+        "If an important command fails because of that, or certainly would, call it with `sandbox_permissions` set to "
+        '"require_escalated" and a one-sentence `justification`: the user is asked then.'
+    )

@@ -1,0 +1,144 @@
+"""Starts a command as a session and waits for it, a while."""
+
+import asyncio
+import secrets
+
+import msgspec
+
+from ferrule.builtin.exec_command.definition import ExecCommandAction, ExecObservation
+from ferrule.builtin.execution import Command, CommandEvents, limit_ms, working_directory
+from ferrule.builtin.interception import apply_intercepted
+from ferrule.builtin.output_text import output_text, with_notes
+from ferrule.process.interactive import Collected, Ended, Session, clamp_yield
+from ferrule.process.launcher import LaunchError, Pipes, Pty
+from ferrule.process.run import uninterrupted
+from ferrule.process.shell import find_shell, shell_argv
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.commands import Commands, Origin
+from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.executor import ToolExecutor
+
+DEFAULT_YIELD_MS = 10_000
+"""The wait that models were trained with."""
+
+
+class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
+    """Keeps what still runs in the session table, where `write_stdin` finds it."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    async def __call__(self, action: ExecCommandAction, ctx: ToolContext) -> ExecObservation | ToolOutput:
+        """Start the command and return what came of it so far."""
+        cwd = working_directory(ctx, action.workdir)
+        origin = Origin(ctx.call_id, limit_ms(action.timeout, "timeout"))
+        budget = ctx.output_budget.at_most(whole(action.max_output_tokens))
+        yield_ms = clamp_yield(int(DEFAULT_YIELD_MS if action.yield_time_ms is None else action.yield_time_ms))
+        try:
+            command = await self._command(action, cwd)
+            patched = await apply_intercepted(ctx, command.argv, cwd)
+            if patched is not None:
+                return patched
+            portion = await ctx.run(
+                command.effect(action), lambda access: self._attempt(access, ctx, command, origin, yield_ms)
+            )
+        except LaunchError as error:
+            raise RespondToModel(f"exec_command failed: {error}") from error
+        return exec_observation(portion, budget)
+
+    async def _command(self, action: ExecCommandAction, cwd: str) -> Command:
+        """The start-up files of the user's shell were run already; another shell reads its own."""
+        login = action.login is not False
+        stdio = Pty() if action.tty else Pipes(merge=True)
+        env = await self._commands.environment(login=False, stdio=stdio)
+        known = self._commands.shell
+        shell = known if action.shell is None else find_shell(action.shell, env)
+        if shell.kind == known.kind and login:
+            env = await self._commands.environment(login=True, stdio=stdio)
+        argv = shell_argv(shell, action.cmd, login=login and shell.kind != known.kind)
+        return Command(argv=tuple(argv), cwd=cwd, env=env, stdio=stdio)
+
+    async def _attempt(
+        self, access: Access, ctx: ToolContext, command: Command, origin: Origin, yield_ms: int
+    ) -> "Portion":
+        events = CommandEvents(ctx, command)
+        table = self._commands.sessions
+        session = await Session.start(
+            access.launcher,
+            command.argv,
+            env=command.env,
+            cwd=command.cwd,
+            stdio=command.stdio,
+            timeout_ms=origin.timeout_ms,
+            on_output=events.on_output,
+            on_exit=lambda ended: _tell_end(events, ended) if ctx.host.observed else None,
+        )
+        self._commands.origins[session] = origin
+        number = None
+        try:
+            stored = await table.store(session)
+            number = stored.number
+            events.begin(number)
+            collected = await table.collect(number, yield_ms)
+        except asyncio.CancelledError:  # the turn was interrupted: what this call started goes, earlier sessions stay
+            await uninterrupted(_end(session, number, self._commands))
+            raise
+        return Portion(collected, number, origin, (stored.warning, access.notice))
+
+
+async def _end(session: Session, number: int | None, commands: Commands) -> None:
+    await session.end()
+    if number is not None:
+        await commands.sessions.collect(number, 0)
+
+
+def _tell_end(events: CommandEvents, ended: Ended) -> None:
+    events.end(ended.exit_code, ended.transcript.text(), ended.duration, timed_out=ended.timed_out)
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """What one wait brought of session `number`; `notes` is what else the model must read."""
+
+    collected: Collected
+    number: int
+    origin: Origin | None
+    notes: tuple[str | None, ...] = ()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None: it still runs."""
+        return None if self.collected.ended is None else self.collected.ended.exit_code
+
+    @property
+    def transcript(self) -> str:
+        """The whole output of an ended session."""
+        return "" if self.collected.ended is None else self.collected.ended.transcript.text()
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the limit ended it."""
+        return self.collected.ended is not None and self.collected.ended.timed_out
+
+
+def exec_observation(portion: Portion, budget: OutputBudget) -> ExecObservation:
+    """What a model is told of a session after a wait."""
+    collected, number = portion.collected, portion.number
+    output, ended = output_text(collected.output), collected.ended
+    limit = portion.origin.timeout_ms if portion.timed_out and portion.origin is not None else None
+    waiting = f"{collected.unsent} bytes of the input were not read yet." if collected.unsent else None
+    said = output.notes(*portion.notes, waiting, None if ended is None else ended.notice)
+    return ExecObservation(
+        chunk_id=secrets.token_hex(3),
+        wall_seconds=collected.wall_seconds,
+        exit_code=portion.exit_code,
+        session_id=number if ended is None else None,
+        original_token_count=output.tokens,
+        output=with_notes(output.cut_with_warning(budget), said, limit),
+    )
+
+
+def whole(number: float | None) -> int | None:
+    """A JSON number as an integer; None stays."""
+    return None if number is None else int(number)

@@ -1,0 +1,255 @@
+"""What all tools that run commands share: their common arguments, where and how a command runs, what is told of it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Protocol, TypeVar
+
+import msgspec
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from ferrule.builtin.escalation import fitting
+from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
+from ferrule.process.outputs import OnOutput, StreamName
+from ferrule.process.run import Completed, run
+from ferrule.process.shell import POSIX_SHELLS, Shell, shell_argv
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import Event, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.permissions import SandboxPermissions
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.conversation import ConversationState
+from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.effects import CommandEffect
+from ferrule.tools.executor import ToolExecutor
+
+DEFAULT_TIMEOUT_MS = 10_000
+"""The limit that models were trained with, where a call gives none."""
+NOT_STARTED, INTERRUPTED = 127, 130
+"""Exit codes, as shells use them, in the end event of a command that has none of its own."""
+
+WORKDIR = "The directory to run it in; the session's by default"
+TIMEOUT = "After this many milliseconds it is ended; 10000 by default"
+LOGIN = "Whether it sees the environment of a login shell; true by default"
+
+AskedPermissions = Annotated[
+    str | None,
+    Field(
+        description='Sandbox permissions for the command: "use_default" (the default), or "require_escalated" to ask '
+        "for running it without the sandbox"
+    ),
+]
+Justification = Annotated[
+    str | None,
+    Field(description='Only with "require_escalated": one sentence for the user on why the command needs it'),
+]
+PrefixRule = Annotated[
+    tuple[str, ...] | None,
+    Field(
+        description='Only with "require_escalated": the first words of the command, as a rule under which the user can '
+        'allow similar ones for good, for example ["npm", "install"]'
+    ),
+]
+OldEscalation = SkipJsonSchema[bool | None]
+"""`with_escalated_permissions`, the older spelling: accepted, not shown."""
+
+
+class Asking(Protocol):
+    """The arguments by which a call asks for more rights."""
+
+    @property
+    def sandbox_permissions(self) -> str | None: ...
+    @property
+    def justification(self) -> str | None: ...
+    @property
+    def prefix_rule(self) -> tuple[str, ...] | None: ...
+    @property
+    def with_escalated_permissions(self) -> bool | None: ...
+
+
+A = TypeVar("A", bound=Action)
+O = TypeVar("O", bound=Observation)  # noqa: E741
+
+
+class CommandTool(ToolDefinition[A, O]):
+    """A tool that runs commands. Its arguments depend on whether anybody may be asked for more rights."""
+
+    def __init__(
+        self, state: ConversationState, description: str, executor: ToolExecutor[A, O], *, parallel: bool = True
+    ) -> None:
+        self._permissions = state.permissions
+        super().__init__(description=description, executor=executor, parallel=parallel)
+
+    def parameters(self) -> JsonSchema:
+        """See `ToolDefinition.parameters`."""
+        return fitting(super().parameters(), self._permissions)
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A command, ready to start: `argv` and the whole environment are exactly what is executed."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    stdio: Stdio = Pipes()
+
+    def effect(self, asking: Asking | None = None, changes: Mapping[str, str] | None = None) -> CommandEffect:
+        """What the command is about to touch; `changes` is what the call itself puts into the environment."""
+        return CommandEffect(
+            argv=self.argv,
+            cwd=self.cwd,
+            env=tuple((changes or {}).items()),
+            tty=isinstance(self.stdio, Pty),
+            sandbox_permissions=_permissions(asking) if asking else SandboxPermissions.USE_DEFAULT,
+            justification=asking.justification if asking else None,
+            prefix_rule=asking.prefix_rule if asking else None,
+        )
+
+
+def _permissions(asking: Asking) -> SandboxPermissions:
+    if asking.sandbox_permissions is None:
+        return SandboxPermissions("require_escalated" if asking.with_escalated_permissions else "use_default")
+    try:
+        return SandboxPermissions(asking.sandbox_permissions)
+    except ValueError as error:
+        known = " or ".join(SandboxPermissions)
+        raise RespondToModel(f"sandbox_permissions is {known}, not {asking.sandbox_permissions!r}") from error
+
+
+def working_directory(ctx: ToolContext, workdir: str | None) -> str:
+    """The absolute directory of a command. Raises `RespondToModel` that names it, if there is none."""
+    path = ctx.files.path(workdir or ctx.cwd)
+    if os.path.isdir(path):
+        return path
+    problem = "is not a directory" if os.path.exists(path) else "does not exist"
+    advice = f"leave it out to use {ctx.cwd}" if workdir else "it was removed meanwhile; set workdir to one that exists"
+    raise RespondToModel(f"the working directory {path!r} {problem}: {advice}")
+
+
+def limit_ms(asked: float | None, name: str = "timeout_ms") -> int | None:
+    """The limit that a call gave, in whole milliseconds. Raises `RespondToModel` where it leaves no time."""
+    if asked is not None and asked < 1:
+        raise RespondToModel(f"{name} is in milliseconds and at least 1, not {asked:g}")
+    return None if asked is None else int(asked)
+
+
+async def script_command(commands: Commands, script: str, cwd: str, *, login: bool = True) -> Command:
+    """A script for the user's shell. The start-up files of a login shell were run once, for their environment."""
+    return Command(argv=tuple(shell_argv(commands.shell, script)), cwd=cwd, env=await commands.environment(login=login))
+
+
+async def argv_command(commands: Commands, argv: Sequence[str], cwd: str, changes: Mapping[str, str] = {}) -> Command:
+    """A command line. `bash -lc SCRIPT` becomes `bash -c SCRIPT` in the environment that a login shell makes."""
+    script = _login_script(argv)
+    plain = argv if script is None else shell_argv(Shell(argv[0]), script)
+    env = await commands.environment(login=script is not None)
+    return Command(argv=tuple(plain), cwd=cwd, env=env | dict(changes))
+
+
+def _login_script(argv: Sequence[str]) -> str | None:
+    """The script, if the command line is a login shell with a script and nothing else."""
+    if len(argv) < 3 or os.path.basename(argv[0]) not in POSIX_SHELLS:
+        return None
+    options = "".join(option.removeprefix("-") for option in argv[1:-1] if option.startswith("-"))
+    plain = all(option.startswith("-") and option[1:].isalpha() for option in argv[1:-1])
+    return argv[-1] if plain and set(options) <= set("lic") and {"l", "c"} <= set(options) else None
+
+
+class CommandEvents:
+    """Tells the front end of one command: begin, output, end, in this order, whoever is quicker."""
+
+    def __init__(self, ctx: ToolContext, command: Command) -> None:
+        self._ctx = ctx
+        self._command = command
+        self._early: list[Event] | None = []
+
+    @property
+    def on_output(self) -> OnOutput | None:
+        """Where the output goes while it arrives; None if nobody listens."""
+        return self._output if self._ctx.host.observed else None
+
+    def begin(self, process_id: int | None = None) -> None:
+        """The command runs; what was told before follows now."""
+        early, self._early = self._early or [], None
+        command = self._command
+        begin = ExecCommandBegin(
+            call_id=self._ctx.call_id, command=command.argv, cwd=command.cwd, process_id=process_id
+        )
+        for event in (begin, *early):
+            self._ctx.emit(event)
+
+    def end(self, exit_code: int, output: str = "", seconds: float = 0.0, *, timed_out: bool = False) -> None:
+        """The command is over."""
+        self._tell(
+            ExecCommandEnd(
+                call_id=self._ctx.call_id,
+                exit_code=exit_code,
+                output=output,
+                duration_ms=round(seconds * 1000),
+                timed_out=timed_out,
+            )
+        )
+
+    def _output(self, stream: StreamName, chunk: bytes) -> None:
+        self._tell(ExecCommandOutputDelta(call_id=self._ctx.call_id, stream=stream, chunk=chunk))
+
+    def _tell(self, event: Event) -> None:
+        if self._early is None:
+            self._ctx.emit(event)
+        else:
+            self._early.append(event)
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A command that ran to its end; `notice` is what the orchestrator has to say about it."""
+
+    completed: Completed
+    notice: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """As `Completed.exit_code`."""
+        return self.completed.exit_code
+
+    @property
+    def transcript(self) -> str:
+        """The whole output."""
+        return self.completed.output.text()
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the limit ended it."""
+        return self.completed.timed_out
+
+
+async def run_command(
+    ctx: ToolContext, command: Command, timeout_ms: int, asking: Asking | None = None, changes: Mapping[str, str] = {}
+) -> Finished:
+    """Run a command to its end through `ctx.run`. Raises `RespondToModel` where it is refused or cannot start."""
+
+    async def attempt(access: Access) -> Finished:
+        events = CommandEvents(ctx, command)
+        events.begin()
+        try:
+            completed = await run(
+                access.launcher,
+                command.argv,
+                env=command.env,
+                cwd=command.cwd,
+                stdio=command.stdio,
+                timeout_ms=timeout_ms,
+                on_output=events.on_output,
+            )
+        except BaseException as error:  # what began must end, also when the turn is interrupted
+            events.end(NOT_STARTED if isinstance(error, LaunchError) else INTERRUPTED, str(error))
+            raise
+        finished = Finished(completed, access.notice)
+        if ctx.host.observed:
+            events.end(completed.exit_code, finished.transcript, completed.duration, timed_out=completed.timed_out)
+        return finished
+
+    try:
+        return await ctx.run(command.effect(asking, changes), attempt)
+    except LaunchError as error:
+        raise RespondToModel(str(error)) from error

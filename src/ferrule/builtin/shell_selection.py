@@ -1,0 +1,54 @@
+"""Which shell tools a model gets: its own form, changed by feature flags and by what the platform can do."""
+
+import sys
+
+import msgspec
+
+from ferrule.protocol.profiles import ModelProfile, ShellForm
+
+CONPTY_BUILD = 17_763
+"""The first Windows build with pseudo consoles (1809)."""
+
+SHELL_TOOLS: dict[ShellForm, tuple[str, ...]] = {
+    "shell_command": ("shell_command",),
+    "unified_exec": ("exec_command", "write_stdin"),
+    "shell": ("shell", "container.exec"),
+    "local_shell": ("local_shell",),
+    "disabled": (),
+}
+"""The built-in tools of each form."""
+
+
+class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True):
+    """The feature flags. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one string tool.
+    `unified_exec`: sessions for every model (True), for none (False), or as the model's profile says (None)."""
+
+    shell_tool: bool = True
+    shell_zsh_fork: bool = False
+    unified_exec: bool | None = None
+
+
+class Platform(msgspec.Struct, frozen=True):
+    """What the selection needs to know: `system` as `sys.platform` spells it, and whether a PTY can be had."""
+
+    system: str
+    has_pty: bool = True
+
+
+def current_platform() -> Platform:
+    """The platform that this process runs on."""
+    if sys.platform == "win32":
+        return Platform(sys.platform, sys.getwindowsversion().build >= CONPTY_BUILD)
+    return Platform(sys.platform)
+
+
+def select_shell(profile: ModelProfile, features: ShellFeatures, platform: Platform) -> ShellForm:
+    """The form of shell for a model. Pure."""
+    if not features.shell_tool or profile.shell == "disabled":
+        return "disabled"
+    if features.shell_zsh_fork and platform.system != "win32":
+        return "shell_command"
+    sessions = profile.shell == "unified_exec" if features.unified_exec is None else features.unified_exec
+    if sessions:
+        return "unified_exec" if platform.has_pty else "shell_command"
+    return "shell_command" if profile.shell == "unified_exec" else profile.shell

@@ -1,0 +1,157 @@
+"""Built-in tools behind a real dispatch, with a host that grants everything and writes down what it was told."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ferrule.patch.files import PlainFiles
+from ferrule.process.plain import PlainLauncher
+from ferrule.protocol.content import ContentPart
+from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseInputItem
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.truncation import OutputBudget
+from ferrule.session.sources import BuiltinSource
+from ferrule.tools.context import Access, Attempt, ToolContext, ToolInvocation
+from ferrule.tools.conversation import Conversation
+from ferrule.tools.dispatch import Dispatcher
+from ferrule.tools.effects import Effect
+from ferrule.tools.files import Files
+from ferrule.tools.questions import Answer, NoAnswer, Question
+from ferrule.tools.registry import ToolRegistryBuilder
+
+from .states import conversation
+
+T = TypeVar("T")
+DEADLINE = 10.0
+
+
+class Host:
+    """Grants every effect with a plain launcher; keeps effects, results of attempts, and events."""
+
+    def __init__(self) -> None:
+        self.observed = True
+        self.effects: list[Effect] = []
+        self.results: list[Any] = []
+        self.events: list[Any] = []
+        self.notice: str | None = None
+        self.dispatcher: Dispatcher | None = None
+
+    async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
+        self.effects.append(effect)
+        result = await attempt(Access(PlainLauncher(), ctx.files, notice=self.notice))
+        self.results.append(result)
+        return result
+
+    async def ask(self, ctx: ToolContext, question: Question) -> Answer:
+        return NoAnswer("nobody is here")
+
+    async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
+        assert self.dispatcher is not None
+        return await self.dispatcher.call(invocation, ctx)
+
+    def emit(self, event: Any) -> None:
+        self.events.append(event)
+
+    def interrupt(self) -> None:
+        raise AssertionError("no tool here interrupts a turn")
+
+    def told(self, *kinds: type) -> list[Any]:
+        """The events of these kinds."""
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+class Bench:
+    """Calls tools by name, as a model does."""
+
+    def __init__(
+        self, cwd: Path, *names: str, budget: OutputBudget | None = None, state: Conversation | None = None
+    ) -> None:
+        self.state = state or conversation(cwd)
+        if budget is not None:
+            self.state = msgspec.structs.replace(self.state, output_budget=budget)
+        self.host = Host()
+        builder = ToolRegistryBuilder()
+        BuiltinSource(names, self.state).register(builder)
+        self.specs, registry = builder.build()
+        self.dispatcher = self.host.dispatcher = Dispatcher(registry, self._context)
+        self._calls = 0
+
+    def _context(self, invocation: ToolInvocation) -> ToolContext:
+        state = self.state
+        return ToolContext(
+            invocation.call_id,
+            state.cwd,
+            state.permissions,
+            state.output_budget,
+            Files(PlainFiles(), state.cwd),
+            self.host,
+        )
+
+    async def answer(self, view: ItemView) -> ResponseInputItem:
+        """The item that answers a call."""
+        answer = await self.dispatcher.respond(view)
+        assert answer is not None
+        return answer
+
+    async def output(self, name: str, **arguments: object) -> ToolOutput:
+        """The whole output of a function call."""
+        self._calls += 1
+        raw = msgspec.json.encode(arguments).decode()
+        routed = self.dispatcher.route(FunctionCall(call_id=f"call_{self._calls}", name=name, arguments=raw))
+        assert routed is not None
+        return await self.dispatcher.run(routed)
+
+    async def call(self, name: str, **arguments: object) -> str:
+        """What the model reads of a function call."""
+        return (await self.output(name, **arguments)).text
+
+    async def close(self) -> None:
+        await self.state.commands.close()
+
+
+def field(text: str, label: str) -> str:
+    """The rest of the line that starts with `label`, in the header of an answer."""
+    head = text.partition("Output:\n")[0]
+    return next(line.removeprefix(label).strip() for line in head.splitlines() if line.startswith(label))
+
+
+def body(text: str) -> str:
+    """What follows the header of an answer."""
+    head, found, rest = text.partition("Output:\n")
+    assert found, head
+    return rest
+
+
+def session_id(text: str) -> int:
+    return int(field(text, "Process running with session ID"))
+
+
+def children() -> list[int]:
+    """The child processes of this one, zombies too."""
+    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def eventually(condition: Callable[[], bool], seconds: float = DEADLINE) -> bool:
+    """Ask again and again, blocking, until it is so or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
