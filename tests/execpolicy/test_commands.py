@@ -124,6 +124,15 @@ def test_nesting_without_end_is_cut_and_said() -> None:
     assert not take_apart(["env"] * 1000 + ["ls"]).understood
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("words", ["find -exec find", "env -S env", "find xargs -exec find", "find -exec"])
+def test_commands_that_multiply_are_cut_and_said(words: str) -> None:
+    first, *rest = words.split()
+    argv = [first, *rest * 3000]
+    assert not take_apart(argv).understood
+    assert not take_apart(["bash", "-lc", shlex.join(argv)]).understood
+
+
 @pytest.mark.parametrize("argv", [[], [""], ["a\0b"], ["bash", "-lc", "ls\0"], ["\ud800"], ["bash", "-lc", "ls '"]])
 def test_what_no_program_can_be_given_is_not_understood(argv: list[str]) -> None:
     facts = take_apart(argv)

@@ -8,7 +8,7 @@ from .programs import trusted_name
 from .wrappers import SHELLS, Wrapped, scripts_of, shell_script, started_by, unwrap
 
 MAX_NESTING = 16  # shells within shells; nobody means more, and each level doubles the quoting
-MAX_COMMANDS = 20_000  # a script of MAX_SCRIPT_BYTES holds fewer commands that do anything
+MAX_INNER_WORDS = 100_000  # of commands within commands; `find -exec find -exec ...` would grow without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +98,23 @@ class _Reader:
         return tuple(found), True
 
     def everything(self, roots: Sequence[SimpleCommand]) -> Iterator[SeenCommand]:
-        """Breadth first over all that the roots start; bounded, and says through `understood` when it was cut."""
+        """Breadth first over all that the roots start; bounded, and `understood` says when it was cut."""
         layer = [SeenCommand(root) for root in roots]
-        count = 0
+        words = 0
         for _ in range(MAX_NESTING):
+            yield from layer
+            inner: list[SeenCommand] = []
+            for seen in layer:
+                for found in self._inner(seen):
+                    words += len(found.command.argv)
+                    if words > MAX_INNER_WORDS:
+                        self.understood = False
+                        return
+                    inner.append(found)
+            layer = inner
             if not layer:
                 return
-            yield from layer
-            count += len(layer)
-            if count > MAX_COMMANDS:
-                break
-            layer = [inner for seen in layer for inner in self._inner(seen)]
-        self.understood = self.understood and not layer
+        self.understood = False
 
     def _inner(self, seen: SeenCommand) -> Iterator[SeenCommand]:
         argv, env = seen.command.argv, seen.command.env
