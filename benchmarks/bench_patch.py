@@ -92,7 +92,8 @@ def report(name: str, ours: Callable[[], object], floor: Callable[[], object], r
             start = time.perf_counter()
             action()
             kept.append(time.perf_counter() - start)
-    print(row(name, *map(statistics.median, times), aim, unit="ms", scale=1e3))
+    mine, least = map(statistics.median, times)
+    print(row(name, mine, least, aim, unit="ms", scale=1e3))
 
 
 def _source_line(number: int) -> str:

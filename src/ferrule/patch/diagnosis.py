@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -61,11 +61,11 @@ def explain_missing_file(path: str, cwd: str, files: FileLayer) -> str:
     return f". Paths start at {cwd}."
 
 
-def _explain_anchor(missed: Missed, index: LineIndex, lines: Sequence[str]) -> str:
+def _explain_anchor(missed: Missed, index: LineIndex, lines: list[str]) -> str:
     anchor = missed.anchor or ""
     if _UNIFIED.match(anchor.strip()):
         return "V4A has no line numbers: write '@@' alone, or '@@ ' and a whole line that stands above the change."
-    earlier = index.find((anchor,), 0)
+    earlier = index.find([anchor], 0)
     if earlier:
         return _out_of_order("that line stands", earlier.start, missed.position)
     within = [at for at, line in enumerate(lines) if anchor.strip() and anchor.strip() in line]
@@ -77,7 +77,7 @@ def _explain_anchor(missed: Missed, index: LineIndex, lines: Sequence[str]) -> s
     return _nearest(anchor, lines) or "no line of the file resembles it. Read the file again."
 
 
-def _explain_run(missed: Missed, run: Sequence[str], index: LineIndex, lines: Sequence[str]) -> str:
+def _explain_run(missed: Missed, run: list[str], index: LineIndex, lines: list[str]) -> str:
     if not lines:
         return "the file is empty."
     if missed.chunk.at_end:
@@ -107,7 +107,7 @@ def _out_of_order(what: str, start: int, position: int) -> str:
     )
 
 
-def _applied_before(missed: Missed, lines: Sequence[str]) -> str:
+def _applied_before(missed: Missed, lines: list[str]) -> str:
     new = [line[1:] for line in missed.chunk.lines if line[0] != "-"]
     if not any(line[0] == "+" and line[1:].strip() for line in missed.chunk.lines):
         return ""
@@ -117,7 +117,7 @@ def _applied_before(missed: Missed, lines: Sequence[str]) -> str:
     )
 
 
-def _find(run: Sequence[str], lines: Sequence[str]) -> int:
+def _find(run: list[str], lines: list[str]) -> int:
     """Where the run stands, blanks at the ends of lines aside; -1 if nowhere."""
     try:
         prepared = LineIndex(lines, run).at(Level.BLANKS)
@@ -126,7 +126,7 @@ def _find(run: Sequence[str], lines: Sequence[str]) -> int:
     return prepared.find(run, 0) if prepared else -1
 
 
-def _with_gutter(run: Sequence[str], lines: Sequence[str]) -> str:
+def _with_gutter(run: list[str], lines: list[str]) -> str:
     if not all(_GUTTER.match(line) for line in run if line.strip()):
         return ""
     bare = [_GUTTER.sub("", line, count=1) for line in run]
@@ -139,7 +139,7 @@ def _with_gutter(run: Sequence[str], lines: Sequence[str]) -> str:
     )
 
 
-def _partial(run: Sequence[str], index: LineIndex, lines: Sequence[str]) -> str:
+def _partial(run: list[str], index: LineIndex, lines: list[str]) -> str:
     best = _align(run, index)
     if best is None:
         return ""
@@ -152,7 +152,7 @@ def _partial(run: Sequence[str], index: LineIndex, lines: Sequence[str]) -> str:
     return f"{here}; the first that differs is file line {number}:\n" + _contrast(expected, lines[number - 1])
 
 
-def _first_difference(run: Sequence[str], best: _Alignment, lines: Sequence[str]) -> tuple[int, str]:
+def _first_difference(run: list[str], best: _Alignment, lines: list[str]) -> tuple[int, str]:
     for at, line in enumerate(run):
         number = best.start + at
         if not 0 <= number < len(lines) or line.strip() != lines[number].strip():
@@ -160,7 +160,7 @@ def _first_difference(run: Sequence[str], best: _Alignment, lines: Sequence[str]
     return 0, run[0]
 
 
-def _align(run: Sequence[str], index: LineIndex) -> _Alignment | None:
+def _align(run: list[str], index: LineIndex) -> _Alignment | None:
     """The offset at which most lines of the run stand; rare lines vote first, until the votes are used up."""
     prepared = index.at(Level.BLANKS)
     if prepared is None:
@@ -192,7 +192,7 @@ def _positions(text: str, code: str) -> Iterator[int]:
         at = text.find(code, at + 1)
 
 
-def _nearest(expected: str, lines: Sequence[str]) -> str:
+def _nearest(expected: str, lines: list[str]) -> str:
     """The line most like the expected one, if it shares its longest word."""
     words = sorted(_WORD.findall(expected), key=len, reverse=True)[:1]
     if not words or len(expected) > 1000:

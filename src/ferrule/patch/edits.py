@@ -42,7 +42,7 @@ def place(index: LineIndex, chunks: Sequence[Chunk]) -> list[Placed] | Missed:
     position = 0
     for number, chunk in enumerate(chunks, start=1):
         for anchor in chunk.anchors:
-            found = index.find((anchor,), position)
+            found = index.find([anchor], position)
             if found is None:
                 return Missed(number, chunk, position, anchor)
             position = found.start + 1

@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from io import FileIO
 from typing import NamedTuple, Protocol
@@ -137,40 +139,45 @@ class PlainFiles:
 
     def create(self, path: str, data: bytes, mode: int | None = None) -> None:
         """See `FileLayer.create`."""
-        fd = os.open(path, _NEW, NEW_FILE_MODE if mode is None else mode & 0o777)
-        try:
+        with self.at(path) as (name, folder):
+            fd = os.open(name, _NEW, NEW_FILE_MODE if mode is None else mode & 0o777, dir_fd=folder)
             try:
-                self._fill(fd, data)
-                if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
-                    os.fchmod(fd, mode)
-            finally:
-                os.close(fd)
-        except OSError:
-            os.unlink(path)
-            raise
+                try:
+                    self._fill(fd, data)
+                    if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
+                        os.fchmod(fd, mode)
+                finally:
+                    os.close(fd)
+            except OSError:
+                os.unlink(name, dir_fd=folder)
+                raise
 
     def rename(self, source: str, target: str) -> None:
         """See `FileLayer.rename`."""
-        os.rename(source, target)
+        with self.at(source) as (old, old_folder), self.at(target) as (new, new_folder):
+            os.rename(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
         if self._fsync:
             for folder in {os.path.dirname(source), os.path.dirname(target)}:
                 _sync_folder(folder)
 
     def link(self, source: str, target: str) -> None:
         """See `FileLayer.link`."""
-        os.link(source, target, follow_symlinks=False)
+        with self.at(source) as (old, old_folder), self.at(target) as (new, new_folder):
+            os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
 
     def rewrite(self, path: str, data: bytes) -> None:
         """See `FileLayer.rewrite`."""
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-        try:
-            self._fill(fd, data)
-        finally:
-            os.close(fd)
+        with self.at(os.path.realpath(path)) as (name, folder):
+            fd = os.open(name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                self._fill(fd, data)
+            finally:
+                os.close(fd)
 
     def unlink(self, path: str) -> None:
         """See `FileLayer.unlink`."""
-        os.unlink(path)
+        with self.at(path) as (name, folder):
+            os.unlink(name, dir_fd=folder)
 
     def make_parents(self, path: str) -> tuple[str, ...]:
         """See `FileLayer.make_parents`."""
@@ -184,17 +191,27 @@ class PlainFiles:
         created: list[str] = []
         try:
             for folder in reversed(missing):
-                os.mkdir(folder)
+                with self.at(folder) as (name, above):
+                    os.mkdir(name, dir_fd=above)
                 created.append(folder)
         except OSError:
             for folder in reversed(created):
-                os.rmdir(folder)
+                self.rmdir(folder)
             raise
         return tuple(created)
 
     def rmdir(self, path: str) -> None:
         """See `FileLayer.rmdir`."""
-        os.rmdir(path)
+        with self.at(path) as (name, folder):
+            os.rmdir(name, dir_fd=folder)
+
+    @contextmanager
+    def at(self, path: str) -> Iterator[tuple[str, int | None]]:
+        """How `path` is named in a system call that changes it: a name, and the descriptor of the folder it is in.
+
+        A layer that confines overrides this one method. The last component is not followed.
+        """
+        yield path, None
 
     def _fill(self, fd: int, data: bytes) -> None:
         view = memoryview(data)

@@ -15,6 +15,8 @@ MAX_WANTED = 0x10FFFF
 """Different lines that the hunks of one file may ask for: there are no more characters."""
 
 _OTHER = "\0"
+_SCANNED = 16
+"""Places of one line that are looked at before the whole file is prepared: a bound, so that searching stays linear."""
 
 _PUNCTUATION = str.maketrans(
     {
@@ -47,23 +49,29 @@ class LineIndex:
     """A file prepared for searches. `wanted` are all the lines that will be asked for; a line that is not among them
     is never found."""
 
-    def __init__(self, lines: Sequence[str], wanted: Iterable[str]) -> None:
+    def __init__(self, lines: list[str], wanted: Iterable[str]) -> None:
         self._lines = lines
         self._wanted = frozenset(wanted)
         if len(self._wanted) > MAX_WANTED:
             raise MatchError(f"The hunks for one file ask for more than {MAX_WANTED:,} different lines")
         self._levels: dict[Level, _Level] = {}
         self._ascii: bool | None = None
+        self._scanning = True
 
     @property
     def line_count(self) -> int:
         """Lines of the file."""
         return len(self._lines)
 
-    def find(self, run: Sequence[str], start: int, *, at_end: bool = False) -> Found | None:
+    def find(self, run: list[str], start: int, *, at_end: bool = False) -> Found | None:
         """The first place at or after line `start` where `run` stands; with `at_end` only the end of the file."""
         if at_end:
             start = max(start, len(self._lines) - len(run))
+        if self._scanning:
+            position = self._scan(run, start)
+            if position >= 0:
+                return Found(position, Level.EXACT)
+            self._scanning = False
         for level in Level:
             prepared = self.at(level)
             if prepared is None:
@@ -72,6 +80,20 @@ class LineIndex:
             if position >= 0:
                 return Found(position, level)
         return None
+
+    def _scan(self, run: list[str], start: int) -> int:
+        """An exact match by way of the run's longest line, or -1 when that is not found soon. While every run is found
+        like this, no level need be prepared."""
+        offset = max(range(len(run)), key=lambda at: len(run[at]))
+        at = start + offset - 1
+        for _ in range(_SCANNED):
+            try:
+                at = self._lines.index(run[offset], at + 1)
+            except ValueError:
+                return -1
+            if self._lines[at - offset : at - offset + len(run)] == run:
+                return at - offset
+        return -1
 
     def at(self, level: Level) -> "_Level | None":
         """The file at this level; None when it cannot differ from the level before."""
