@@ -19,6 +19,24 @@ def random_id() -> str:
     return uuid.uuid4().hex[:24]
 
 
+def made_reasoning(item_id: str, *, summary: str = "", content: str = "") -> ResponseItem:
+    """A reasoning item of text that was streamed. Servers want `summary` even where it is empty."""
+    item: dict[str, object] = {"type": "reasoning", "id": item_id}
+    item["summary"] = [{"type": "summary_text", "text": summary}] if summary else []
+    if content:
+        item["content"] = [{"type": "reasoning_text", "text": content}]
+    return read_item(msgspec.json.encode(item))
+
+
+def made_message(item_id: str | None, text: str, status: str, *, refusal: bool = False) -> ResponseItem:
+    """A message of the assistant made of text that was streamed."""
+    part: dict[str, object] = {"type": "output_text", "text": text, "annotations": []}
+    if refusal:
+        part = {"type": "refusal", "refusal": text}
+    item: dict[str, object] = {"type": "message", "role": "assistant", "status": status, "content": [part]}
+    return read_item(msgspec.json.encode(item | ({"id": item_id} if item_id else {})))
+
+
 class OpenCall:
     """A call whose arguments are still arriving. `call_id` is unique, `said_id` is what the server said."""
 

@@ -1,6 +1,7 @@
 """The body of a Chat Completions request: items turned into messages, once each."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from ferrule.protocol.items import (
     ToolSearchCall,
     ToolSearchOutput,
 )
-from ferrule.protocol.json_text import decode
+from ferrule.protocol.json_text import decode, encodable
 from ferrule.protocol.profiles import ModelProfile
 
 _encode = msgspec.json.encode
@@ -119,22 +120,22 @@ class ChatBody:
 
         What the user said in between comes after the answers, for nothing may stand between a call and its answer.
         """
-        views = [item.view for item in items[start:]]
-        said = _run(views, 0)
-        calls = [view for view in views[:said] if isinstance(view, _Calls)]
+        said = _run(items, start)
+        views = [item.view for item in items[start:said]]
+        calls = [view for view in views if isinstance(view, _Calls)]
         open_ids = {_call_id(call) for call in calls}
         answers: dict[str, _Outputs] = {}
         between: list[OutputBody] = []
         end = said
-        while end < len(views) and open_ids - answers.keys() and _side(views[end]) != "assistant":
-            view = views[end]
+        while end < len(items) and open_ids - answers.keys() and _side(items[end].view) != "assistant":
+            view = items[end].view
             if isinstance(view, _Outputs):
                 answers.setdefault(view.call_id or "", view)
             elif isinstance(view, Message):
                 between.append(view.content)
             end += 1
-        encoded = [*self._message(views[:said], calls), *self._answers(calls, answers, between)]
-        return Piece(start, start + end, tuple(encoded))
+        encoded = [*self._message(views, calls), *self._answers(calls, answers, between)]
+        return Piece(start, end, tuple(encoded))
 
     def _message(self, views: Sequence[ItemView], calls: Sequence[_Calls]) -> list[bytes]:
         text = "".join(text_of(view.content) for view in views if isinstance(view, Message))
@@ -211,9 +212,9 @@ def _side(view: ItemView) -> str:
     return "other"
 
 
-def _run(views: Sequence[ItemView], start: int) -> int:
+def _run(items: Sequence[ResponseItem], start: int) -> int:
     end = start
-    while end < len(views) and _side(views[end]) == "assistant":
+    while end < len(items) and _side(items[end].view) == "assistant":
         end += 1
     return end
 
@@ -234,11 +235,15 @@ def _thought(views: Sequence[ItemView]) -> str:
 
 
 def _sendable(arguments: str) -> str:
-    """Arguments that templates can read: those that are no JSON object are wrapped, as servers fail on them."""
+    """Arguments that templates can read: they fail on anything but a JSON object, and would fail on it for ever."""
+    with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        if isinstance(msgspec.json.decode(arguments), dict):
+            return arguments
     try:
-        return arguments if isinstance(decode(arguments), dict) else _encode({"arguments": arguments}).decode()
+        value = decode(arguments)
     except RespondToModel:
-        return _encode({"arguments": arguments}).decode()
+        value = None
+    return _encode(value if isinstance(value, dict) else {"arguments": encodable(arguments)}).decode()
 
 
 def _parts(content: OutputBody) -> list[dict[str, Any]]:
@@ -250,7 +255,8 @@ def _parts(content: OutputBody) -> list[dict[str, Any]]:
 def _part(part: ContentPart) -> dict[str, Any] | None:
     match part:
         case InputImage(image_url=str() as url, detail=detail):
-            return {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
+            known = {"detail": detail} if detail in ("auto", "low", "high") else {}
+            return {"type": "image_url", "image_url": {"url": url} | known}
         case InputFile(file_id=file_id, file_data=data, filename=name):
             given = {"file_id": file_id, "file_data": data, "filename": name}
             return {"type": "file", "file": {key: value for key, value in given.items() if value}}

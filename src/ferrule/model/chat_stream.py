@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ferrule.model.calls import CallReader
+from ferrule.model.calls import CallReader, made_message, made_reasoning
 from ferrule.model.chat_calls import CallDelta, CallDeltas, ChatCall, FunctionDelta
 from ferrule.model.payloads import load
 from ferrule.model.refusals import as_model_error, read_error
@@ -21,9 +21,8 @@ from ferrule.model.stream import (
     TextDelta,
     ToolInputDelta,
 )
-from ferrule.protocol.content import OutputText, ReasoningText, Refusal
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import Message, Reasoning, ResponseItem, make_item
+from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.json_text import encodable
 
 
@@ -223,15 +222,14 @@ class ChatStream:
             return
         if words.kind == "reasoning":
             thought = encodable("".join(words.parts))
-            self._events.append(ItemDone(make_item(Reasoning(id=words.item_id, content=(ReasoningText(thought),)))))
+            self._events.append(ItemDone(made_reasoning(words.item_id, content=thought)))
         else:
             status = "incomplete" if self._finish == "length" else "completed"
             self._events.append(ItemDone(self._message(words, status)))
 
     def _message(self, words: _Words, status: str) -> ResponseItem:
         text = encodable("".join(words.parts))
-        part = Refusal(text) if words.kind == "refusal" else OutputText(text)
-        return make_item(Message(id=words.item_id, role="assistant", content=(part,), status=status))
+        return made_message(words.item_id, text, status, refusal=words.kind == "refusal")
 
     def _call_delta(self, delta: CallDelta) -> None:
         call, fragment = self._deltas.add(delta)

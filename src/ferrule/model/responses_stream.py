@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ferrule.model.calls import CallReader, OpenCall
+from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoning
 from ferrule.model.payloads import load
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
@@ -24,9 +24,9 @@ from ferrule.model.stream import (
     TextDelta,
     ToolInputDelta,
 )
-from ferrule.protocol.content import OutputText, ReasoningText, SummaryText, text_of
+from ferrule.protocol.content import text_of
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import Message, Reasoning, ResponseItem, make_item, read_item
+from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
 
 
@@ -209,7 +209,7 @@ class ResponsesStream:
     def partial(self) -> ResponseItem | None:
         """The words of a message that never became whole, marked `incomplete`."""
         words = "".join("".join(item.parts) for item in self._items if item.kind == "message" and not item.done)
-        return _message(words, None, "incomplete") if words.strip() else None
+        return made_message(None, encodable(words), "incomplete") if words.strip() else None
 
     def _plain(self, event: dict[str, Any]) -> None:
         """An event that does not fit: an error in some spelling, a whole response, an odd ending, or nothing to us."""
@@ -484,21 +484,16 @@ def _string(raw: msgspec.Raw) -> str:
     return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
 
 
-def _message(words: str, item_id: str | None, status: str) -> ResponseItem:
-    content = (OutputText(encodable(words)),)
-    return make_item(Message(id=item_id, role="assistant", content=content, status=status))
-
-
 def _from_deltas(item: _Open) -> ResponseItem | None:
     words = encodable("".join(item.parts))
     if not words.strip():
         return None
     if item.kind == "message":
-        return _message(words, item.item_id, "completed")
+        return made_message(item.item_id, words, "completed")
     if item.kind == "reasoning":
         if item.text == "summary":
-            return make_item(Reasoning(id=item.item_id, summary=(SummaryText(words),)))
-        return make_item(Reasoning(id=item.item_id, content=(ReasoningText(words),)))
+            return made_reasoning(item.item_id, summary=words)
+        return made_reasoning(item.item_id, content=words)
     return None
 
 

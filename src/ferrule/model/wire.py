@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import ClassVar, Protocol
 
+import msgspec
+
 from ferrule.model.adapt import WireTools, adapt_tools
 from ferrule.model.calls import CallReader, random_id
 from ferrule.model.http import Server
@@ -21,6 +23,10 @@ DRAIN_S = 0.5
 
 
 _TOOL_PLACE = re.compile(r"\btools[\[.]([0-9]{1,4})")
+
+
+LOST_RESPONSE = "previous_response_not_found"
+"""The code of a refusal because a stored response is gone."""
 
 
 class Body(Protocol):
@@ -105,6 +111,7 @@ class WireModel:
         return with_retries(lambda: self._attempt(request, body), self._max_retries)
 
     async def _attempt(self, request: ModelRequest, body: bytes) -> Batches:
+        """One request. Where the server has lost the stored response, the whole history is sent instead."""
         merger = self.new_merger(CallReader(self.tools(request.tools).names, request, self._new_id))
         try:
             async with aclosing(self.server.events(self.path, body)) as arrivals:
@@ -117,6 +124,12 @@ class WireModel:
                         break
             yield merger.close()
         except ModelError as error:
+            if request.previous_response_id is not None and LOST_RESPONSE in str(error):
+                whole = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
+                async with aclosing(self._attempt(whole, self.body(whole))) as batches:
+                    async for batch in batches:
+                        yield batch
+                return
             error.partial = merger.partial()
             self._name_tool(error)
             raise
