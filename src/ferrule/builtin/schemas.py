@@ -26,4 +26,4 @@ def function_spec(name: str, description: str) -> ResponsesApiTool:
 
 def schema(name: str) -> JsonSchema:
     """The checked-in schema of a built-in tool's arguments."""
-    return JsonSchema(encoded=bytes(_schemas()[name]))
+    return JsonSchema(encoded=msgspec.json.format(bytes(_schemas()[name]), indent=-1))

@@ -24,6 +24,8 @@ class WriteStdinExecutor(ToolExecutor[WriteStdinAction, ExecObservation]):
     async def __call__(self, action: WriteStdinAction, ctx: ToolContext) -> ExecObservation:
         """Write, wait, and return what came. An interrupted wait leaves the session as it is."""
         number, chars = int(action.session_id), action.chars or ""
+        if number != action.session_id:
+            raise RespondToModel(f"write_stdin failed: a session ID is a whole number, not {action.session_id:g}")
         asked = DEFAULT_YIELD_MS if action.yield_time_ms is None else action.yield_time_ms
         table = self._commands.sessions
         warning = None

@@ -1,0 +1,49 @@
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.conversation import Conversation
+
+from .workbench import Bench, children
+
+SHELLS = ("exec_command", "write_stdin", "shell", "container.exec", "shell_command", "local_shell", "native_shell")
+
+
+class Benches:
+    """Makes benches and closes them all."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+        self.made: list[Bench] = []
+
+    def __call__(
+        self,
+        *names: str,
+        cwd: Path | None = None,
+        budget: OutputBudget | None = None,
+        state: Conversation | None = None,
+    ) -> Bench:
+        bench = Bench(cwd or self.cwd, *(names or SHELLS), budget=budget, state=state)
+        self.made.append(bench)
+        return bench
+
+
+@pytest.fixture
+async def benches(tmp_path: Path) -> AsyncIterator[Benches]:
+    """A maker of benches. Afterwards no child, zombie or thread of theirs may be left."""
+    threads = threading.active_count()
+    made = Benches(tmp_path)
+    yield made
+    for bench in made.made:
+        await bench.close()
+    assert children() == []
+    assert threading.active_count() == threads
+
+
+@pytest.fixture
+def bench(benches: Benches) -> Bench:
+    """All tools that run commands, and the patch tool that they hand patches to."""
+    return benches(*SHELLS, "apply_patch")
