@@ -151,6 +151,8 @@ class PlainFiles:
             except OSError:
                 os.unlink(name, dir_fd=folder)
                 raise
+        if self._fsync:
+            _sync_folder(os.path.dirname(path))
 
     def rename(self, source: str, target: str) -> None:
         """See `FileLayer.rename`."""
