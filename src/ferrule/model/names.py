@@ -47,23 +47,27 @@ class CallNames:
         return callee
 
     def _meant(self, name: str, namespace: str | None) -> Callee | None:
-        for matches in _ways(name, namespace):
-            found = {callee.flat: callee for key, callee in self._declared.items() if matches(*key, callee)}
+        candidates = [
+            (wire, callee)
+            for (_, wire), callee in self._declared.items()
+            if namespace is None or callee.namespace == namespace
+        ]
+        for matches in _ways(name):
+            found = {callee.flat: callee for wire, callee in candidates if matches(wire, callee)}
             if found:
                 return next(iter(found.values())) if len(found) == 1 else None
         return None
 
 
-def _ways(name: str, namespace: str | None) -> Iterator[Callable[[str | None, str, Callee], bool]]:
+def _ways(name: str) -> Iterator[Callable[[str, Callee], bool]]:
     """How a name may differ from the declared one, the surest way first."""
     folded = name.casefold()
-    yield lambda space, wire, _: (space, wire) == (namespace, name)
-    yield lambda _space, wire, callee: name in (wire, callee.flat)
-    yield lambda _space, wire, callee: folded in (wire.casefold(), callee.flat.casefold())
-    if namespace is None:
-        yield lambda _space, wire, callee: folded in (wire.rpartition("__")[2].casefold(), callee.name.casefold())
-        if len(name) >= SHORTEST_PREFIX:
-            yield lambda _space, wire, callee: wire.startswith(name) or callee.flat.startswith(name)
+    yield lambda wire, callee: callee.namespace is None and wire == name
+    yield lambda wire, callee: name in (wire, callee.flat)
+    yield lambda wire, callee: folded in (wire.casefold(), callee.flat.casefold())
+    yield lambda wire, callee: folded in (wire.rpartition("__")[2].casefold(), callee.name.casefold())
+    if len(name) >= SHORTEST_PREFIX:
+        yield lambda wire, callee: wire.startswith(name) or callee.flat.startswith(name)
 
 
 class CallIds:

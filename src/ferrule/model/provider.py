@@ -100,7 +100,7 @@ def _sendable(key: str, variable: str) -> str:
 async def list_models(model: WireModel) -> tuple[str, ...]:
     """The models that the server lists at `GET /models`, in its order. Raises `ModelError`."""
     answer = await model.server.get_json("/models")
-    listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
+    listed = answer.get("data", answer.get("models")) if isinstance(answer, dict) else answer
     if not isinstance(listed, list):
         raise model.server.malformed(str(answer).encode())
     names = [entry if isinstance(entry, str) else entry.get("id") or entry.get("name") for entry in listed if entry]
