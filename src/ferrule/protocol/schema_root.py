@@ -11,6 +11,9 @@ _REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const")
 _MAX_HOPS = 64
 """References and alternatives inside each other at the root; more is a loop or an attack."""
 
+_MAX_PARTS = 500
+"""Parts that a root may be merged of. References to references can name each part many times over."""
+
 _ANNOTATIONS = frozenset({"description", "title", "default", "examples", "$schema", "$id", "$comment"})
 
 
@@ -19,7 +22,7 @@ def flat_root(root: Node, note: Callable[[str], None]) -> dict[str, JsonValue]:
 
     `note` hears what the result does not say any more.
     """
-    flat = dict(root) if root.keys().isdisjoint(_REFUSED) else _flat(root, root, note, ())
+    flat = dict(root) if root.keys().isdisjoint(_REFUSED) else _Flattener(root, note).flat(root, ())
     named = flat.get("type", "object")
     if named != "object" and not (isinstance(named, list) and "object" in named):
         note(f"arguments are an object, not {named!r}: any object is taken")
@@ -27,36 +30,53 @@ def flat_root(root: Node, note: Callable[[str], None]) -> dict[str, JsonValue]:
     return flat
 
 
-def _flat(node: JsonValue, root: Node, note: Callable[[str], None], above: tuple[int, ...]) -> dict[str, JsonValue]:
-    if not isinstance(node, Mapping):
-        if node is False:
-            note("a part of the root takes nothing: it is left out")
-        return {}
-    if id(node) in above or len(above) > _MAX_HOPS:
-        note("the root refers to itself: that part is left out")
-        return {}
-    above = (*above, id(node))
-    flat = {key: value for key, value in node.items() if key not in _REFUSED}
-    if "$ref" in node:
+class _Flattener:
+    """One root on its way."""
+
+    def __init__(self, root: Node, note: Callable[[str], None]) -> None:
+        self._root = root
+        self._note = note
+        self._left = _MAX_PARTS
+
+    def flat(self, node: JsonValue, above: tuple[int, ...]) -> dict[str, JsonValue]:
+        """`node`, a part of the root, without what is refused there; `above` are the parts that it belongs to."""
+        if not isinstance(node, Mapping):
+            if node is False:
+                self._note("a part of the root takes nothing: it is left out")
+            return {}
+        self._left -= 1
+        if id(node) in above or len(above) > _MAX_HOPS or self._left < 0:
+            self._note("the root refers to itself or to too much: that part is left out")
+            return {}
+        above = (*above, id(node))
+        flat = {key: value for key, value in node.items() if key not in _REFUSED}
+        if "$ref" in node:
+            flat = _merged(self._referred(node["$ref"], above), flat, self._note)
+        for branch in _schemas(node, "allOf"):
+            flat = _merged(flat, self.flat(branch, above), self._note)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in node:
+                flat = _merged(flat, self._chosen(keyword, _schemas(node, keyword), above), self._note)
+        for keyword in ("not", "enum", "const"):
+            if keyword in node:
+                self._note(f"{keyword} at the root is left out; it is checked when called")
+        return flat
+
+    def _referred(self, reference: JsonValue, above: tuple[int, ...]) -> dict[str, JsonValue]:
         try:
-            flat = _merged(_flat(resolve(node["$ref"], root), root, note, above), flat, note)
+            return self.flat(resolve(reference, self._root), above)
         except KeyError:
-            note(f"$ref {node['$ref']!r} leads nowhere: it is left out")
-    for branch in _schemas(node, "allOf"):
-        flat = _merged(flat, _flat(branch, root, note, above), note)
-    for keyword in ("anyOf", "oneOf"):
-        taken = [branch for branch in _schemas(node, keyword) if branch != {"type": "null"}]
-        branches = [_flat(branch, root, note, above) for branch in taken]
-        if len(branches) > 1:
-            note(f"the alternatives of {keyword} are offered together; the choice is checked when called")
-        elif not branches and keyword in node:
-            note(f"{keyword} has no alternative for an object: it is left out")
-        if branches:
-            flat = _merged(flat, _united(branches), note)
-    for keyword in ("not", "enum", "const"):
-        if keyword in node:
-            note(f"{keyword} at the root is left out; it is checked when called")
-    return flat
+            self._note(f"$ref {reference!r} leads nowhere: it is left out")
+            return {}
+
+    def _chosen(self, keyword: str, branches: list[JsonValue], above: tuple[int, ...]) -> dict[str, JsonValue]:
+        taken = [branch for branch in branches if branch != {"type": "null"}]
+        if len(taken) > 1:
+            self._note(f"the alternatives of {keyword} are offered together; the choice is checked when called")
+        elif not taken:
+            self._note(f"{keyword} has no alternative for an object: it is left out")
+            return {}
+        return _united([self.flat(branch, above) for branch in taken])
 
 
 def _schemas(node: Node, keyword: str) -> list[JsonValue]:

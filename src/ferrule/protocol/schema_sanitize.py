@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -184,6 +184,7 @@ class _Cleaner:
         self._root: Mapping[str, JsonValue] = {}
         self._siblings_count = True
         self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
         self._waiting: list[tuple[str, JsonValue]] = []
         self._definition: JsonValue = None
 
@@ -264,7 +265,8 @@ class _Cleaner:
         except KeyError:
             self.note(at, f"$ref {reference!r} leads nowhere: anything is taken")
             return None
-        if at.same and any(found is self._definition for found in applicable([target], self._root)):
+        parts = islice(applicable([target], self._root), MAX_LEVELS)
+        if at.same and any(part is self._definition for part in parts):
             self.note(at, f"$ref {reference!r} only refers to itself: anything is taken")
             return None
         if reference not in self._names:
@@ -275,9 +277,9 @@ class _Cleaner:
 
     def _new_name(self, reference: str) -> str:
         base = re.sub(r"[^A-Za-z0-9_.-]+", "_", unquote(reference).rpartition("/")[2]).strip("_") or "Root"
-        taken = set(self._names.values())
-        names = (base if i == 1 else f"{base}_{i}" for i in count(1))
-        return next(name for name in names if f"#/$defs/{name}" not in taken)
+        name = next(name for i in count(1) if (name := base if i == 1 else f"{base}_{i}") not in self._taken)
+        self._taken.add(name)
+        return name
 
 
 _NEIGHBOURLY = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items", "if", "then"})
@@ -295,16 +297,16 @@ def _is_sound(schema: JsonValue, keyword: str) -> bool:
 
 def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """`node` with its only branch in its place, where both do not ask different things with one keyword."""
-    if not ("anyOf" in node or "allOf" in node or "oneOf" in node):
-        return node
-    for keyword in ("allOf", "anyOf", "oneOf"):
+    for _ in range(MAX_LEVELS):
+        keyword = "anyOf" if "anyOf" in node else "allOf" if "allOf" in node else "oneOf"
         branches = node.get(keyword)
         if not isinstance(branches, list) or len(branches) != 1:
-            continue
+            break
         only = _spelled(branches[0])
         rest = {key: value for key, value in node.items() if key != keyword}
-        if isinstance(only, Mapping) and _independent(only, rest):
-            return _unwrapped({**only, **rest})
+        if not isinstance(only, Mapping) or not _independent(only, rest):
+            break
+        node = {**only, **rest}
     return node
 
 

@@ -10,6 +10,9 @@ Node = Mapping[str, JsonValue]
 ANY_TYPE = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 """Every type of JSON Schema; `number` here means one with a fraction, a schema's "number" is both."""
 
+_MAX_HOPS = 64
+"""References and alternatives inside each other; whoever hides a type deeper does not get it read."""
+
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 
 
@@ -71,19 +74,27 @@ def applicable(nodes: Iterable[JsonValue], root: Node) -> Iterator[Node]:
                 pending.extend(branches)
 
 
-def accepted_types(node: JsonValue, root: Node, _above: tuple[int, ...] = ()) -> frozenset[str]:
+def accepted_types(node: JsonValue, root: Node) -> frozenset[str]:
     """The types that `node` lets pass; `ANY_TYPE` when it does not say."""
-    if not isinstance(node, Mapping) or id(node) in _above:
-        return ANY_TYPE if node is not False else frozenset()
-    above = (*_above, id(node))
+    return _accepted(node, root, {}, 0)
+
+
+def _accepted(node: JsonValue, root: Node, known: dict[int, frozenset[str]], depth: int) -> frozenset[str]:
+    """`known` holds what was found before: references can name one schema again and again, and itself."""
+    if not isinstance(node, Mapping):
+        return frozenset() if node is False else ANY_TYPE
+    if id(node) in known or depth > _MAX_HOPS:
+        return known.get(id(node), ANY_TYPE)
+    known[id(node)] = ANY_TYPE
     types = _own_types(node)
     if "$ref" in node:
-        types &= accepted_types(_follow(node, root), root, above)
+        types &= _accepted(_follow(node, root), root, known, depth + 1)
     for branch in _branches(node, "allOf"):
-        types &= accepted_types(branch, root, above)
+        types &= _accepted(branch, root, known, depth + 1)
     for keyword in ("anyOf", "oneOf"):
         if branches := _branches(node, keyword):
-            types &= frozenset().union(*(accepted_types(branch, root, above) for branch in branches))
+            types &= frozenset().union(*(_accepted(branch, root, known, depth + 1) for branch in branches))
+    known[id(node)] = types
     return types
 
 
