@@ -32,6 +32,9 @@ class RecordingHost:
     async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        raise NotImplementedError
+
     def emit(self, event: object) -> None:
         self.events.append(event)
 

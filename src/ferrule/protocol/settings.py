@@ -77,3 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """No rollout is written."""
     trusted: bool = False
     """The project's own `.ferrule/` counts."""
+    project: str | None = None
+    """The top folder of the trusted project."""
+    accept_no_sandbox: bool = False
+    """Where this machine offers no sandbox, commands run with all rights instead of being refused."""

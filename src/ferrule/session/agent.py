@@ -2,22 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ferrule.model.stream import Model
-from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import Event
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.front_end import Listener
+from ferrule.session.ground import as_approval_policy, as_policy, ferrule_home
 from ferrule.session.opening import open_session
 from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
-from ferrule.session.toolset import as_policy
 from ferrule.session.turn import TurnResult
 from ferrule.sync import wait_for_coroutine
 from ferrule.tools.events import ToolEvent
@@ -73,10 +71,10 @@ class Agent:
         self._front_end = None if on_event is None else _Listening(on_event)
         self.settings = Settings(
             cwd=os.path.realpath(cwd),
-            home=os.environ.get("FERRULE_HOME") or str(Path.home() / ".ferrule"),
+            home=ferrule_home(),
             model=ModelSettings(model=name, reasoning_effort=reasoning_effort),
             provider=provider,
-            approval_policy=_approval(approval_policy),
+            approval_policy=as_approval_policy(approval_policy),
             sandbox_policy=as_policy(sandbox),
             instructions=instructions,
             max_turns=max_turns,
@@ -106,10 +104,3 @@ class Agent:
         async with await self.open() as session:
             registry = session.toolset.current()[1]
             return {name: registry.handler(name, namespace) for namespace, name in registry}
-
-
-def _approval(policy: str) -> AskForApproval:
-    try:
-        return AskForApproval(policy)
-    except ValueError as error:
-        raise UsageError(f"unknown approval policy {policy!r}; it is one of {', '.join(AskForApproval)}") from error

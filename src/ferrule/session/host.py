@@ -1,6 +1,7 @@
 """Behind every `ToolContext` of a session: the orchestrator, the pending table, the front end."""
 
 import secrets
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ T = TypeVar("T")
 class SessionHost:
     """The `ToolHost` of one session."""
 
-    __slots__ = ("_front_end", "_orchestrator", "dispatcher", "observed", "pending")
+    __slots__ = ("_front_end", "_orchestrator", "dispatcher", "observed", "on_interrupt", "pending")
 
     def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
         self._orchestrator = orchestrator
@@ -31,11 +32,17 @@ class SessionHost:
         self.pending = pending
         self.observed = front_end is not None
         self.dispatcher: Dispatcher | None = None
+        self.on_interrupt: Callable[[], object] = lambda: None
+        """Ends the running turn; the session puts its own here."""
 
     def emit(self, event: Event | ToolEvent) -> None:
         """Tell the front end, if there is one."""
         if self._front_end is not None:
             self._front_end.on_event(event)
+
+    def interrupt(self) -> None:
+        """End the running turn."""
+        self.on_interrupt()
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         """See `ToolContext.run`."""

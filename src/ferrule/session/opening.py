@@ -9,19 +9,14 @@ import msgspec
 from ferrule.model.profiles import load_profiles
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
-from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
-from ferrule.protocol.truncation import OutputBudget
 from ferrule.session.front_end import FrontEnd
+from ferrule.session.ground import lay_ground
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.toolset import Toolset, tool_sources
-from ferrule.tools.commands import Commands
-from ferrule.tools.context import Permissions
-from ferrule.tools.conversation import Conversation
 
 
 async def open_session(
@@ -39,8 +34,6 @@ async def open_session(
     session to go on with. Raises `UsageError`, and `ModelError` where the server must be asked for its models and
     cannot be reached.
     """
-    if not os.path.isdir(settings.cwd):
-        raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
     profiles = load_profiles()
     name = settings.model.model
     if model is None:
@@ -48,22 +41,12 @@ async def open_session(
         name = await choose_model(wire_model, name)
         model = wire_model
     profile = profiles.model(name or "")
-    conversation = Conversation(
-        cwd=settings.cwd,
-        permissions=Permissions(settings.approval_policy, settings.sandbox_policy),
-        profile=profile,
-        output_budget=_budget(settings, profile),
-        commands=Commands(PlainLauncher(), settings.cwd, settings.shell_environment_policy, base=env),
-    )
+    ground = lay_ground(settings, profile, env)
     include = profiles.tool_set(settings.profile or profile.tools).include
     chosen = tools if tools is not None else settings.tools
-    toolset = Toolset(conversation, tool_sources(conversation, include, chosen), front_end=front_end)
+    toolset = Toolset(ground, tool_sources(ground.conversation, include, chosen), front_end=front_end)
+    await toolset.warm_up()
     return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored)
-
-
-def _budget(settings: Settings, profile: ModelProfile) -> OutputBudget:
-    tokens = settings.tool_output_tokens
-    return profile.output_budget if tokens is None else OutputBudget(tokens)
 
 
 def resume_settings(

@@ -71,6 +71,7 @@ class Session(LoopBound):
         self._turn: asyncio.Task[TurnResult] | None = None
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._warned_of_rollout = False
+        toolset.host.on_interrupt = self.interrupt
 
     @property
     def observed(self) -> bool:

@@ -7,39 +7,27 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from ferrule.patch.files import PlainFiles
-from ferrule.process.plain import PlainLauncher
-from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import (
     AskForApproval,
-    DangerFullAccess,
-    ReadOnly,
     SandboxMode,
     SandboxPolicy,
-    WorkspaceWrite,
 )
+from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, Wire
 from ferrule.session.front_end import FrontEnd
+from ferrule.session.ground import Ground, as_approval_policy, as_policy, ferrule_home, lay_ground
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
 from ferrule.session.sources import BuiltinSource, DefinitionSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
-from ferrule.tools.commands import Commands
-from ferrule.tools.context import Permissions, ToolContext, ToolInvocation
+from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.files import Files
 from ferrule.tools.hooks import ToolHooks
-from ferrule.tools.orchestrator import Orchestrator
 from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder, ToolSource
-
-POLICIES: dict[SandboxMode, SandboxPolicy] = {
-    SandboxMode.READ_ONLY: ReadOnly(),
-    SandboxMode.WORKSPACE_WRITE: WorkspaceWrite(),
-    SandboxMode.DANGER_FULL_ACCESS: DangerFullAccess(),
-}
 
 
 class Toolset(LoopBound):
@@ -47,18 +35,19 @@ class Toolset(LoopBound):
 
     def __init__(
         self,
-        conversation: Conversation,
+        ground: Ground,
         sources: Sequence[ToolSource],
         *,
         front_end: FrontEnd | None = None,
         hooks: ToolHooks | None = None,
         session_id: str = "",
     ) -> None:
-        self.conversation = conversation
+        self.conversation = ground.conversation
+        self.workspace = ground.workspace
         self.pending = PendingTable()
-        self.host = SessionHost(Orchestrator(PlainLauncher()), front_end, self.pending)
+        self.host = SessionHost(ground.orchestrator, front_end, self.pending)
         self._sources = list(sources)
-        self._files = Files(PlainFiles(), conversation.cwd)
+        self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
         self._hooks = hooks
         self._session_id = session_id
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
@@ -80,21 +69,17 @@ class Toolset(LoopBound):
         """
         from ferrule.model.profiles import load_profiles
 
-        directory = os.path.realpath(cwd)
-        if not os.path.isdir(directory):
-            raise UsageError(f"the working directory {directory} does not exist")
         profiles = load_profiles()
         profile = profiles.model(model)
-        permissions = Permissions(AskForApproval(approval_policy), as_policy(sandbox))
-        conversation = Conversation(
-            cwd=directory,
-            permissions=permissions,
-            profile=profile,
-            output_budget=profile.output_budget,
-            commands=Commands(PlainLauncher(), directory),
+        settings = Settings(
+            cwd=os.path.realpath(cwd),
+            home=ferrule_home(),
+            approval_policy=as_approval_policy(approval_policy),
+            sandbox_policy=as_policy(sandbox),
         )
+        ground = lay_ground(settings, profile)
         include = profiles.tool_set(profile.tools).include
-        return cls(conversation, tool_sources(conversation, include, tools), front_end=front_end)
+        return cls(ground, tool_sources(ground.conversation, include, tools), front_end=front_end)
 
     def add_source(self, source: ToolSource) -> None:
         """More tools, from the next request on."""
@@ -178,6 +163,11 @@ class Toolset(LoopBound):
         """`run`, for plain code."""
         return wait_for_coroutine(self.run(items))
 
+    async def warm_up(self) -> None:
+        """Let what commands need be made now: the sandbox and the login shell's environment."""
+        await self.workspace.warm_up()
+        self.conversation.commands.warm_up()
+
     async def aclose(self) -> None:
         """End the children and close the tools."""
         self.pending.withdraw_all("the session ended")
@@ -185,6 +175,7 @@ class Toolset(LoopBound):
             for handler in self._built[2].loaded():
                 await handler.close()
         await self.conversation.commands.close()
+        await self.workspace.close()
 
     def close(self) -> None:
         """`aclose`, for plain code."""
@@ -215,16 +206,6 @@ def tool_sources(
         return [BuiltinSource(expand_profile(include, conversation.profile), conversation)]
     names, made = split_tools(tools, conversation)
     return [BuiltinSource(names, conversation), DefinitionSource(made)]
-
-
-def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
-    """The policy that a mode's name means. Raises `UsageError` for another word."""
-    if not isinstance(sandbox, str):
-        return sandbox
-    try:
-        return POLICIES[SandboxMode(sandbox)]
-    except ValueError as error:
-        raise UsageError(f"unknown sandbox mode {sandbox!r}; it is one of {', '.join(SandboxMode)}") from error
 
 
 def _as_dict(item: object) -> Mapping[str, JsonValue]:

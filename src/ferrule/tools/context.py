@@ -49,6 +49,8 @@ class Access(msgspec.Struct, frozen=True):
     launcher: Launcher
     files: Files
     sandboxed: bool = False
+    notice: str | None = None
+    """What the model must read beside the output (the command may have run twice)."""
 
 
 Attempt = Callable[[Access], Awaitable[T]]
@@ -63,10 +65,12 @@ class ToolHost(Protocol):
     async def ask(self, ctx: "ToolContext", question: Question) -> Answer: ...
     async def call(self, ctx: "ToolContext", invocation: ToolInvocation) -> ToolOutput: ...
     def emit(self, event: Event | ToolEvent) -> None: ...
+    def interrupt(self) -> None: ...
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """One call's only way to act. `cwd` is absolute; `output_budget` bounds what the model will read."""
+    """One call's only way to act. `cwd` is absolute; `output_budget` bounds what the model will read; `files` only reads:
+    writing goes through `run`."""
 
     call_id: str
     cwd: str

@@ -25,6 +25,8 @@ class PatchEffect(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     changes: tuple[FileChange, ...]
     paths: tuple[str, ...]
+    risks: tuple[str, ...] = ()
+    """Sentences on what the user should know before: a file that is overwritten, one with several hard links."""
     text: str = ""
 
 

@@ -1,27 +1,124 @@
 """Behind `ctx.run`: the only place where approval, the choice of a sandbox, the attempt and a retry happen."""
 
+import os
+from collections.abc import Mapping
 from typing import TypeVar
 
+from ferrule.execpolicy import AmendmentError, LocalHost, PolicyStore
 from ferrule.process.launcher import Launcher
+from ferrule.protocol.approvals import ExecApprovalRequirement, ExecPolicyAmendment, Forbidden, NeedsApproval, Skip
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.permissions import DangerFullAccess
+from ferrule.protocol.events import ExecApproval, WarningEvent
+from ferrule.protocol.permissions import AskForApproval, ReviewDecision
+from ferrule.tools.approval import (
+    ApprovalKey,
+    approval_keys,
+    is_confined,
+    question,
+    rejected,
+    requirement_of,
+    wants_no_sandbox,
+)
 from ferrule.tools.context import Access, Attempt, ToolContext
-from ferrule.tools.effects import Effect, McpEffect, ToolEffect
+from ferrule.tools.denial import CommandResult, is_likely_denied
+from ferrule.tools.effects import CommandEffect, Effect
+from ferrule.tools.files import Files
+from ferrule.tools.questions import Decision, NoAnswer
+from ferrule.tools.tasks import run_blocking
+from ferrule.tools.workspace import Workspace
 
 T = TypeVar("T")
 
+RETRY_REASON = "command failed; retry without sandbox?"
+RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may have run twice"
+
 
 class Orchestrator:
-    """Grants each effect its access. `plain` is the unconfined launcher."""
+    """Grants each effect its access, and asks where the policy says so. One a session."""
 
-    __slots__ = ("_plain",)
+    __slots__ = ("_approved", "_env", "_plain", "_policies", "_workspace")
 
-    def __init__(self, plain: Launcher) -> None:
+    def __init__(
+        self, plain: Launcher, workspace: Workspace, policies: PolicyStore, env: Mapping[str, str] = os.environ
+    ) -> None:
         self._plain = plain
+        self._workspace = workspace
+        self._policies = policies
+        self._env = env
+        self._approved: set[ApprovalKey] = set()
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
-        """Do `attempt` with the access that the policy grants. Raises `RespondToModel` where it is refused."""
-        policy = ctx.permissions.sandbox_policy
-        if not isinstance(policy, DangerFullAccess | None) and not isinstance(effect, McpEffect | ToolEffect):
-            raise RespondToModel("commands and patches need the sandbox mode danger-full-access in this version")
-        return await attempt(Access(self._plain, ctx.files))
+        """Do `attempt` with the access that the policy grants, and perhaps once more without the sandbox.
+
+        Raises `RespondToModel` where it is refused.
+        """
+        confined = is_confined(ctx.permissions)
+        needs = await self._requirement(ctx, effect)
+        if isinstance(needs, Forbidden):
+            raise RespondToModel(needs.reason)
+        if isinstance(needs, NeedsApproval):
+            await self._approve(ctx, effect, needs)
+        free = not confined or (isinstance(needs, Skip) and needs.bypass_sandbox)
+        approved = isinstance(needs, NeedsApproval)
+        if free or (approved and (wants_no_sandbox(effect) or not isinstance(effect, CommandEffect))):
+            return await attempt(self._unconfined(ctx))
+        result = await attempt(self._workspace.access(ctx.cwd))
+        if not await self._may_retry(ctx, effect, result):
+            return result
+        return await attempt(self._unconfined(ctx, RETRY_NOTICE))
+
+    async def _requirement(self, ctx: ToolContext, effect: Effect) -> ExecApprovalRequirement:
+        """What the effect needs. Looking at git's configuration blocks, and is needed under `untrusted` only."""
+        permissions, rules = ctx.permissions, self._policies.rules
+        host = LocalHost(effect.cwd if isinstance(effect, CommandEffect) else ctx.cwd, self._env)
+        plan = self._workspace.plan
+        if permissions.approval_policy is AskForApproval.UNTRUSTED and isinstance(effect, CommandEffect):
+            return await run_blocking(requirement_of, effect, permissions, plan, rules, host)
+        return requirement_of(effect, permissions, plan, rules, host)
+
+    def _unconfined(self, ctx: ToolContext, notice: str | None = None) -> Access:
+        return Access(self._plain, Files(self._workspace.plain_files, ctx.cwd), notice=notice)
+
+    async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval, reason: str | None = None) -> None:
+        """Ask, unless the session remembers. Raises `RespondToModel` unless the user says yes."""
+        keys = approval_keys(effect)
+        if reason is None and self._approved.issuperset(keys):
+            return
+        answer = await ctx.ask(question(effect, ctx.call_id, needs, reason=reason))
+        if isinstance(answer, NoAnswer):
+            raise RespondToModel(f"{rejected(effect)}: {answer.reason}")
+        if not isinstance(answer, Decision):
+            raise RespondToModel(f"{rejected(effect)}: the answer was no decision")
+        match answer.decision:
+            case ReviewDecision.APPROVED:
+                return
+            case ReviewDecision.APPROVED_FOR_SESSION:
+                self._approved.update(keys)
+            case ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT if needs.proposed_execpolicy_amendment is not None:
+                self._amend(ctx, needs.proposed_execpolicy_amendment)
+            case ReviewDecision.ABORT:
+                ctx.host.interrupt()
+                raise RespondToModel(rejected(effect, answer.message))
+            case _:
+                raise RespondToModel(rejected(effect, answer.message))
+
+    def _amend(self, ctx: ToolContext, amendment: ExecPolicyAmendment) -> None:
+        try:
+            self._policies.amend(amendment)
+        except AmendmentError as error:
+            ctx.emit(WarningEvent(message=str(error)))
+
+    async def _may_retry(self, ctx: ToolContext, effect: Effect, result: object) -> bool:
+        """Whether a command that the sandbox probably stopped may run once more without it: if the user says so."""
+        if ctx.permissions.approval_policy is AskForApproval.NEVER or not isinstance(effect, CommandEffect):
+            return False
+        if not isinstance(result, CommandResult) or not is_likely_denied(result):
+            return False
+        asked: ExecApproval = question(effect, ctx.call_id, NeedsApproval(RETRY_REASON), reason=RETRY_REASON)
+        answer = await ctx.ask(asked)
+        if isinstance(answer, Decision) and answer.decision is ReviewDecision.ABORT:
+            ctx.host.interrupt()
+        return isinstance(answer, Decision) and answer.decision in (
+            ReviewDecision.APPROVED,
+            ReviewDecision.APPROVED_FOR_SESSION,
+        )

@@ -1,0 +1,79 @@
+"""Files of the agent's own process, written only where a `ConfinementPlan` allows: what patches and editors use.
+
+A path is resolved first; then it is walked from a root's descriptor, one component at a time, none of them a link. So a
+link that is put in between, or a root that is replaced, leads nowhere. Reading is not confined.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ferrule.patch.files import PlainFiles
+from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ConfinedFiles(PlainFiles):
+    """A `FileLayer` that writes inside the roots of `plan` and nowhere else; refuses with `PermissionError`.
+
+    The roots are opened at once and stay the folders that they are now. Close it.
+    """
+
+    def __init__(self, plan: ConfinementPlan, *, fsync: bool = False) -> None:
+        super().__init__(fsync=fsync)
+        self._kept = plan.read_only
+        self._roots: list[tuple[str, int]] = []
+        for root in plan.roots:  # outer ones first
+            if not any(is_within(root.path, outer) for outer, _ in self._roots):
+                self._roots.append((root.path, os.open(root.path, _FOLDER)))
+        self._tops = tuple(root.path for root in plan.roots)
+
+    def close(self) -> None:
+        """Let the roots go; every later write is refused."""
+        roots, self._roots = self._roots, []
+        for _, fd in roots:
+            os.close(fd)
+
+    @contextmanager
+    def at(self, path: str) -> Iterator[tuple[str, int | None]]:
+        """See `PlainFiles.at`: the folder is reached from its root without following a link."""
+        above, name = os.path.split(path)
+        folder = os.path.realpath(above)
+        self._check(os.path.join(folder, name), path)
+        for root, fd in self._roots:
+            if is_within(folder, root):
+                last = _walk(fd, folder[len(root) :].strip("/"))
+                try:
+                    yield name, last
+                finally:
+                    os.close(last)
+                return
+        raise _refused("outside of the folders that may be written", path)
+
+    def _check(self, target: str, path: str) -> None:
+        for kept in self._kept:
+            if is_within(target, kept):
+                raise _refused("kept read-only", path)
+        for top in self._tops:
+            if is_within(target, top):
+                parts = target[len(top.rstrip("/")) + 1 :].casefold().split("/")  # some file systems fold case
+                if parts[0] in PROTECTED_NAMES or ".git" in parts:
+                    raise _refused("protected: what is written there runs or decides later", path)
+
+
+def _walk(root: int, below: str) -> int:
+    """A new descriptor of the folder `below` a root's descriptor."""
+    current = os.dup(root)
+    for part in filter(None, below.split("/")):
+        try:
+            following = os.open(part, _FOLDER, dir_fd=current)
+        finally:
+            os.close(current)
+        current = following
+    return current
+
+
+def _refused(reason: str, path: str) -> PermissionError:
+    return PermissionError(errno.EACCES, reason, path)

@@ -1,0 +1,89 @@
+"""What a session stands on: the workspace, the rules, the shell, and the state that tools are handed."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files
+from ferrule.process.plain import PlainLauncher
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxMode,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from ferrule.protocol.profiles import ModelProfile
+from ferrule.protocol.settings import Settings
+from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Permissions
+from ferrule.tools.conversation import Conversation
+from ferrule.tools.orchestrator import Orchestrator
+from ferrule.tools.workspace import Workspace
+
+_POLICIES: dict[SandboxMode, SandboxPolicy] = {
+    SandboxMode.READ_ONLY: ReadOnly(),
+    SandboxMode.WORKSPACE_WRITE: WorkspaceWrite(),
+    SandboxMode.DANGER_FULL_ACCESS: DangerFullAccess(),
+}
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """Made once a session, from its settings."""
+
+    conversation: Conversation
+    workspace: Workspace
+    orchestrator: Orchestrator
+
+
+def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str] = os.environ) -> Ground:
+    """The ground of a session; starts nothing. Raises `UsageError` for a wrong directory, root or rules file."""
+    if not os.path.isdir(settings.cwd):
+        raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
+    plain = PlainLauncher()
+    workspace = Workspace(
+        settings.sandbox_policy,
+        settings.cwd,
+        settings.home,
+        unconfined_accepted=settings.accept_no_sandbox,
+        env=env,
+    )
+    folders = [Path(settings.home), *([Path(settings.project, ".ferrule")] if settings.project else [])]
+    policies = PolicyStore(load_rules(rule_files(folders)), Path(settings.home) / DEFAULT_RULES)
+    tokens = settings.tool_output_tokens
+    conversation = Conversation(
+        cwd=settings.cwd,
+        permissions=Permissions(settings.approval_policy, settings.sandbox_policy),
+        profile=profile,
+        output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
+        commands=Commands(plain, settings.cwd, settings.shell_environment_policy, base=env),
+    )
+    return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env))
+
+
+def ferrule_home(env: Mapping[str, str] = os.environ) -> str:
+    """Where Ferrule keeps its own files: `FERRULE_HOME`, else `~/.ferrule`."""
+    return os.path.realpath(env.get("FERRULE_HOME") or os.path.expanduser("~/.ferrule"))
+
+
+def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
+    """The policy that a mode's name means. Raises `UsageError` for another word."""
+    if not isinstance(sandbox, str):
+        return sandbox
+    try:
+        return _POLICIES[SandboxMode(sandbox)]
+    except ValueError as error:
+        raise UsageError(f"unknown sandbox mode {sandbox!r}; it is one of {', '.join(SandboxMode)}") from error
+
+
+def as_approval_policy(policy: str) -> AskForApproval:
+    """The approval policy of this name. Raises `UsageError` for another word."""
+    try:
+        return AskForApproval(policy)
+    except ValueError as error:
+        raise UsageError(f"unknown approval policy {policy!r}; it is one of {', '.join(AskForApproval)}") from error

@@ -1,0 +1,183 @@
+"""What an effect needs before it may happen, what is shown for it, under which keys an answer is remembered. Pure."""
+
+import hashlib
+import shlex
+from collections.abc import Iterable
+
+import msgspec
+
+from ferrule.execpolicy import Host, Rules, decide, visible
+from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, Forbidden, NeedsApproval, Skip
+from ferrule.protocol.events import ExecApproval
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    ExternalSandbox,
+    ReadOnly,
+    ReviewDecision,
+    SandboxPermissions,
+)
+from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
+from ferrule.tools.context import Permissions
+from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
+
+ApprovalKey = tuple[str, ...]
+
+OUTSIDE = "patch rejected: writing outside of the project; rejected by user approval settings"
+READ_ONLY = "patch rejected: writing is blocked by read-only sandbox; rejected by user approval settings"
+
+
+def requirement_of(
+    effect: Effect, permissions: Permissions, plan: ConfinementPlan | None, rules: Rules, host: Host
+) -> ExecApprovalRequirement:
+    """Whether the effect is forbidden, needs the user, or just happens. `plan` None: nothing is confined."""
+    policy = permissions.approval_policy
+    if isinstance(effect, CommandEffect):
+        request = ExecApprovalRequest(
+            effect.argv, policy, permissions.sandbox_policy, effect.sandbox_permissions, effect.prefix_rule
+        )
+        return decide(request, rules, host)
+    if isinstance(effect, PatchEffect):
+        return _patch(effect, permissions, plan)
+    if isinstance(effect, McpEffect):
+        return _mcp(effect, policy)
+    return _tool(effect, policy)
+
+
+def _patch(effect: PatchEffect, permissions: Permissions, plan: ConfinementPlan | None) -> ExecApprovalRequirement:
+    policy = permissions.approval_policy
+    never = policy is AskForApproval.NEVER
+    if policy is AskForApproval.UNTRUSTED:
+        return NeedsApproval("every patch is asked for under the approval policy untrusted")
+    if plan is not None:
+        blocked = [path for path in effect.paths if not is_writable(path, plan)]
+        if blocked and never:
+            read_only = isinstance(permissions.sandbox_policy, ReadOnly)
+            return Forbidden(READ_ONLY if read_only else OUTSIDE)
+        if blocked:
+            return NeedsApproval(f"it writes where the sandbox does not: {', '.join(map(_one_line, blocked))}")
+    if effect.risks and plan is not None:
+        reason = "; ".join(map(_one_line, effect.risks))
+        return (
+            Forbidden(f"patch rejected: {reason}; rejected by user approval settings")
+            if never
+            else NeedsApproval(reason)
+        )
+    return Skip()
+
+
+def _mcp(effect: McpEffect, policy: AskForApproval) -> ExecApprovalRequirement:
+    hints = effect.annotations
+    if effect.approval == "allow" or (effect.approval == "auto" and hints.readOnlyHint):
+        return Skip()
+    if policy is AskForApproval.NEVER:
+        return Forbidden(
+            f'MCP tool call requires approval, but the approval policy is never; the setting approval = "allow" of the '
+            f"server {effect.server} permits its tools"
+        )
+    return NeedsApproval(f"the tool {effect.tool} of the MCP server {effect.server} may change things")
+
+
+def _tool(effect: ToolEffect, policy: AskForApproval) -> ExecApprovalRequirement:
+    if policy is AskForApproval.UNTRUSTED and not effect.annotations.readOnlyHint:
+        return NeedsApproval(f"the tool {effect.name} may change things")
+    return Skip()
+
+
+def is_writable(path: str, plan: ConfinementPlan) -> bool:
+    """Whether a real path may be written: in a root, not under a protected name of one, not kept read-only."""
+    if any(is_within(path, kept) for kept in plan.read_only):
+        return False
+    inside = [root.path for root in plan.roots if is_within(path, root.path)]
+    return bool(inside) and not any(
+        is_within(path, f"{root.rstrip('/')}/{name}") for root in inside for name in PROTECTED_NAMES
+    )
+
+
+def approval_keys(effect: Effect) -> tuple[ApprovalKey, ...]:
+    """What a session approval remembers; all of an effect's keys must be known for it to count."""
+    match effect:
+        case CommandEffect(argv=argv, cwd=cwd, env=env, tty=tty, sandbox_permissions=wider):
+            return (("command", cwd, wider, str(tty), *(f"{k}={v}" for k, v in env), "--", *argv),)
+        case PatchEffect(paths=paths):
+            return tuple(("patch", path) for path in paths)
+        case McpEffect(server=server, tool=tool):
+            return (("mcp", server, tool),)
+        case ToolEffect(name=name):
+            return (("tool", name),)
+
+
+def fingerprint(effect: Effect) -> str:
+    """A hash of everything that will happen: the approval is bound to it."""
+    return hashlib.sha256(msgspec.msgpack.encode(msgspec.to_builtins(effect))).hexdigest()
+
+
+def approval_text(effect: Effect) -> str:
+    """All that will happen, with control, zero-width and bidi characters written as escapes."""
+    match effect:
+        case CommandEffect(argv=argv, env=env):
+            changes = "".join(f"{name}={shlex.quote(value)} " for name, value in env)
+            return visible(changes + command_text(argv))
+        case PatchEffect(text=text):
+            return visible(text)
+        case McpEffect(server=server, tool=tool, arguments=arguments):
+            return visible(f"{server}/{tool} {arguments}")
+        case ToolEffect(name=name, arguments=arguments):
+            return visible(f"{name} {arguments}")
+
+
+def command_text(argv: Iterable[str]) -> str:
+    """A command as a person writes it: the script of `bash -c script`, else the quoted words."""
+    words = tuple(argv)
+    if len(words) == 3 and words[1] in ("-c", "-lc") and words[0].rpartition("/")[2] in ("bash", "sh", "zsh"):
+        return words[2]
+    return shlex.join(words)
+
+
+def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str | None = None) -> ExecApproval:
+    """The question to the user."""
+    decisions = [ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION]
+    amendment = needs.proposed_execpolicy_amendment
+    if amendment is not None:
+        decisions.append(ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT)
+    justification = effect.justification if isinstance(effect, CommandEffect) else None
+    asked = reason or needs.reason
+    return ExecApproval(
+        request_id="",
+        call_id=call_id,
+        kind=type(effect).__name__.removesuffix("Effect").lower(),
+        text=approval_text(effect),
+        reason=f"{asked} (the model says: {_one_line(justification)})" if justification else asked,
+        cwd=_one_line(effect.cwd) if isinstance(effect, CommandEffect | PatchEffect) else None,
+        decisions=(*decisions, ReviewDecision.DENIED, ReviewDecision.ABORT),
+        proposed_execpolicy_amendment=None if amendment is None else amendment.command,
+        fingerprint=fingerprint(effect),
+    )
+
+
+def wants_no_sandbox(effect: Effect) -> bool:
+    """Whether the call itself asks to run without the sandbox."""
+    return isinstance(effect, CommandEffect) and effect.sandbox_permissions is SandboxPermissions.REQUIRE_ESCALATED
+
+
+def is_confined(permissions: Permissions) -> bool:
+    """Whether a sandbox of ours stands around what tools do."""
+    return not isinstance(permissions.sandbox_policy, DangerFullAccess | ExternalSandbox)
+
+
+_REFUSED = {
+    CommandEffect: "exec command rejected by user",
+    PatchEffect: "patch rejected by user",
+    McpEffect: "user rejected MCP tool call",
+    ToolEffect: "tool call rejected by user",
+}
+
+
+def rejected(effect: Effect, message: str | None = None) -> str:
+    """What the model reads when the user said no."""
+    text = _REFUSED[type(effect)]
+    return f"{text}: {message}" if message else text
+
+
+def _one_line(text: str) -> str:
+    return visible(text, multiline=False)

@@ -1,0 +1,81 @@
+"""What is confined to the session's workspace: the sandboxed launcher and the files that may be written."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ferrule.patch.files import FileLayer, PlainFiles
+from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
+from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.sandbox.files import ConfinedFiles
+from ferrule.sandbox.plan import ConfinementPlan
+from ferrule.sandbox.policy import plan_confinement
+from ferrule.tools.context import Access
+from ferrule.tools.files import Files
+
+if TYPE_CHECKING:
+    from ferrule.sandbox.sandbox import Sandbox
+
+
+class Workspace:
+    """One a session, and its confining `Launcher`. The sandbox is built from `warm_up`, or when it is first needed."""
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        cwd: str,
+        home: str,
+        *,
+        unconfined_accepted: bool = False,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.plain_files: FileLayer = PlainFiles()
+        self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan())
+        self.plan: ConfinementPlan | None = None
+        if isinstance(policy, ReadOnly | WorkspaceWrite):
+            self.plan = plan_confinement(policy, cwd, home, env)
+            self._confined_files = ConfinedFiles(self.plan)
+        self._policy = policy
+        self._cwd = cwd
+        self._home = Path(home)
+        self._unconfined_accepted = unconfined_accepted
+        self._env = env
+        self._sandbox: Sandbox | None = None
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        """Start a confined process. Raises `LaunchError`, also where nothing can confine it."""
+        return await (await self._opened()).launch(argv, env, cwd, stdio, limits)
+
+    def access(self, cwd: str) -> Access:
+        """The confined means of an attempt."""
+        return Access(self, Files(self._confined_files, cwd), sandboxed=True)
+
+    async def warm_up(self) -> None:
+        """Let the sandbox be built now, while the model thinks. What hinders it is said by the first launch."""
+        if self.plan is not None:
+            with suppress(LaunchError):
+                await self._opened()
+
+    async def _opened(self) -> "Sandbox":
+        from ferrule.sandbox.sandbox import open_launcher
+
+        if self._sandbox is None:
+            try:
+                self._sandbox = await open_launcher(
+                    self._policy, self._cwd, self._home, unconfined_accepted=self._unconfined_accepted, env=self._env
+                )
+            except OSError as error:
+                text = f"the sandbox cannot keep its state in {self._home} ({error.strerror}); set FERRULE_HOME"
+                raise LaunchError(text) from error
+        return self._sandbox
+
+    async def close(self) -> None:
+        """End the sandbox and all that runs in it."""
+        if self.plan is not None:
+            self._confined_files.close()
+        if self._sandbox is not None:
+            await self._sandbox.close()
