@@ -221,6 +221,8 @@ CHAT: dict[str, bytes] = {
         chunk({}, "stop"), "[DONE]",
     ),
     "no finish": sse(chunk({"content": "All "}), chunk({"content": "said"}), "[DONE]"),
+    "no done": sse(chunk({"content": "All said"}), chunk({}, "stop")),
+    "broken after the finish": sse(chunk({"content": "All said"}), chunk({}, "stop"), {"error": {"message": "late"}}),
     "closed early": sse(chunk({"content": "Half"})),
     "cut in an event": sse(chunk({"content": "Half"})) + b'data: {"id":"chatcmpl-1","choices":[{"de',
     "nothing": b"",

@@ -179,7 +179,10 @@ async def test_content_parts_are_told_apart() -> None:
     assert words(found) == ["Yes."]
 
 
-async def test_a_stream_that_only_says_done_is_whole() -> None:
-    found = await replay("chat", CHAT["no finish"])
+@pytest.mark.parametrize("name", ["no finish", "no done", "broken after the finish"])
+async def test_a_stream_that_ends_oddly_after_all_is_said_is_whole(name: str) -> None:
+    found = await replay("chat", CHAT[name])
+    assert found.error is None
+    assert isinstance(found.events[-1], Completed)
     assert words(found) == ["All said"]
     assert len(found.of(ItemDone)) == 1

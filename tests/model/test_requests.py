@@ -407,3 +407,24 @@ def test_a_changed_history_is_converted_anew() -> None:
     changed = request(user("other"), said("x"))
     assert model.body(changed) == offline("chat").body(changed)
     assert model.body(request(user("a"))) == offline("chat").body(request(user("a")))
+
+
+def test_sessions_that_share_a_model_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, alone = offline("chat"), offline("chat")
+    histories = {name: [part for n in range(20) for part in (user(f"{name}{n}"), said("x"))] for name in ("a", "b")}
+    for name, items in histories.items():
+        model.body(request(*items, session_id=name))
+    encoded: list[object] = []
+    kept: Callable[[object], bytes] = chat_request._encode
+
+    def count(value: object) -> bytes:
+        encoded.append(value)
+        return kept(value)
+
+    monkeypatch.setattr(chat_request, "_encode", count)
+    for name, items in histories.items():
+        asked = request(*items, tools=(function(f"tool_{name}"),), session_id=name)
+        before = len(encoded)
+        body = model.body(asked)
+        assert len(encoded) - before < 10
+        assert body == alone.body(asked)

@@ -86,6 +86,7 @@ class ChatStream:
 
     def __init__(self, calls: CallReader, server: str) -> None:
         self.ended = False
+        self.said_all = False
         self.error: ModelError | None = None
         self._calls = calls
         self._server = server
@@ -268,6 +269,7 @@ class ChatStream:
         if reason == "content_filter":
             raise ModelError(f"The content filter of {self._server} stopped the answer.")
         self._finish = reason
+        self.said_all = True
         if reason == "length":
             self._open = [call for call in self._open if not call.custom]  # half a patch or script must not run
         self._close_all()

@@ -175,6 +175,7 @@ class ResponsesStream:
 
     def __init__(self, calls: CallReader, server: str) -> None:
         self.ended = False
+        self.said_all = False
         self.error: ModelError | None = None
         self._calls = calls
         self._server = server
@@ -406,7 +407,7 @@ class ResponsesStream:
                 self._finish(item, None)
 
     def _end(self, response: _Response, incomplete: str | None) -> None:
-        self.ended = True
+        self.ended = self.said_all = True
         usage = None if response.usage is None else _usage(response.usage)
         self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
 

@@ -1,6 +1,7 @@
 """What both wires share: build the body, send it, merge the stream, send it again where that helps."""
 
 import asyncio
+import operator
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
@@ -29,6 +30,10 @@ LOST_RESPONSE = "previous_response_not_found"
 """The code of a refusal because a stored response is gone."""
 
 
+KEPT_SESSIONS = 64
+"""Sessions whose conversions are kept: more than run at once; a further one only converts its history again."""
+
+
 class Body(Protocol):
     """Builds the bodies of requests, and remembers what it converted."""
 
@@ -42,6 +47,8 @@ class Merger(Protocol):
 
     ended: bool
     """Nothing more is expected."""
+    said_all: bool
+    """The answer is whole even if the stream breaks now."""
     error: ModelError | None
     """What the server reported; it counts after the events of the same `feed`."""
 
@@ -58,8 +65,17 @@ class Merger(Protocol):
         ...
 
 
+class _Lane:
+    """What is kept from one request of a session to its next."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.specs: tuple[ToolSpec, ...] = ()
+        self.tools = WireTools.empty()
+
+
 class WireModel:
-    """A model behind a server. One object serves one session after the other; its history cache follows the last."""
+    """A model behind a server. One object may serve many sessions at once; each has its own history cache."""
 
     wire: ClassVar[Wire]
     path: ClassVar[str]
@@ -78,9 +94,7 @@ class WireModel:
         self.profiles = profiles
         self._max_retries = max_retries
         self._new_id = new_id
-        self._body = self.new_body()
-        self._specs: tuple[ToolSpec, ...] | None = None
-        self._tools = WireTools.empty()
+        self._lanes: dict[str, _Lane] = {}
 
     def new_body(self) -> Body:
         """The builder of this wire's bodies."""
@@ -94,16 +108,26 @@ class WireModel:
         """Close the connections."""
         await self.server.aclose()
 
-    def tools(self, specs: tuple[ToolSpec, ...]) -> WireTools:
-        """The tools as they are sent; made anew only when a spec changed."""
-        if self._specs is None or len(specs) != len(self._specs) or any(map(_differ, specs, self._specs)):
-            self._tools = adapt_tools(specs, self.accepts, self.wire)
-            self._specs = specs
-        return self._tools
+    def tools(self, specs: tuple[ToolSpec, ...], session_id: str = "") -> WireTools:
+        """The tools as they are sent, made anew only when a spec changed. Raises `ModelError` for what cannot be."""
+        lane = self._lane(session_id)
+        if len(specs) != len(lane.specs) or any(map(operator.is_not, specs, lane.specs)):
+            lane.tools = adapt_tools(specs, self.accepts, self.wire)
+            lane.specs = specs
+        return lane.tools
 
     def body(self, request: ModelRequest) -> bytes:
         """The body that is sent for `request`. Raises `ModelError` where a tool cannot be sent."""
-        return self._body.build(request, self.tools(request.tools), self.profiles.model(request.model))
+        tools = self.tools(request.tools, request.session_id)
+        return self._lane(request.session_id).body.build(request, tools, self.profiles.model(request.model))
+
+    def _lane(self, session_id: str) -> _Lane:
+        """The session's lane, moved to the end of those that are kept."""
+        lane = self._lanes.pop(session_id, None) or _Lane(self.new_body())
+        self._lanes[session_id] = lane
+        if len(self._lanes) > KEPT_SESSIONS:
+            del self._lanes[next(iter(self._lanes))]
+        return lane
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
         """Ask once; see `Model.stream`."""
@@ -112,7 +136,8 @@ class WireModel:
 
     async def _attempt(self, request: ModelRequest, body: bytes) -> Batches:
         """One request. Where the server has lost the stored response, the whole history is sent instead."""
-        merger = self.new_merger(CallReader(self.tools(request.tools).names, request, self._new_id))
+        tools = self.tools(request.tools, request.session_id)
+        merger = self.new_merger(CallReader(tools.names, request, self._new_id))
         try:
             async with aclosing(self.server.events(self.path, body)) as arrivals:
                 async for payloads in arrivals:
@@ -120,10 +145,14 @@ class WireModel:
                     if merger.error is not None:
                         raise merger.error
                     if merger.ended:
+                        yield merger.close()
                         await _drain(arrivals)
-                        break
+                        return
             yield merger.close()
         except ModelError as error:
+            if merger.said_all:
+                yield merger.close()
+                return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
                 whole = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
                 async with aclosing(self._attempt(whole, self.body(whole))) as batches:
@@ -131,16 +160,16 @@ class WireModel:
                         yield batch
                 return
             error.partial = merger.partial()
-            self._name_tool(error)
+            _name_tool(error, tools)
             raise
 
-    def _name_tool(self, error: ModelError) -> None:
-        """Where a server refuses `tools[3]`, say which tool that is."""
-        place = _TOOL_PLACE.search(str(error))
-        tools = self._tools.tools
-        if place is not None and int(place[1]) < len(tools):
-            tool = tools[int(place[1])]
-            error.args = (f"{error} The tool there is {tool.name or tool.kind!r}.",)
+
+def _name_tool(error: ModelError, sent: WireTools) -> None:
+    """Where a server refuses `tools[3]`, say which tool that is."""
+    place = _TOOL_PLACE.search(str(error))
+    if place is not None and int(place[1]) < len(sent.tools):
+        tool = sent.tools[int(place[1])]
+        error.args = (f"{error} The tool there is {tool.name or tool.kind!r}.",)
 
 
 async def _drain(arrivals: AsyncIterator[object]) -> None:
@@ -149,7 +178,3 @@ async def _drain(arrivals: AsyncIterator[object]) -> None:
         async with asyncio.timeout(DRAIN_S):
             async for _ in arrivals:
                 pass
-
-
-def _differ(one: ToolSpec, other: ToolSpec) -> bool:
-    return one is not other

@@ -5,7 +5,6 @@ from typing import Literal
 import msgspec
 
 from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Verbosity
-from ferrule.protocol.specs import Wire
 from ferrule.protocol.truncation import DEFAULT_OUTPUT_TOKENS, OutputBudget
 
 ShellForm = Literal["shell_command", "unified_exec", "shell", "local_shell", "disabled"]
@@ -18,15 +17,14 @@ PatchForm = Literal["freeform", "function", "native", "none"]
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     """One model family. `tools` names the set of tools (`codex`, `openhands`, `claude`, `generic`, `all`, or a user's).
 
-    `context_window` is in tokens, None where it is not known. `wire` is a hint, used where neither the user nor the
-    provider chose. `security_risk`: calls of tools that change things carry the model's own estimate of the risk.
+    `context_window` is in tokens, None where it is not known. `security_risk`: calls of tools that change things carry
+    the model's own estimate of the risk.
     """
 
     name: str
     tools: str = "generic"
     shell: ShellForm = "shell_command"
     apply_patch: PatchForm = "function"
-    wire: Wire | None = None
     parallel_tool_calls: bool = True
     reasoning: bool = False
     reasoning_effort: ReasoningEffort | None = None
