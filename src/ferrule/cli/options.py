@@ -19,6 +19,10 @@ FLAG_KEYS = {
 """Flags that stand for one key of the configuration: how an error calls them, and the key."""
 
 
+NOBODY_TO_ASK = {"approval_policy": "never"}
+"""The defaults of a door that cannot ask: below every file and flag."""
+
+
 class Parser(argparse.ArgumentParser):
     """Reports what is wrong in one sentence, like every other error."""
 

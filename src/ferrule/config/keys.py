@@ -74,6 +74,7 @@ class ConfigTable(_Table, frozen=True):
     instructions: str | None = None
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
+    accept_no_sandbox: bool = False
     profile: str | None = None
     tools: tuple[str, ...] | None = None
     tool_output_token_limit: Positive | None = None
@@ -87,6 +88,13 @@ class ConfigTable(_Table, frozen=True):
 
 
 USER_ONLY = frozenset(
-    {"model_provider", "model_providers", "projects", "sandbox_workspace_write", "shell_environment_policy"}
+    {
+        "accept_no_sandbox",
+        "model_provider",
+        "model_providers",
+        "projects",
+        "sandbox_workspace_write",
+        "shell_environment_policy",
+    }
 )
 """Keys that a project may not set: they say where requests and keys go, what commands see and where they write."""

@@ -41,7 +41,6 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     base = merge([Layer("defaults", sources.defaults), user])
     root = project_root(sources.cwd)
     project, warnings = _project_layer(root, home, check(user.source, user.values))
-    trusted = project is not None
     layers = [Layer("", base)]
     if project is not None:
         check(project.source, project.values)
@@ -53,7 +52,7 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
         table,
         cwd=sources.cwd,
         home=home,
-        trusted=trusted,
+        project=None if project is None else root,
         base_url=sources.base_url,
         wire=sources.wire,
         add_dirs=sources.add_dirs,
@@ -62,7 +61,6 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
         settings=settings,
         mcp_servers=table.mcp_servers,
         hooks=table.hooks,
-        project=root if trusted else None,
         warnings=tuple(warnings),
     )
 

@@ -25,12 +25,11 @@ SERVER = "server"
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was configured. `mcp_servers` and `hooks` are as written: who uses them reads them further.
-    `project` is the root of the trusted project, or None. `warnings`: what was left out, one sentence each."""
+    `warnings`: what was left out, one sentence each."""
 
     settings: Settings
     mcp_servers: Mapping[str, Mapping[str, object]] = {}
     hooks: Mapping[str, tuple[Mapping[str, object], ...]] = {}
-    project: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -39,13 +38,13 @@ def settings_of(
     *,
     cwd: str,
     home: str,
-    trusted: bool = False,
+    project: str | None = None,
     base_url: str | None = None,
     wire: Wire | None = None,
     add_dirs: tuple[str, ...] = (),
 ) -> Settings:
-    """The settings that the table means. `base_url` and `wire` win over the provider's; `add_dirs` (absolute) can be
-    written beside the configured roots. Raises `UsageError`."""
+    """The settings that the table means. `project` is the top of the trusted project. `base_url` and `wire` win over
+    the provider's; `add_dirs` (absolute) can be written beside the configured roots. Raises `UsageError`."""
     return Settings(
         cwd=cwd,
         home=home,
@@ -68,7 +67,9 @@ def settings_of(
         instructions=table.instructions,
         max_turns=table.max_turns,
         tool_output_tokens=table.tool_output_token_limit,
-        trusted=trusted,
+        trusted=project is not None,
+        project=project,
+        accept_no_sandbox=table.accept_no_sandbox,
     )
 
 

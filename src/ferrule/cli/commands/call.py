@@ -7,6 +7,7 @@ import msgspec
 from ferrule.cli.exit_codes import DONE, FAILED
 from ferrule.cli.offline import open_offline
 from ferrule.cli.options import (
+    NOBODY_TO_ASK,
     Parser,
     add_config_flag,
     add_model_flags,
@@ -18,11 +19,10 @@ from ferrule.cli.running import run_interruptibly
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView
 from ferrule.protocol.payload import ToolOutput
-from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import Settings
 from ferrule.tools.registry import ToolRegistry
 
-DEFAULTS = {"approval_policy": AskForApproval.NEVER.value, "profile": "all"}
+DEFAULTS = NOBODY_TO_ASK | {"profile": "all"}
 """Nobody can be asked, and every tool can be called."""
 
 CALL_ID = "call_1"

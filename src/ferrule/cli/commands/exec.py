@@ -10,6 +10,7 @@ import msgspec
 from ferrule.cli.human import Human, is_one_place
 from ferrule.cli.jsonl import INTERRUPTED, JsonLines
 from ferrule.cli.options import (
+    NOBODY_TO_ASK,
     Parser,
     add_config_flag,
     add_model_flags,
@@ -24,7 +25,6 @@ from ferrule.cli.terminal import Terminal
 from ferrule.config import ferrule_home
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import FerruleError, UsageError
-from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import Settings
 from ferrule.session.opening import resume_settings
 from ferrule.session.rollout import StoredSession
@@ -35,9 +35,6 @@ EPILOG = """\
 `exec resume ID PROMPT` and `exec resume --last PROMPT` go on with an earlier session, in its directory and with its
 rights unless you give others. What happens goes to standard error, the last message to standard output.
 exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted"""
-
-NOBODY_TO_ASK = {"approval_policy": AskForApproval.NEVER.value}
-"""What is different from the defaults of the configuration where nobody can be asked."""
 
 IMAGE_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 """The kinds of image that models take, by how their bytes begin."""

@@ -32,9 +32,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments[1:])
     if not options.command:
         raise UsageError("a command is missing: ferrule policy check -- CMD...")
-    configured = configuration(options)
-    settings = configured.settings
-    folders = [Path(settings.home), *([Path(configured.project, ".ferrule")] if configured.project else [])]
+    settings = configuration(options).settings
+    folders = [Path(settings.home), *([Path(settings.project, ".ferrule")] if settings.project else [])]
     files = rule_files(folders) if options.rules is None else [Path(file) for file in options.rules]
     request = ExecApprovalRequest(
         command=tuple(options.command),

@@ -1,4 +1,4 @@
-"""`ferrule tools`: what a model is sent. No connection is opened."""
+"""`ferrule tools`: what a model is sent by `ferrule exec` with the same flags. No connection is opened."""
 
 import asyncio
 import sys
@@ -7,11 +7,12 @@ import msgspec
 
 from ferrule.cli.offline import open_offline
 from ferrule.cli.options import (
+    NOBODY_TO_ASK,
     Parser,
     add_config_flag,
-    add_directory_flag,
     add_model_flags,
     add_profile_flag,
+    add_rights_flags,
     configuration,
 )
 from ferrule.model.adapt import WireTool
@@ -24,11 +25,11 @@ def main(arguments: list[str]) -> int:
     parser = Parser("tools", "Print the tools that a model is sent. No connection is opened.")
     add_model_flags(parser)
     add_profile_flag(parser)
-    add_directory_flag(parser)
+    add_rights_flags(parser)
     parser.add_argument("--json", action="store_true", help="the request's `tools` array, byte for byte")
     add_config_flag(parser)
     options = parser.parse_args(arguments)
-    tools = asyncio.run(sent_tools(configuration(options).settings))
+    tools = asyncio.run(sent_tools(configuration(options, NOBODY_TO_ASK).settings))
     if options.json:
         sys.stdout.buffer.write(b"[" + b",".join(tool.json for tool in tools) + b"]\n")
     else:

@@ -1,0 +1,97 @@
+"""`ferrule demo`: a scripted model solves a real task on the real path, without a key or a network."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from ferrule.cli.demo_task import FILES, PROMPT, script
+from ferrule.cli.exit_codes import DONE, FAILED
+from ferrule.cli.human import Human
+from ferrule.cli.options import Parser
+from ferrule.cli.running import run_interruptibly, run_turn
+from ferrule.cli.terminal import BOLD, DIM, Terminal
+from ferrule.protocol.permissions import AskForApproval, SandboxMode
+from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.session.ground import as_policy
+from ferrule.testing import ScriptedModel
+
+SANDBOX = SandboxMode.DANGER_FULL_ACCESS
+"""What commands may do; only the scratch repository is concerned. Confined modes are refused in this version."""
+
+MODEL = "scripted-model"
+
+_NO_USER_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+_AUTHOR = ("-c", "user.name=Ferrule demo", "-c", "user.email=demo@example.invalid")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the demo. Returns 0 if the task was solved."""
+    parser = Parser("demo", "Watch a scripted model fix a bug in a scratch repository. Needs no key and no network.")
+    parser.add_argument("--keep", action="store_true", help="leave the scratch repository behind")
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="ferrule-demo-")).resolve()
+    with ExitStack() as cleanup:
+        if not options.keep:
+            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        return _play(folder, keep=options.keep)
+
+
+def _play(folder: Path, *, keep: bool) -> int:
+    out = Terminal.on(sys.stdout)
+    repository = folder / "slugs"
+    has_git = make_repository(repository)
+    for line in _introduction(repository, has_git=has_git):
+        out.line(line)
+    out.line()
+    out.line(f"{out.style('task', BOLD)}  {PROMPT}")
+    out.line()
+    with ScriptedModel(script(_python(), has_git=has_git), models=[MODEL]) as model:
+        settings = Settings(
+            cwd=str(repository),
+            home=str(folder / "home"),
+            model=ModelSettings(model=MODEL),
+            provider=ProviderSettings(name="scripted", base_url=model.base_url, wire_api="responses"),
+            approval_policy=AskForApproval.NEVER,
+            sandbox_policy=as_policy(SANDBOX),
+            ephemeral=True,
+        )
+        run_interruptibly(run_turn(settings, Human(out, settings), PROMPT))
+        try:
+            model.check()
+        except AssertionError as error:
+            print(f"ferrule: the demo did not go as it should:\n{error}", file=sys.stderr)
+            return FAILED
+    out.line()
+    out.line(f"The repository is kept in {repository}" if keep else out.style("(ferrule demo --keep keeps it)", DIM))
+    return DONE
+
+
+def _introduction(repository: Path, *, has_git: bool) -> list[str]:
+    confined = "" if SANDBOX is not SandboxMode.DANGER_FULL_ACCESS else ", without a sandbox"
+    return [
+        "The model in this demo is scripted: a server on this machine plays prepared answers.",
+        "The rest is real: HTTP, the shell, the patch, the test run. Nothing leaves this machine.",
+        f"Commands run with -s {SANDBOX}{confined}, in this scratch {'repository' if has_git else 'folder'}:",
+        f"  {repository}",
+    ]
+
+
+def make_repository(folder: Path) -> bool:
+    """Write the task's files; commit them if git is installed. Returns whether it is."""
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    git = shutil.which("git")
+    if git is None:
+        return False
+    for words in (["init", "-q"], ["add", "."], [*_AUTHOR, "commit", "-q", "-m", "Slugs for titles"]):
+        subprocess.run([git, *words], cwd=folder, env=os.environ | _NO_USER_CONFIG, check=True, capture_output=True)
+    return True
+
+
+def _python() -> str:
+    return "python3" if shutil.which("python3") else sys.executable

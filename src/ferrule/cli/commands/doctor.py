@@ -1,0 +1,142 @@
+"""`ferrule doctor`: what this machine offers, what is configured, which paths are written. Always ends with 0."""
+
+import asyncio
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from ferrule._version import __version__
+from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, add_model_flags, configuration
+from ferrule.cli.terminal import safe
+from ferrule.config import CONFIG_FILE, ferrule_home
+from ferrule.model.provider import list_models, open_model
+from ferrule.model.stream import ModelError
+from ferrule.process.environment import child_environment
+from ferrule.process.shell import default_shell
+from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.settings import Settings
+
+PROBE_SECONDS = 3.0
+"""How long the model server may take to list its models: long enough for a slow network, short enough to wait for."""
+SHOWN_MODELS = 8
+
+PROGRAMS = {
+    "git": "repositories are told apart by their folders only",
+    "rg": "files are searched by Python, which is slower",
+    "node": "tools that run JavaScript are not offered",
+}
+"""What is used where it is installed, and what happens where it is not."""
+
+WRITTEN = {
+    "sessions/": "every session, as it happens",
+    "rules/": "commands that you allow for good",
+    "sandbox/": "the sandbox's own state",
+}
+"""What is written below the home folder. Beside it: what the model's tools write, and files named by flags."""
+
+Section = Callable[[Settings], Iterator[str]]
+
+
+def main(arguments: list[str]) -> int:
+    """Print the report."""
+    parser = Parser("doctor", "Say what this machine offers, what is configured, and which paths are written.")
+    add_model_flags(parser)
+    add_directory_flag(parser)
+    add_config_flag(parser)
+    options = parser.parse_args(arguments)
+    for line in _machine():
+        print(line)
+    try:
+        settings = configuration(options).settings
+        print(f"configuration  {Path(settings.home, CONFIG_FILE)} and flags: readable")
+    except UsageError as error:
+        print(f"configuration  PROBLEM: {error}")
+        settings = Settings(cwd=os.getcwd(), home=ferrule_home())
+    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox)
+    for section in sections:
+        for line in section(settings):
+            print(safe(line), flush=True)
+    return 0
+
+
+def _machine() -> Iterator[str]:
+    yield f"ferrule        {__version__}"
+    yield f"python         {platform.python_version()} ({sys.executable})"
+    yield f"platform       {platform.system()} {platform.release()} {platform.machine()}"
+
+
+def _paths(settings: Settings) -> Iterator[str]:
+    yield f"home           {settings.home} ({_writability(Path(settings.home))})"
+    for name, what in WRITTEN.items():
+        yield f"  written      {os.path.join(settings.home, name)} ({what})"
+
+
+def _writability(folder: Path) -> str:
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        return f"PROBLEM: {existing} is not a directory"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"PROBLEM: {existing} cannot be written"
+    return "writable" if existing == folder else "will be made"
+
+
+def _programs(settings: Settings) -> Iterator[str]:
+    for name, without in PROGRAMS.items():
+        path = shutil.which(name)
+        yield f"{name:<14} {'not found: ' + without if path is None else f'{_version(path)} ({path})'}"
+    yield f"shell          {default_shell(os.environ).path}"
+
+
+def _version(path: str) -> str:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"PROBLEM: does not run: {error}"
+    return (done.stdout.splitlines() or ["no version"])[0]
+
+
+def _model(settings: Settings) -> Iterator[str]:
+    try:
+        model = open_model(settings.provider)
+    except UsageError as error:
+        yield f"provider       none: {error}"
+        return
+    endpoint, configured = model.server.endpoint, settings.provider
+    variable = (configured and configured.env_key) or model.accepts.env_key
+    yield f"provider       {endpoint.name} at {endpoint.base_url}, {model.wire} wire"
+    yield f"key            {_key_state(variable, os.environ)}"
+    yield f"model          {settings.model.model or model.accepts.default_model or 'the first that the server lists'}"
+    try:
+        listed = asyncio.run(asyncio.wait_for(list_models(model), PROBE_SECONDS))
+    except TimeoutError:
+        yield f"server         PROBLEM: no answer to GET /models within {PROBE_SECONDS:g} s"
+    except (ModelError, UsageError) as error:
+        yield f"server         PROBLEM: {error}"
+    else:
+        names = ", ".join(listed[:SHOWN_MODELS]) + (", …" if len(listed) > SHOWN_MODELS else "")
+        yield f"server         lists {len(listed)} models: {names}"
+
+
+def _key_state(variable: str | None, env: Mapping[str, str]) -> str:
+    """Whether the key is there; its value is never shown."""
+    if variable is None:
+        return "none is sent"
+    return f"{variable} is {'set' if env.get(variable, '').strip() else 'not set'}"
+
+
+def _environment(settings: Settings) -> Iterator[str]:
+    withheld = child_environment(settings.shell_environment_policy, os.environ).withheld
+    yield f"withheld       {', '.join(withheld) or 'nothing'} (variables that commands do not see)"
+
+
+def _sandbox(settings: Settings) -> Iterator[str]:
+    from ferrule.sandbox.probe import probe
+
+    try:
+        yield from asyncio.run(probe(Path(settings.home))).lines()
+    except FerruleError as error:
+        yield f"Sandbox: PROBLEM: {error}"

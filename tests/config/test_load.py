@@ -1,0 +1,304 @@
+"""From files, `-c` and flags to settings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.config import Configuration, Layer, Sources, load
+from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.settings import ModelSettings, ProviderSettings
+
+
+class Home:
+    """A home of Ferrule and a project beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "home"
+        self.project = folder / "project"
+        self.path.mkdir()
+        (self.project / ".git").mkdir(parents=True)
+        (self.project / "sub").mkdir()
+
+    def user(self, text: str) -> "Home":
+        (self.path / "config.toml").write_text(text)
+        return self
+
+    def in_project(self, text: str) -> "Home":
+        (self.project / ".ferrule").mkdir(exist_ok=True)
+        (self.project / ".ferrule" / "config.toml").write_text(text)
+        return self
+
+    @property
+    def trust(self) -> str:
+        return f'[projects."{self.project}"]\ntrust_level = "trusted"\n'
+
+    def load(self, *assignments: str, **more: Any) -> Configuration:
+        sources = Sources(cwd=str(self.project / "sub"), assignments=assignments, **more)
+        return load(sources, {"FERRULE_HOME": str(self.path)})
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path.resolve())
+
+
+def test_defaults(home: Home) -> None:
+    loaded = home.load()
+    settings = loaded.settings
+    assert (settings.cwd, settings.home) == (str(home.project / "sub"), str(home.path))
+    assert settings.approval_policy is AskForApproval.ON_REQUEST
+    assert settings.sandbox_policy == WorkspaceWrite()
+    assert settings.provider is None and settings.model == ModelSettings()
+    assert not settings.trusted and settings.project is None and loaded.warnings == ()
+
+
+def test_every_key_arrives(home: Home) -> None:
+    home.user("""
+model = "m"
+model_provider = "mine"
+model_reasoning_effort = "high"
+model_reasoning_summary = "detailed"
+model_verbosity = "low"
+model_context_window = 1000
+model_max_output_tokens = 200
+model_temperature = 1
+parallel_tool_calls = false
+instructions = "Be brief."
+approval_policy = "untrusted"
+sandbox_mode = "workspace-write"
+accept_no_sandbox = true
+profile = "all"
+tools = ["shell_command", "read_*"]
+tool_output_token_limit = 500
+max_turns = 9
+[model_providers.mine]
+name = "My server"
+base_url = "http://localhost:1/v1"
+env_key = "MY_KEY"
+env_key_instructions = "Ask Ann."
+wire_api = "responses"
+query_params = { v = "1" }
+http_headers = { x = "y" }
+env_http_headers = { z = "Z" }
+request_max_retries = 1
+stream_max_retries = 2
+stream_idle_timeout_ms = 3
+profile = "ollama"
+[sandbox_workspace_write]
+writable_roots = ["/srv"]
+network_access = true
+exclude_tmpdir_env_var = true
+exclude_slash_tmp = true
+[shell_environment_policy]
+inherit = "core"
+ignore_default_excludes = true
+include = ["A_KEY"]
+exclude = ["B*"]
+set = { C = "1" }
+include_only = ["A*"]
+[mcp_servers.docs]
+command = "docs-server"
+args = ["--stdio"]
+[[hooks.pre_tool_use]]
+matcher = "shell"
+command = "check"
+timeout = 1.5
+""")
+    loaded = home.load()
+    settings = loaded.settings
+    assert settings.model == ModelSettings(
+        model="m", reasoning_effort="high", reasoning_summary="detailed", verbosity="low", parallel_tool_calls=False,
+        max_output_tokens=200, temperature=1.0, context_window=1000,
+    )  # fmt: skip
+    assert settings.provider == ProviderSettings(
+        name="mine", base_url="http://localhost:1/v1", env_key="MY_KEY", env_key_instructions="Ask Ann.",
+        wire_api="responses", query_params={"v": "1"}, http_headers={"x": "y"}, env_http_headers={"z": "Z"},
+        request_max_retries=1, stream_max_retries=2, stream_idle_timeout_ms=3, profile="ollama",
+    )  # fmt: skip
+    assert settings.sandbox_policy == WorkspaceWrite(("/srv",), True, True, True)
+    assert settings.shell_environment_policy == ShellEnvironmentPolicy(
+        inherit="core", ignore_default_excludes=True, include=("A_KEY",), exclude=("B*",), set={"C": "1"},
+        include_only=("A*",),
+    )  # fmt: skip
+    assert settings.approval_policy is AskForApproval.UNTRUSTED and settings.accept_no_sandbox
+    assert (settings.profile, settings.tools, settings.instructions) == (
+        "all", ("shell_command", "read_*"), "Be brief.",
+    )  # fmt: skip
+    assert (settings.tool_output_tokens, settings.max_turns) == (500, 9)
+    assert loaded.mcp_servers == {"docs": {"command": "docs-server", "args": ["--stdio"]}}
+    assert loaded.hooks == {"pre_tool_use": ({"matcher": "shell", "command": "check", "timeout": 1.5},)}
+
+
+def test_layers_win_in_order(home: Home) -> None:
+    home.user(home.trust).in_project('model = "project"')
+    assert home.load(defaults={"model": "door"}).settings.model.model == "project"
+    assert home.load("model=assigned").settings.model.model == "assigned"
+    flag = Layer("-m", {"model": "flag"})
+    assert home.load("model=assigned", flags=(flag,)).settings.model.model == "flag"
+    home.user('model = "user"')
+    assert home.load(defaults={"model": "door"}).settings.model.model == "user"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("model=gpt-5.5", "model", "gpt-5.5"),
+        ('model="a = b"', "model", "a = b"),
+        (" model = x y ", "model", "x y"),
+        ("model=a\nmax_turns=3", "model", "a\nmax_turns=3"),
+    ],
+)
+def test_assigned_text_is_toml_or_plain(home: Home, text: str, key: str, value: str) -> None:
+    assert getattr(home.load(text).settings.model, key) == value
+
+
+def test_assigned_tables_are_joined_with_the_file(home: Home) -> None:
+    home.user('[model_providers.mine]\nbase_url = "http://localhost:1/v1"\nenv_key = "K"')
+    provider = home.load("model_provider=mine", 'model_providers.mine.http_headers={a="b"}').settings.provider
+    assert provider is not None
+    assert (provider.env_key, provider.http_headers) == ("K", {"a": "b"})
+
+
+def test_a_base_url_is_a_provider_of_its_own(home: Home) -> None:
+    home.user('model_provider = "mine"\n[model_providers.mine]\nbase_url = "http://a/v1"\nenv_key = "SECRET_OF_A"')
+    provider = home.load(base_url="http://b/v1", wire="chat").settings.provider
+    assert provider == ProviderSettings(name="server", base_url="http://b/v1", wire_api="chat")
+
+
+def test_added_directories_join_the_roots(home: Home) -> None:
+    home.user('[sandbox_workspace_write]\nwritable_roots = ["/srv"]')
+    assert home.load(add_dirs=("/opt",)).settings.sandbox_policy == WorkspaceWrite(("/srv", "/opt"))
+
+
+WRONG = {
+    "unknown": ('modle = "m"', "unknown key modle; did you mean model?"),
+    "unknown with dash": ('sandbox-mode = "read-only"', "did you mean sandbox_mode?"),
+    "unknown below": (
+        '[model_providers.mine]\nbaseurl = "x"',
+        "unknown key model_providers.mine.baseurl; did you mean base_url?",
+    ),
+    "unknown without a near one": (
+        '[projects."/p"]\nzzz = 1',
+        'unknown key projects."/p".zzz; known here are trust_level',
+    ),
+    "type": ("model = 5", "model must be a string, not 5"),
+    "type below": (
+        "[model_providers.mine]\nrequest_max_retries = \"many\"",
+        "model_providers.mine.request_max_retries must be a whole number of at least 0, not 'many'",
+    ),
+    "bool": ("[sandbox_workspace_write]\nnetwork_access = 1", "network_access must be true or false, not 1"),
+    "enum": (
+        'sandbox_mode = "all"',
+        "sandbox_mode must be one of read-only, workspace-write, danger-full-access, not 'all'",
+    ),
+    "literal": ('model_verbosity = "loud"', "model_verbosity must be one of low, medium, high, not 'loud'"),
+    "range": ("max_turns = 0", "max_turns must be a whole number of at least 1, not 0"),
+    "list": ('tools = "all"', "tools must be a list of strings, not 'all'"),
+    "table": ('projects = "here"', "projects must be a table, not 'here'"),
+    "scalar": ("model = { a = 1 }", "model must be a string, not a table"),
+    "tables": ("[hooks]\npre = 1", "hooks.pre must be a list of tables, not 1"),
+    "text": ("[shell_environment_policy.set]\nA = 1", "shell_environment_policy.set.A must be a string, not 1"),
+    "relative root": ('[sandbox_workspace_write]\nwritable_roots = ["x"]', "'x' must be an absolute path"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_with_file_and_key(home: Home, case: str) -> None:
+    text, words = WRONG[case]
+    home.user(text)
+    with pytest.raises(UsageError) as caught:
+        home.load()
+    assert words in str(caught.value)
+    if case != "relative root":
+        assert str(home.path / "config.toml") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"model = ", "is not valid TOML"), (b"model = '\xff'", "is not UTF-8 text: byte 9 is 0xff")],
+)
+def test_an_unreadable_file_is_said(home: Home, content: bytes, words: str) -> None:
+    (home.path / "config.toml").write_bytes(content)
+    with pytest.raises(UsageError, match=words):
+        home.load()
+
+
+def test_a_folder_in_place_of_the_file(home: Home) -> None:
+    (home.path / "config.toml").mkdir()
+    with pytest.raises(UsageError, match=r"config\.toml cannot be read: Is a directory"):
+        home.load()
+
+
+@pytest.mark.parametrize("text", ["model", "=x", "a b=1", "[x]=1", "modle=x"])
+def test_a_bad_assignment_is_said(home: Home, text: str) -> None:
+    with pytest.raises(UsageError, match="-c"):
+        home.load(text)
+
+
+def test_a_project_is_read_only_after_the_user_trusts_it(home: Home) -> None:
+    home.in_project('model = "theirs"\nthis is not TOML')
+    loaded = home.load()
+    assert loaded.settings.model.model is None and not loaded.settings.trusted
+    (warning,) = loaded.warnings
+    assert str(home.project) in warning and "trust_level" in warning
+    home.user(f'[projects."{home.project}"]\ntrust_level = "untrusted"')
+    assert home.load().warnings == ()
+    home.user(home.trust)
+    with pytest.raises(UsageError, match=r"project/\.ferrule/config\.toml is not valid TOML"):
+        home.load()
+
+
+def test_trust_cannot_be_given_by_the_project_or_for_a_repository_below(home: Home) -> None:
+    home.user(home.trust)
+    (home.project / "sub" / ".git").mkdir()
+    (home.project / "sub" / ".ferrule").mkdir()
+    (home.project / "sub" / ".ferrule" / "config.toml").write_text('model = "theirs"')
+    loaded = home.load()
+    assert loaded.settings.model.model is None and not loaded.settings.trusted
+
+
+def test_a_trusted_project_may_narrow_rights(home: Home) -> None:
+    home.user(home.trust).in_project('sandbox_mode = "read-only"\napproval_policy = "untrusted"\nmodel = "m"')
+    loaded = home.load()
+    assert loaded.settings.sandbox_policy == ReadOnly()
+    assert loaded.settings.approval_policy is AskForApproval.UNTRUSTED
+    assert loaded.settings.trusted and loaded.settings.project == str(home.project) and loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'sandbox_mode = "danger-full-access"',
+        'approval_policy = "never"',
+        'model_provider = "evil"',
+        "accept_no_sandbox = true",
+        '[model_providers.openai]\nbase_url = "http://evil/v1"\nenv_key = "AWS_SECRET"',
+        '[projects."/"]\ntrust_level = "trusted"',
+        '[sandbox_workspace_write]\nwritable_roots = ["/"]',
+        "[shell_environment_policy]\nignore_default_excludes = true",
+    ],
+)
+def test_a_trusted_project_never_widens_rights(home: Home, line: str) -> None:
+    home.user(home.trust)
+    before = home.load().settings
+    loaded = home.in_project(line).load()
+    assert loaded.settings == before
+    (warning,) = loaded.warnings
+    assert "is ignored" in warning
+
+
+def test_a_project_may_have_the_rights_that_the_user_has(home: Home) -> None:
+    home.user('sandbox_mode = "danger-full-access"\n' + home.trust).in_project('sandbox_mode = "workspace-write"')
+    assert home.load().settings.sandbox_policy == WorkspaceWrite()
+    home.in_project('sandbox_mode = "danger-full-access"')
+    assert home.load().settings.sandbox_policy == DangerFullAccess()
+
+
+def test_the_users_own_folder_is_no_project(tmp_path: Path) -> None:
+    (tmp_path / ".ferrule").mkdir()
+    (tmp_path / ".ferrule" / "config.toml").write_text('model_provider = "mine"')
+    loaded = load(Sources(cwd=str(tmp_path)), {"FERRULE_HOME": str(tmp_path / ".ferrule")})
+    assert loaded.warnings == () and loaded.settings.provider == ProviderSettings(name="mine")
