@@ -1,7 +1,10 @@
 """Rules that the user adds by an answer."""
 
+import fcntl
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,24 @@ def test_many_sessions_may_append_at_the_same_time(tmp_path: Path) -> None:
     assert [child.wait(timeout=30) for child in children] == [0, 0, 0, 0]
     lines = path.read_text().splitlines()
     assert len(lines) == len(set(lines)) == 161
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs to see who waits for a lock")
+def test_what_another_session_wrote_meanwhile_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "default.rules"
+    amendment = ExecPolicyAmendment(("a",))
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=append_rule, args=(path, amendment))
+        waiting.start()
+        inode = f":{path.stat().st_ino} "
+        deadline = time.monotonic() + 10
+        while not any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()):
+            assert waiting.is_alive() and time.monotonic() < deadline
+            time.sleep(0.005)
+        file.write(rule_line(amendment))
+    waiting.join(10)
+    assert path.read_text() == rule_line(amendment)
 
 
 def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:

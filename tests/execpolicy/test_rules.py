@@ -122,6 +122,7 @@ def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     [
         "def f():\n  for i in range(1000000000):\n    pass\nf()",
         "x = [1 for a in range(100000) for b in range(100000)]",
+        "x = ('a' * 1000000).replace('a', 'b' * 1000)",
         "x = ('a' * 1000000).replace('a', 'b' * 1000000)",
         "x = ('a' * 1000000).join(['b' * 1000] * 1000000)",
         "x = sorted(range(16000000))",
