@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Stdio
@@ -53,8 +53,8 @@ def read_all(fd: int) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-async def until(condition, seconds: float = 10.0) -> None:  # type: ignore[no-untyped-def]
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     """Wait until a condition holds; fails after a deadline."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  other processes tell nobody
             await asyncio.sleep(0.01)

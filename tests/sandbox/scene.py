@@ -7,15 +7,21 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-ATTACKS = Path(__file__).parent / "attacks" / "attacks.py"
+from ferrule.sandbox.plan import ConfinementPlan, Root
+
+ATTACKS = Path(__file__).parent / "attacks"
+ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from attacks.run import main; main(sys.argv[2])"
+SYSTEM_PYTHON = "/usr/bin/python3"
 DAEMON_SECONDS = "98765"
-PID_BOUND = 2048
+PROCESSES = 400
+"""The bound of the attacking command; a fork bomb of the default 2048 takes seconds."""
 
 
 @dataclass
@@ -26,6 +32,7 @@ class Scene:
     """
 
     user: int
+    home_in_root: bool = True
     base: Path = field(init=False)
     values: dict[str, object] = field(init=False)
     listeners: dict[str, socket.socket] = field(default_factory=dict)
@@ -33,9 +40,7 @@ class Scene:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
-        self.base = Path(tempfile.mkdtemp(prefix="ferrule-escape-", dir="/var/tmp"))
-        self._stack.callback(shutil.rmtree, self.base, ignore_errors=True)
-        self.base.chmod(0o755)
+        self.base = self._stack.enter_context(temporary_folder())
         self._folders()
         self._victim()
         self._listeners()
@@ -44,9 +49,9 @@ class Scene:
             "victim_pid": self.victim.pid,
             "agent_pid": os.getpid(),
             "daemon_seconds": DAEMON_SECONDS,
-            "pid_bound": PID_BOUND if _kernel() >= (6, 14) else 0,
+            "process_bound": PROCESSES if self.user or _kernel() >= (6, 14) else 0,
         }
-        shutil.copy(ATTACKS, self.base / "attacks.py")
+        shutil.copytree(ATTACKS, self.base / "attacks", ignore=shutil.ignore_patterns("__pycache__"))
         (self.base / "scene.json").write_text(json.dumps(self.values))
         self._own_everything()
         return self
@@ -58,12 +63,24 @@ class Scene:
 
     @property
     def home(self) -> Path:
-        return self.base / "outer" / "house" / ".ferrule"
+        """Ferrule's own folder."""
+        return self.base / ("outer/house" if self.home_in_root else "out") / ".ferrule"
 
     @property
-    def roots(self) -> list[str]:
+    def plan(self) -> ConfinementPlan:
         names = ("ws", "nogit", "second", "worktree", "symlinked", "outer", "outer/a/inner")
-        return [str(self.base / name) for name in names]
+        roots = [Root("/tmp", reserve=False), *(Root(str(self.base / name)) for name in names)]
+        return ConfinementPlan(tuple(roots), read_only=(str(self.home),))
+
+    @property
+    def interpreter(self) -> tuple[str, ...]:
+        """What the zygote runs as: for another user the system's Python, as ours may lie in a closed folder."""
+        prefix = as_user(self.user)
+        return (*prefix, SYSTEM_PYTHON) if prefix else ()
+
+    @property
+    def command(self) -> list[str]:
+        return [SYSTEM_PYTHON, "-c", ENTRY, str(self.base), str(self.base / "scene.json")]
 
     def _folders(self) -> None:
         base = self.base
@@ -86,6 +103,7 @@ class Scene:
         _repository(base / "ws")
         (self.home / "rules").mkdir(parents=True)
         (self.home / "sandbox").mkdir(mode=0o700)
+        (self.home / "sandbox" / "lock").touch(0o600)
         victim = base / "out" / "victim"
         victim.write_text("original")
         victim.chmod(0o644)
@@ -120,6 +138,10 @@ class Scene:
         }
         for name, path in named.items():
             self.listen_unix(name, path)
+        # The user cannot reach this one; covering the others must not stop at it.
+        locked = self.base / "locked"
+        locked.mkdir(mode=0o700)
+        self.listeners["locked"] = _listening(socket.AF_UNIX, str(locked / "private.sock"))
         self.listeners["abstract"] = _listening(socket.AF_UNIX, f"\0ferrule-{token}")
         self.listeners["tcp"] = _listening(socket.AF_INET, ("127.0.0.1", 0))
         log = f"{self.base}/out/log.sock"
@@ -128,11 +150,16 @@ class Scene:
         self.listeners["udp"] = _bound(socket.AF_INET, ("127.0.0.1", 0))
         self.values |= named | {
             "unix_log": log,
+            "shared_memory": f"ferrule-{token}",
             "abstract": f"ferrule-{token}",
             "tcp_port": self.listeners["tcp"].getsockname()[1],
             "udp_port": self.listeners["udp"].getsockname()[1],
         }
-        self._stack.callback(lambda: [listener.close() for listener in self.listeners.values()])
+        self._stack.callback(self._close_listeners)
+
+    def _close_listeners(self) -> None:
+        for listener in self.listeners.values():
+            listener.close()
 
     def listen_unix(self, name: str, path: str) -> None:
         """Listen at a path; a second time, at a new socket file in the place of the old one."""
@@ -152,12 +179,19 @@ class Scene:
         if os.getuid() == 0 and self.user != 0:
             subprocess.run(["chown", "-hR", f"{self.user}:{self.user}", str(self.base)], check=True)
             setuid = self.base / "id-setuid"
+            os.chown(self.base / "locked", 0, 0)
             os.chown(setuid, 0, 0)
             setuid.chmod(0o4755)
 
     def reached(self) -> list[str]:
         """The listeners of the host that heard from somebody."""
         return [name for name, listener in self.listeners.items() if _heard(listener)]
+
+    def leaked_shared_memory(self) -> bool:
+        path = Path("/dev/shm", str(self.values["shared_memory"]))
+        found = path.exists()
+        path.unlink(missing_ok=True)
+        return found
 
     def snapshot(self) -> dict[str, str]:
         """Path -> what it is, of everything below the base that no command may change."""
@@ -168,6 +202,17 @@ class Scene:
             if protected & set(relative.parts):
                 found[str(relative)] = _fingerprint(path)
         return found
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """In `/var/tmp`, readable for everybody."""
+    folder = Path(tempfile.mkdtemp(prefix="ferrule-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def as_user(user: int) -> tuple[str, ...]:
@@ -185,14 +230,14 @@ def _repository(folder: Path, separate: str | None = None) -> None:
     subprocess.run(command, check=True, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})
 
 
-def _bound(family: int, address: object) -> socket.socket:
+def _bound(family: int, address: str | tuple[str, int]) -> socket.socket:
     receiver = socket.socket(family, socket.SOCK_DGRAM)
     receiver.bind(address)
     receiver.setblocking(False)
     return receiver
 
 
-def _listening(family: int, address: object) -> socket.socket:
+def _listening(family: int, address: str | tuple[str, int]) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.bind(address)
     listener.listen()

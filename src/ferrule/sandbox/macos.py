@@ -78,5 +78,5 @@ class SeatbeltLauncher:
     ) -> Child:
         return await self._plain.launch([SANDBOX_EXEC, "-p", self._profile, "--", *argv], env, cwd, stdio, limits)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is held."""

@@ -63,11 +63,6 @@ class _Zygote:
         self.lingering.popleft().cancel()
         self.placeholders.release()
 
-    def prepared(self, covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
-        """What an idle init covers ahead: placeholders come and go with the commands."""
-        stay = (cover for cover in covers if cover.kind != "empty" and cover.path not in self.placeholders.made)
-        return wire_covers(stay)
-
     def close(self) -> None:
         """For one without a running command."""
         while self.lingering:
@@ -96,12 +91,15 @@ class Pool:
         self._sessions += 1
         self._refill(key, self._zygote(key))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """A session ends. After the last one no zygote is left, and no command either."""
         self._sessions -= 1
         if not self._sessions:
+            processes = [zygote.process for zygote in self._zygotes.values()]
             for key in list(self._zygotes):
                 self._end(key)
+            for process in processes:
+                await process.gone()
 
     async def ready(self, key: ZygoteKey) -> None:
         """Waits until the zygote has built its namespaces. Raises `LaunchError` if it cannot."""
@@ -111,7 +109,7 @@ class Pool:
         self, key: ZygoteKey, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> ConfinedChild:
         """Start a command in the sandbox of this policy. Raises `LaunchError`."""
-        covers = covers_of(key.plan, key.repositories)
+        covers = covers_of(key.plan, key.repositories) if key.namespaces else ()
         if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
             # Before 5.14 the limit counted all processes of the user.
             limits = replace(limits, max_processes=MAX_PROCESSES)
@@ -138,7 +136,7 @@ class Pool:
             self._done(key, zygote)
 
         try:
-            init = await zygote.process.take(zygote.prepared(covers))
+            init = await zygote.process.take(_prepared(covers))
         except BaseException as error:
             ended()
             if isinstance(error, LaunchError) and zygote.process.ready:
@@ -212,7 +210,7 @@ class Pool:
             if other is not zygote and self.spares + wanted > MAX_SPARES:
                 other.process.drop_spares()
         while zygote.process.spares < wanted and self.spares < MAX_SPARES:
-            zygote.process.ask(zygote.prepared(covers_of(key.plan, key.repositories)))
+            zygote.process.ask(_prepared(covers_of(key.plan, key.repositories) if key.namespaces else ()))
 
 
 class ZygoteLauncher:
@@ -232,8 +230,8 @@ class ZygoteLauncher:
     ) -> ConfinedChild:
         return await self._pool.launch(self._key, argv, env, cwd, stdio, limits)
 
-    def close(self) -> None:
-        self._pool.close()
+    async def close(self) -> None:
+        await self._pool.close()
 
 
 class _Gone(LaunchError):
@@ -249,8 +247,9 @@ async def _started(child: ConfinedChild) -> None:
         raise
 
 
-def _settled(key: ZygoteKey) -> list[Cover]:
-    return [cover for cover in covers_of(key.plan, key.repositories) if cover.kind != "empty"]
+def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
+    """What an idle init covers ahead: placeholders come and go with the commands."""
+    return wire_covers(cover for cover in covers if cover.kind != "empty")
 
 
 def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
@@ -261,7 +260,7 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
         "network": key.plan.network,
         "landlock": True,
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
-        "covers": wire_covers(_settled(key)) if key.namespaces else [],
+        "covers": _prepared(covers_of(key.plan, key.repositories)) if key.namespaces else [],
         "cover_sockets": True,
         "sockets": [os.fsencode(path) for path in well_known_sockets()],
         "pid_max": key.namespaces and _kernel() >= (6, 14),

@@ -54,7 +54,7 @@ HOLES: Final[Mapping[Level, tuple[str, ...]]] = {
 class ClosableLauncher(Launcher, Protocol):
     """A `Launcher` that holds something until it is closed."""
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 Opener = Callable[[], ClosableLauncher]
@@ -118,7 +118,7 @@ async def try_level(opener: Opener, home: Path) -> str | None:
         return str(error)
     finally:
         if launcher is not None:
-            launcher.close()
+            await launcher.close()
     return None
 
 

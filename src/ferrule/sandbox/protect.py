@@ -57,13 +57,11 @@ def covers_of(plan: ConfinementPlan, repositories: Iterable[str] = ()) -> tuple[
 
 
 def _covers_of_name(path: str, reserve: bool) -> Iterator[Cover]:
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
+    mode = _mode(path)
+    if mode is None or (stat.S_IMODE(mode) == PLACEHOLDER_MODE and _is_empty(path)):
         if reserve:
             yield Cover("empty", path)
-        return
-    if stat.S_ISLNK(mode):
+    elif stat.S_ISLNK(mode):
         target = os.path.realpath(path)
         yield Cover("read", target)
         yield Cover("link", path, f"gitdir: {target}\n")
@@ -71,6 +69,21 @@ def _covers_of_name(path: str, reserve: bool) -> Iterator[Cover]:
         yield Cover("read", path)
         if stat.S_ISREG(mode) and path.endswith("/.git"):
             yield from (Cover("read", target) for target in _pointed_at(path))
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return None
+
+
+def _is_empty(path: str) -> bool:
+    """Whether a folder is empty, as a placeholder is, which may be of another process."""
+    try:
+        return not os.listdir(path)
+    except OSError:
+        return False
 
 
 def repository_folders(git: str) -> tuple[str, ...]:
@@ -120,7 +133,7 @@ class Placeholders:
         self.folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.folder)
         self._users = {root.path: 0 for root in roots if root.reserve}
-        self.made: set[str] = set()
+        self._recorded: set[str] = set()
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -136,7 +149,9 @@ class Placeholders:
                 await self._share(root)
             for cover in covers:
                 if cover.kind == "empty":
-                    self._make(cover.path)
+                    self._record(cover.path)
+                    with suppress(FileExistsError):
+                        os.mkdir(cover.path, PLACEHOLDER_MODE)
         except OSError as error:
             self.release()
             raise LaunchError(f"cannot protect {error.filename}: {error.strerror}") from error
@@ -150,7 +165,7 @@ class Placeholders:
             self._users[root] -= 1
             if not self._users[root]:
                 remove_placeholders(self.folder, self.lock, record_name(root))
-                self.made = {path for path in self.made if os.path.dirname(path) != root}
+                self._recorded = {path for path in self._recorded if os.path.dirname(path) != root}
 
     def close(self) -> None:
         os.close(self.lock)
@@ -163,18 +178,17 @@ class Placeholders:
                 raise LaunchError(f"another process does not let go of the protected folders of {root}")
             await asyncio.sleep(0.001)
 
-    def _make(self, path: str) -> None:
-        root = os.path.dirname(path)
-        record = os.open(
-            record_name(root), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.folder
-        )
+    def _record(self, path: str) -> None:
+        """Before it is made: so that whoever comes after a crash knows whose it is."""
+        if path in self._recorded:
+            return
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        record = os.open(record_name(os.path.dirname(path)), flags, 0o600, dir_fd=self.folder)
         try:
             os.write(record, os.fsencode(path) + b"\0")
         finally:
             os.close(record)
-        with suppress(FileExistsError):
-            os.mkdir(path, PLACEHOLDER_MODE)
-        self.made.add(path)
+        self._recorded.add(path)
 
 
 def record_name(root: str) -> str:
@@ -193,12 +207,19 @@ def remove_placeholders(folder: int, lock: int, record: str) -> None:
             fd = os.open(record, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(fd, "rb") as file:
                 paths = file.read().split(b"\0")[:-1]
-            for path in paths:
-                with suppress(OSError):  # gone, or in use by now
-                    os.rmdir(path)
-            os.unlink(record, dir_fd=folder)
+            # Those that are gone or in use by now are not ours any more.
+            if not [path for path in paths if _rmdir(path) == errno.EBUSY]:
+                os.unlink(record, dir_fd=folder)
     finally:
         _lock(lock, record, fcntl.F_UNLCK)
+
+
+def _rmdir(path: bytes) -> int | None:
+    try:
+        os.rmdir(path)
+    except OSError as error:
+        return error.errno
+    return None
 
 
 def sweep(state_dir: Path) -> None:

@@ -97,8 +97,8 @@ class Sandbox:
         with suppress(asyncio.CancelledError, LaunchError):
             await self._opening
         if self._launcher is not None:
-            self._launcher.close()
-            self._launcher = None
+            launcher, self._launcher = self._launcher, None
+            await launcher.close()
 
     async def _open(self) -> Level:
         state_dir = self._home / "sandbox"
@@ -113,7 +113,7 @@ class Sandbox:
             except LaunchError as error:
                 failures.append(f"{TITLES[level]}: {error}")
                 if self._launcher is not None:
-                    self._launcher.close()
+                    await self._launcher.close()
                     self._launcher = None
             else:
                 return level
@@ -192,5 +192,5 @@ class WatchedChild:
 class _Unconfined(PlainLauncher):
     """Level `NONE`, accepted by the user."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is held."""

@@ -33,7 +33,7 @@ class BwrapLauncher:
         self._filter = state_dir / ("filter-network" if plan.network else "filter")
         self._filter.write_bytes(build_filters(inet=True).single)
         self._plain = PlainLauncher()
-        self._endings: set[asyncio.Task[None]] = set()
+        self._children: dict[Child, asyncio.Task[None]] = {}
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
@@ -49,20 +49,23 @@ class BwrapLauncher:
         except BaseException:
             self._placeholders.release()
             raise
-        task = asyncio.create_task(self._release_after(child))
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        self._children[child] = asyncio.create_task(self._release_after(child))
         return child
 
-    def close(self) -> None:
-        if not self._endings:
-            self._placeholders.close()
+    async def close(self) -> None:
+        """Ends what still runs."""
+        for child in list(self._children):
+            await child.kill_tree()
+        if self._children:
+            await asyncio.wait(self._children.values())
+        self._placeholders.close()
 
     async def _release_after(self, child: Child) -> None:
         try:
             await child.wait()
         finally:
             self._placeholders.release()
+            del self._children[child]
 
     def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
         yield from (self._program, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")

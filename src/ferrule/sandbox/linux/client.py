@@ -75,6 +75,7 @@ class ZygoteProcess:
         self._waiting: deque[asyncio.Future[InitProcess]] = deque()
         self._spares: deque[InitProcess] = deque()
         self._asked = 0
+        self._gone: asyncio.Future[None] = self._loop.create_future()
         self.ready = False
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
@@ -135,8 +136,11 @@ class ZygoteProcess:
             self._spares.popleft().close()
 
     def close(self) -> None:
-        """Ends the zygote and with it every command that it has."""
+        """Ends the zygote and with it every command that it has; `gone` waits for it."""
         self._lost(LaunchError("the sandbox was closed"))
+
+    async def gone(self) -> None:
+        await asyncio.shield(self._gone)
 
     def _readable(self) -> None:
         try:
@@ -177,19 +181,20 @@ class ZygoteProcess:
                 future.set_exception(error)
 
     def _last_words(self) -> str:
-        """The end of what it wrote to its stderr: an exception, as one line."""
+        """How it ended, and the end of what it wrote to its stderr: an exception, as one line."""
         lines = os.pread(self._errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        code = self._process.poll()
+        status = "" if code is None else f" with status {code}"
+        return f"{status}: {lines[-1]}" if lines else status
 
     def _reap(self) -> None:
-        if self._process.poll() is not None:
-            return
         pidfd = os.pidfd_open(self._process.pid)
 
         def ended() -> None:
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
             self._process.wait()
+            self._gone.set_result(None)
 
         self._loop.add_reader(pidfd, ended)
 

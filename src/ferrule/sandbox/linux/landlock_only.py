@@ -12,6 +12,7 @@ from pathlib import Path
 MAX_FILES = 500
 LARGEST_FILE = 1 << 20
 """Bytes; a larger file is compared by size and change time only and cannot be put back."""
+NAMED_PATHS = 5
 GIT_PARTS = ("config", "config.worktree", "hooks", "info")
 """What git runs or reads orders from; objects and references are data."""
 
@@ -22,29 +23,61 @@ class Snapshot:
 
     paths: tuple[str, ...]
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    tops: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Device and inode of each path that exists."""
 
     @classmethod
     def take(cls, protected: Iterable[str]) -> "Snapshot":
         """`protected`: the paths of the protected names, existing or not. Blocking."""
-        snapshot = cls(tuple(protected))
-        for path in _files(snapshot.paths):
-            snapshot.files[path] = _content(path)
+        snapshot = cls(tuple(dict.fromkeys(protected)))
+        snapshot.files = {path: _content(path) for path in _files(snapshot.paths)}
+        snapshot.tops = {path: identity for path in snapshot.paths if (identity := _identity(path))}
         return snapshot
 
     def restore(self, quarantine: Path) -> tuple[str, ...]:
-        """Undo what has changed since. Returns a sentence a path. Blocking."""
-        return tuple(self._undo(quarantine))
-
-    def _undo(self, quarantine: Path) -> Iterator[str]:
+        """Undo what has changed since. Returns a sentence for what was moved and one for what was put back. Blocks."""
         place = quarantine / secrets.token_hex(6)
-        for path in list(_files(self.paths)):
-            if path not in self.files:
-                _move_away(path, place)
-                yield f"Moved to {place}, because commands may not add it: {path}."
+        back = [path for path, identity in self.tops.items() if _bring_home(path, identity, place)]
+        added = [path for path in _files(self.paths) if path not in self.files]
+        for path in added:
+            _move_away(path, place)
         for path, (mode, content) in self.files.items():
-            if not os.path.lexists(path) or _content(path) != (mode, content):
+            if _content(path) != (mode, content):
                 _put_back(path, mode, content, place)
-                yield f"Put back, because commands may not change it: {path}."
+                back.append(path)
+        reports = []
+        if added:
+            reports.append(f"Moved to {place}, because commands may not add it: {_named(added)}.")
+        if back:
+            reports.append(f"Put back, because commands may not change it: {_named(back)}.")
+        return tuple(reports)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _bring_home(path: str, identity: tuple[int, int], place: Path) -> bool:
+    """Undo a renaming of a whole folder within its parent."""
+    if _identity(path) == identity or not os.path.isdir(os.path.dirname(path)):
+        return False
+    with os.scandir(os.path.dirname(path)) as entries:
+        moved = next((entry.path for entry in entries if _identity(entry.path) == identity), None)
+    if moved is None:
+        return False
+    if os.path.lexists(path):
+        _move_away(path, place)
+    os.rename(moved, path)
+    return True
+
+
+def _named(paths: list[str]) -> str:
+    more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+    return ", ".join(paths[:NAMED_PATHS]) + more
 
 
 def _files(paths: Iterable[str]) -> Iterator[str]:

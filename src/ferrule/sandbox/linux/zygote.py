@@ -551,12 +551,14 @@ class Zygote:
             fd = os.open(record, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
         except OSError:
             return  # another process runs commands there, or has done it
+        busy = False
         for path in read_all(fd).split(b"\0")[:-1]:
             try:
                 os.rmdir(path)
-            except OSError:
-                pass  # gone, or in use by now
-        os.unlink(record, dir_fd=self.folder)
+            except OSError as error:
+                busy = busy or error.errno == errno.EBUSY
+        if not busy:
+            os.unlink(record, dir_fd=self.folder)
 
 
 def main(number: int) -> None:

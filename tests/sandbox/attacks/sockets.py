@@ -1,0 +1,113 @@
+"""Reaching the host over sockets and the network."""
+
+import os
+import socket
+
+from .common import Scene, attack
+
+
+@attack
+def tcp_to_host(s: Scene) -> str:
+    with socket.create_connection(("127.0.0.1", s["tcp_port"]), 2):
+        return "OPEN"
+
+
+@attack
+def udp_to_host(s: Scene) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"pwned", ("127.0.0.1", s["udp_port"]))
+    return "sent into the private loopback"
+
+
+@attack
+def tcp_outside(s: Scene) -> str:
+    with socket.socket() as client:
+        client.settimeout(2)
+        client.connect(("192.0.2.1", 80))
+    return "OPEN"
+
+
+def connect_unix(path: str) -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(2)
+        client.connect(path)
+    return "OPEN"
+
+
+@attack
+def abstract_unix(s: Scene) -> str:
+    return connect_unix("\0" + s["abstract"])
+
+
+@attack
+def path_unix_outside(s: Scene) -> str:
+    return connect_unix(s["unix_out"])
+
+
+@attack
+def path_unix_in_tmp(s: Scene) -> str:
+    return connect_unix(s["unix_tmp"])
+
+
+@attack
+def path_unix_recreated(s: Scene) -> str:
+    """A socket whose file was made anew since the sandbox started."""
+    return connect_unix(s["unix_again"])
+
+
+@attack
+def path_unix_through_link(s: Scene) -> str:
+    os.symlink(s["unix_out"], s["ws"] + "/sock-link")
+    return connect_unix(s["ws"] + "/sock-link")
+
+
+@attack
+def path_unix_renamed(s: Scene) -> str:
+    """A cover cannot be moved away."""
+    os.rename(s["unix_tmp"], s["unix_tmp"] + "2")
+    return connect_unix(s["unix_tmp"] + "2")
+
+
+@attack
+def path_unix_unlinked(s: Scene) -> str:
+    os.unlink(s["unix_tmp"])
+    return "OPEN"
+
+
+@attack
+def dgram_to_log(s: Scene) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"pwned", s["unix_log"])
+    return "OPEN"
+
+
+@attack
+def dgram_pair_sendto(s: Scene) -> str:
+    left, _right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    left.connect(s["unix_log"])
+    left.send(b"pwned")
+    return "OPEN"
+
+
+@attack
+def vsock(s: Scene) -> str:
+    socket.socket(40, socket.SOCK_STREAM).close()
+    return "OPEN"
+
+
+@attack
+def af_alg(s: Scene) -> str:
+    socket.socket(38, socket.SOCK_SEQPACKET).close()
+    return "OPEN"
+
+
+@attack
+def netlink(s: Scene) -> str:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
+    return "OPEN"
+
+
+@attack
+def packet(s: Scene) -> str:
+    socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
+    return "OPEN"

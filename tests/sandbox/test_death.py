@@ -1,0 +1,211 @@
+"""SIGKILL of the agent, of the zygote, of a command's init: nothing is left, and the next command works."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ferrule.process.launcher import Child, LaunchError, Limits, Pipes
+from ferrule.sandbox.plan import PROTECTED_NAMES
+from ferrule.sandbox.sandbox import Sandbox
+from tests.sandbox.conftest import OpenSandbox
+from tests.sandbox.running import run, until
+
+AGENT = """
+import asyncio, json, os, sys
+from pathlib import Path
+from ferrule.process.launcher import Limits, Pipes
+from ferrule.sandbox.plan import ConfinementPlan, Root
+from ferrule.sandbox.sandbox import Sandbox
+
+async def main():
+    home, workspace, argv = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+    sandbox = Sandbox(ConfinementPlan((Root(workspace),)), home)
+    child = await sandbox.launch(argv, {"PATH": os.environ["PATH"]}, workspace, Pipes(), Limits())
+    print(os.read(child.stdout, 100), flush=True)
+    await child.wait()
+
+asyncio.run(main())
+"""
+LINE = "setsid sleep {seconds} & echo ready; sleep {seconds}; exit 1"
+
+
+def agent(home: Path, workspace: Path, seconds: int) -> subprocess.Popen[str]:
+    """Another process of ours whose command runs."""
+    argv = json.dumps(["/bin/bash", "-c", LINE.format(seconds=seconds)])
+    process = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(home), str(workspace), argv], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert "ready" in process.stdout.readline()
+    process.stdout.close()
+    return process
+
+
+def running(seconds: int) -> bool:
+    return (
+        subprocess.run(
+            ["pgrep", "-f", f"^(sleep|setsid sleep) {seconds}"], stdout=subprocess.DEVNULL, check=False
+        ).returncode
+        == 0
+    )
+
+
+def zygotes_of(parent: int) -> list[int]:
+    done = subprocess.run(
+        ["pgrep", "-P", str(parent), "-f", "linux.zygote"], capture_output=True, text=True, check=False
+    )
+    return [int(pid) for pid in done.stdout.split()]
+
+
+def inits_of(zygote: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
+
+
+def init_with_command(zygote: int) -> int:
+    return next(pid for pid in inits_of(zygote) if inits_of(pid))
+
+
+def wait_without_the_loop(pids: list[int]) -> None:
+    """Until these have ended, while the event loop hears nothing of it."""
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def placeholders(workspace: Path) -> list[str]:
+    return sorted(set(os.listdir(workspace)) & set(PROTECTED_NAMES))
+
+
+def records(home: Path) -> list[str]:
+    return [name for name in os.listdir(home / "sandbox") if name != "lock"]
+
+
+def mounts_of(workspace: Path) -> list[str]:
+    """The processes in whose namespace something of the workspace is mounted."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            if str(workspace) in path.read_text():
+                found.append(path.parent.name)
+        except OSError:
+            pass
+    return found
+
+
+async def test_sigkill_of_the_agent(namespaces: None, home: Path, workspace: Path) -> None:
+    process = agent(home, workspace, 65001)
+    assert placeholders(workspace) == sorted(PROTECTED_NAMES)
+    assert mounts_of(workspace)
+    process.kill()
+    process.wait()
+    await until(lambda: not running(65001) and not mounts_of(workspace))
+    await until(lambda: placeholders(workspace) == [] and records(home) == [])
+
+
+async def test_sigkill_of_the_agent_and_its_zygote_at_once(
+    namespaces: None, home: Path, workspace: Path, open_sandbox: OpenSandbox
+) -> None:
+    """Nobody is left who could take the placeholders away: the next start does."""
+    process = agent(home, workspace, 65002)
+    (zygote,) = zygotes_of(process.pid)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(zygote, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    await until(lambda: not running(65002) and not mounts_of(workspace))
+    await open_sandbox()
+    await until(lambda: placeholders(workspace) == [] and records(home) == [])
+
+
+async def test_two_agents_share_the_placeholders(namespaces: None, home: Path, workspace: Path) -> None:
+    """The first to end must not take them from the other, whose protection would go with them."""
+    first, second = agent(home, workspace, 65003), agent(home, workspace, 65004)
+    first.kill()
+    first.wait()
+    await until(lambda: not running(65003) and len(mounts_of(workspace)) < 10)
+    assert running(65004)
+    assert placeholders(workspace) == sorted(PROTECTED_NAMES)
+    second.kill()
+    second.wait()
+    await until(lambda: not running(65004) and placeholders(workspace) == [])
+
+
+async def start(sandbox: Sandbox, workspace: Path, seconds: int) -> Child:
+    argv = ["/bin/bash", "-c", LINE.format(seconds=seconds)]
+    child = await sandbox.launch(argv, {"PATH": os.environ["PATH"]}, str(workspace), Pipes(), Limits())
+    assert os.read(child.stdout, 100) == b"ready\n"
+    return child
+
+
+def close(child: Child) -> None:
+    for fd in (child.stdout, child.stderr):
+        os.close(fd)  # type: ignore[arg-type]  # pipes
+
+
+async def test_sigkill_of_the_zygote(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
+    sandbox = await open_sandbox()
+    child = await start(sandbox, workspace, 65005)
+    (zygote,) = zygotes_of(os.getpid())
+    os.kill(zygote, signal.SIGKILL)
+    with pytest.raises(LaunchError, match="the next command gets a new sandbox"):
+        await asyncio.wait_for(child.wait(), 10)
+    assert not running(65005)
+    close(child)
+    assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
+    assert zygotes_of(os.getpid()) != [zygote]
+    await until(lambda: placeholders(workspace) == [] and records(home) == [])
+
+
+async def test_sigkill_of_an_idle_zygote(open_sandbox: OpenSandbox, workspace: Path) -> None:
+    """Also when nobody has noticed yet."""
+    sandbox = await open_sandbox()
+    (zygote,) = zygotes_of(os.getpid())
+    inits = inits_of(zygote)
+    os.kill(zygote, signal.SIGKILL)
+    wait_without_the_loop(inits)
+    assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
+
+
+async def test_sigkill_of_the_init(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
+    sandbox = await open_sandbox()
+    child = await start(sandbox, workspace, 65006)
+    (zygote,) = zygotes_of(os.getpid())
+    os.kill(init_with_command(zygote), signal.SIGKILL)
+    with pytest.raises(LaunchError, match="ended before the command did"):
+        await asyncio.wait_for(child.wait(), 10)
+    assert not running(65006)
+    close(child)
+    assert zygotes_of(os.getpid()) == [zygote]
+    assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
+    await until(lambda: placeholders(workspace) == [] and records(home) == [])
+
+
+async def test_sigkill_of_spares(open_sandbox: OpenSandbox, workspace: Path) -> None:
+    sandbox = await open_sandbox()
+    (zygote,) = zygotes_of(os.getpid())
+    await until(lambda: len(inits_of(zygote)) >= 2)
+    inits = inits_of(zygote)
+    for pid in inits:
+        os.kill(pid, signal.SIGKILL)
+    wait_without_the_loop(inits)
+    assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
+
+
+async def test_closing_ends_everything(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
+    sandbox = await open_sandbox()
+    child = await start(sandbox, workspace, 65007)
+    await sandbox.close()
+    with pytest.raises(LaunchError):
+        await child.wait()
+    close(child)
+    assert not running(65007)
+    assert zygotes_of(os.getpid()) == []
+    assert placeholders(workspace) == [] and records(home) == []

@@ -1,0 +1,119 @@
+"""Every known attack in one confined command, as root and as an ordinary user; what counts is the host afterwards."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+
+from ferrule.process.launcher import Limits, Pipes
+from ferrule.sandbox.plan import Level
+from ferrule.sandbox.sandbox import Sandbox
+from tests.sandbox.conftest import require
+from tests.sandbox.running import finish
+from tests.sandbox.scene import DAEMON_SECONDS, PROCESSES, Scene
+
+NEVER_STOPPED = {"lock_for_reading"}
+"""What `docs/security.md` says that no level stops."""
+
+
+@dataclass(frozen=True)
+class Report:
+    results: dict[str, str]
+    left: str | None
+
+    @property
+    def open(self) -> set[str]:
+        return {
+            name for name, result in self.results.items() if result.startswith("OPEN") and not name.startswith("ok_")
+        }
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """What must work inside and does not."""
+        return {name: result for name, result in self.results.items() if name.startswith("ok_") and result != "OPEN"}
+
+
+async def attack(scene: Scene, level: Level) -> Report:
+    sandbox = Sandbox(scene.plan, scene.home, levels=[level], interpreter=scene.interpreter)
+    try:
+        await sandbox.level()
+        scene.listen_unix("unix_again", str(scene.values["unix_again"]))
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
+        limits = Limits(max_processes=PROCESSES)
+        child = await sandbox.launch(scene.command, env, str(scene.values["ws"]), Pipes(merge=True), limits)
+        outcome = await finish(child)
+        assert outcome.status.code == 0, outcome.output
+        return Report(json.loads(outcome.output.splitlines()[-1]), outcome.left)
+    finally:
+        await sandbox.close()
+
+
+async def test_nothing_gets_out(scene: Scene, namespaces: None) -> None:
+    before = scene.snapshot()
+    report = await attack(scene, Level.NAMESPACES)
+    assert report.open == NEVER_STOPPED
+    assert report.broken == {}
+    assert scene.snapshot() == before
+    assert scene.reached() == []
+    assert scene.victim.poll() is None
+    assert not (scene.base / "ws-moved").exists()
+    assert not is_running(f"sleep {DAEMON_SECONDS}")
+    assert report.left == "Ended with the command: sleep."
+    assert not scene.leaked_shared_memory()
+
+
+BWRAP_OPEN = {"lock_for_reading", "git_symlink_replace", "write_dev", "proc_fd_init", "proc_mem_init", "fork_bomb"}
+"""`write_dev` and `proc_*_init` touch what is the command's own: a `/dev` in memory, and bwrap's process inside."""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the scene of an ordinary user needs root")
+async def test_bwrap_stops_what_the_page_says() -> None:
+    await require(Level.BWRAP)
+    with Scene(0, home_in_root=False) as scene:
+        before = scene.snapshot()
+        report = await attack(scene, Level.BWRAP)
+        assert report.open <= BWRAP_OPEN
+        assert set(report.broken) == {"ok_unix_inside", "ok_git_status"}
+        assert scene.reached() == []
+        after = scene.snapshot()
+        changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+        assert changed == {"symlinked/.git", "out/.ferrule/sandbox/empty", "out/.ferrule/sandbox/filter"}
+        assert not is_running(f"sleep {DAEMON_SECONDS}")
+
+
+LANDLOCK_OPEN = {
+    # undone afterwards
+    "write_git_hook", "write_git_config", "write_codex_config", "write_ferrule_config", "write_agents_skill",
+    "rename_git_away", "mkdir_git_missing", "write_second_root_git", "gitfile_replace", "gitfile_rename",
+    "git_symlink_replace", "nested_repository_hook", "nested_repository_config", "git_symlink_target",
+    # not undone
+    "gitfile_target_write", "gitfile_target_parent_renamed", "rename_inner_root_parent", "setuid_file_in_workspace",
+    "chmod_out", "fchmod_out", "utime_out", "lock_for_reading", "open_host_terminal", "fork_bomb",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the scene of an ordinary user needs root")
+@pytest.mark.parametrize("user", [0, 1001])
+async def test_landlock_stops_what_the_page_says(user: int) -> None:
+    await require(Level.LANDLOCK)
+    with Scene(user, home_in_root=False) as scene:
+        report = await attack(scene, Level.LANDLOCK)
+        assert report.open <= LANDLOCK_OPEN
+        assert set(report.broken) == {"ok_unix_inside", "ok_tcp_inside", "ok_git_status"}
+        assert scene.reached() == []
+        assert scene.victim.poll() is None
+        assert not is_running(f"sleep {DAEMON_SECONDS}")
+        ws = scene.base / "ws"
+        assert not (ws / ".git/hooks/pre-commit").exists()
+        assert "hooksPath" not in (ws / ".git/config").read_text()
+        assert (scene.base / "symlinked/.git").is_symlink()
+        assert not any((ws / name).is_dir() and os.listdir(ws / name) for name in (".codex", ".agents", ".ferrule"))
+        scene.leaked_shared_memory()  # it is the host's at this level
+        assert report.left is not None and "Put back" in report.left and "Moved to" in report.left
+
+
+def is_running(command: str) -> bool:
+    done = subprocess.run(["pgrep", "-fx", command], capture_output=True, check=False)
+    return done.returncode == 0
