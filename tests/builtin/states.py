@@ -9,6 +9,7 @@ from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
+from ferrule.tools.turn_diff import TurnDiffTracker
 
 
 def conversation(cwd: Path, sandbox: SandboxPolicy | None = None, profile: ModelProfile | None = None) -> Conversation:
@@ -19,4 +20,5 @@ def conversation(cwd: Path, sandbox: SandboxPolicy | None = None, profile: Model
         profile=profile or ModelProfile(name="test"),
         output_budget=OutputBudget(10_000),
         commands=Commands(PlainLauncher(), str(cwd)),
+        turn_diff=TurnDiffTracker(str(cwd)),
     )

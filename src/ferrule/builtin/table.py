@@ -52,6 +52,7 @@ BUILTINS = {
         Builtin("local_shell", parallel=True, namespace=NATIVE),
         Builtin("native_shell", parallel=True, namespace=NATIVE, called="shell"),
         Builtin("apply_patch"),
+        Builtin("native_apply_patch", namespace=NATIVE, called="apply_patch"),
         Builtin("update_plan"),
     )
 }

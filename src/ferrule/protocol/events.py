@@ -193,6 +193,13 @@ class PatchApplyBegin(_Event, frozen=True, tag="patch_apply.begin"):
     auto_approved: bool = True
 
 
+class PatchApplyProgress(_Event, frozen=True, tag="patch_apply.progress"):
+    """A patch is still arriving: the files that it has named so far, without their diffs."""
+
+    call_id: str
+    changes: tuple[FileChange, ...]
+
+
 class PatchApplyEnd(_Event, frozen=True, tag="patch_apply.end"):
     """A patch was written, or not."""
 
@@ -285,6 +292,7 @@ Event = (
     | ExecCommandEnd
     | TerminalInteraction
     | PatchApplyBegin
+    | PatchApplyProgress
     | PatchApplyEnd
     | TurnDiff
     | McpToolCallBegin

@@ -24,6 +24,7 @@ from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.orchestrator import Orchestrator
+from ferrule.tools.turn_diff import TurnDiffTracker
 from ferrule.tools.workspace import Workspace
 
 _POLICIES: dict[SandboxMode, SandboxPolicy] = {
@@ -62,6 +63,7 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
         profile=profile,
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
         commands=Commands(plain, settings.cwd, settings.shell_environment_policy, base=env),
+        turn_diff=TurnDiffTracker(settings.cwd),
     )
     return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env))
 

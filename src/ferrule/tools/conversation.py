@@ -8,6 +8,7 @@ from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
+from ferrule.tools.turn_diff import TurnDiffTracker
 
 
 class ConversationState(Protocol):
@@ -23,6 +24,8 @@ class ConversationState(Protocol):
     def output_budget(self) -> OutputBudget: ...
     @property
     def commands(self) -> Commands: ...
+    @property
+    def turn_diff(self) -> TurnDiffTracker: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,3 +36,4 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     profile: ModelProfile
     output_budget: OutputBudget
     commands: Commands
+    turn_diff: TurnDiffTracker

@@ -26,7 +26,7 @@ class PatchEffect(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[FileChange, ...]
     paths: tuple[str, ...]
     risks: tuple[str, ...] = ()
-    """Sentences on what the user should know before: a file that is overwritten, one with several hard links."""
+    """Sentences on what the user should know before: a file with several hard links, which all change."""
     text: str = ""
 
 

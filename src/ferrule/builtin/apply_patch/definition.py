@@ -1,21 +1,32 @@
 """What `apply_patch` takes and answers."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import Field, model_validator
 
 from ferrule.builtin.apply_patch import FORMAT, FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 
+if TYPE_CHECKING:
+    from ferrule.builtin.apply_patch.watcher import PatchWatcher
+
 
 class ApplyPatchAction(Action):
-    """A patch."""
+    """A patch. Also taken: `patch`, and `command` as `["apply_patch", TEXT]`."""
 
-    input: str = Field(
-        description="The entire contents of the apply_patch command", validation_alias=AliasChoices("input", "patch")
-    )
+    input: str = Field(description="The entire contents of the apply_patch command")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_spellings(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "input" in given:
+            return given
+        command = given.get("command")
+        text = command[-1] if isinstance(command, list) and command else given.get("patch")
+        return given if text is None else {**given, "input": text}
 
 
 class ApplyPatchObservation(Observation):
@@ -42,8 +53,14 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
             cls(
                 description=FREEFORM_DESCRIPTION if freeform else FUNCTION_DESCRIPTION,
                 freeform=FORMAT if freeform else None,
-                executor=ApplyPatchExecutor(),
+                executor=ApplyPatchExecutor(conv_state.turn_diff),
                 annotations=ToolAnnotations(openWorldHint=False),
                 parallel=False,
             )
         ]
+
+    def input_watcher(self, call_id: str) -> "PatchWatcher":
+        """Tells which files a patch names while it arrives."""
+        from ferrule.builtin.apply_patch.watcher import PatchWatcher
+
+        return PatchWatcher(call_id)

@@ -1,0 +1,23 @@
+"""What the patches of a turn changed together."""
+
+from collections.abc import Iterable
+
+from ferrule.patch.turn_diff import Change, turn_diff
+
+
+class TurnDiffTracker:
+    """One a session. Changes of an earlier turn are forgotten when a new one writes."""
+
+    __slots__ = ("_changes", "_root", "_turn_id")
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._turn_id = ""
+        self._changes: list[Change] = []
+
+    def record(self, turn_id: str, changes: Iterable[Change]) -> str:
+        """Add what was written; returns the net unified diff of the turn, empty when all cancels out."""
+        if turn_id != self._turn_id:
+            self._turn_id, self._changes = turn_id, []
+        self._changes.extend(changes)
+        return turn_diff(self._changes, self._root)
