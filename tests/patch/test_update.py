@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch import MatchError, PlainFiles, parse, plan
+from ferrule.patch.matching import Found, Level, LineIndex
 
 from .tree import edited, update
 
@@ -86,3 +87,33 @@ def test_a_diff_shows_a_missing_newline(tmp_path: Path) -> None:
     (tmp_path / "f.txt").write_bytes(b"x")
     (operation,) = plan(parse(update("f.txt", "@@", " x", "+y")), PlainFiles(), str(tmp_path)).operations
     assert operation.unified_diff() == "@@ -1 +1,2 @@\n-x\n\\ No newline at end of file\n+x\n+y\n"
+
+
+def test_a_common_line_is_not_looked_at_for_ever() -> None:
+    """After a few places of it the whole file is prepared, where a search is linear whatever the lines are."""
+
+    class Counting(list[str]):
+        looked = 0
+
+        def index(self, *args: object) -> int:
+            self.looked += 1
+            return super().index(*args)  # type: ignore[arg-type]
+
+    lines = Counting(["same"] * 10_000 + ["same!"])
+    found = LineIndex(lines, ["same", "same!"]).find(["same", "same", "same!"], 0)
+    assert found == Found(9_998, Level.EXACT)
+    lines[-1] = "last"
+    found = LineIndex(lines, ["same", "last"]).find(["same", "same", "last"], 0)
+    assert found == Found(9_998, Level.EXACT)
+    assert lines.looked <= 20
+
+
+def test_levels_are_tried_over_the_whole_file() -> None:
+    lines = ["x –", " x -", "x - ", "x -"]
+    index = LineIndex(lines, ["x -"])
+    assert [index.find(["x -"], start) for start in range(4)] == [Found(3, Level.EXACT)] * 4
+    assert LineIndex(lines[:3], ["x -"]).find(["x -"], 0) == Found(2, Level.TRAILING_BLANKS)
+    assert LineIndex(lines[:2], ["x -"]).find(["x -"], 0) == Found(1, Level.BLANKS)
+    assert LineIndex(lines[:1], ["x -"]).find(["x -"], 0) == Found(0, Level.PUNCTUATION)
+    assert LineIndex(["e\u0301"], ["é"]).find(["é"], 0) == Found(0, Level.UNICODE)
+    assert LineIndex(["e"], ["é"]).find(["é"], 0) is None

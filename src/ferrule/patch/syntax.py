@@ -55,8 +55,7 @@ Hunk = AddFile | DeleteFile | UpdateFile
 
 
 class Patch(NamedTuple):
-    """A whole patch. `text` is what lay between the markers with them, without a heredoc around; `environment` is the
-    value of the optional `*** Environment ID:` line."""
+    """A whole patch. `environment`: the value of the optional `*** Environment ID: ` line."""
 
     hunks: tuple[Hunk, ...]
     environment: str | None = None
