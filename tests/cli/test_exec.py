@@ -45,7 +45,8 @@ def test_both_wires_give_the_same_items_and_the_tools_that_are_listed(place: Pla
         with ScriptedModel(whole_story()) as model:
             done = exec_against(place, model, "--wire", wire, "--json", *FULL_ACCESS, "go")
             model.check()
-            listed = place.run("tools", "--base-url", model.base_url, "-m", "scripted-model", "--wire", wire, "--json")
+            flags = ("--base-url", model.base_url, "-m", "scripted-model", "--wire", wire, *FULL_ACCESS)
+            listed = place.run("tools", *flags, "--json")
             assert len(model.requests) == 4, "`tools` opens no connection"
             body = model.requests[0].raw
         assert (done.code, done.err) == (0, "")

@@ -165,8 +165,8 @@ class Human:
         if self._heading != call_id:
             self._head(call_id, running.call)
         self._heading = None
-        seconds = f"{duration_ms / 1000:.1f} s"
         ended = running.ended
+        seconds = f"{(duration_ms if ended is None else ended.duration_ms) / 1000:.1f} s"
         if isinstance(running.call, CommandCall) and ended is not None:
             self._show_output(ended.output)
             reason = "timed out" if ended.timed_out else f"exit {ended.exit_code}"

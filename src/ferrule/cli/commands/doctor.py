@@ -33,8 +33,9 @@ PROGRAMS = {
 
 WRITTEN = {
     "sessions/": "every session, as it happens",
-    "rules/": "commands that you allow for good",
+    "rules/default.rules": "commands that you allow for good",
     "sandbox/": "the sandbox's own state",
+    "quarantine/": "hooks and configuration of git that commands left behind",
 }
 """What is written below the home folder. Beside it: what the model's tools write, and files named by flags."""
 
