@@ -148,6 +148,14 @@ async def test_what_is_written_on_term_is_captured(env: Env, stdio: Stdio) -> No
 
 
 @pytest.mark.parametrize("stdio", KINDS)
+async def test_a_shell_does_not_go_on_when_its_child_is_ended(env: Env, stdio: Stdio, tmp_path: Path) -> None:
+    script = f"sleep 60; touch {tmp_path}/went-on; sleep 60; touch {tmp_path}/went-on"
+    for _ in range(20):
+        assert (await bash(env, script, timeout_ms=20, stdio=stdio)).timed_out
+    assert not (tmp_path / "went-on").exists()
+
+
+@pytest.mark.parametrize("stdio", KINDS)
 async def test_b037_descendants_that_left_the_group_are_ended(env: Env, stdio: Stdio, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     done = await bash(env, f"python3 -c '{OWN_GROUP}' {pids}; true", timeout_ms=1_000, stdio=stdio)

@@ -2,11 +2,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.process.launcher import Pty
-from ferrule.process.tree import MARK_VARIABLE, Tree, _read_ps, command_of, process_table, ticks_now
+from ferrule.process.tree import MARK_VARIABLE, Process, Tree, _read_ps, command_of, process_table, ticks_now
 
 from .conftest import alive, eventually
 
@@ -25,50 +26,56 @@ asyncio.run(main())
 """
 
 
+@contextmanager
+def running(*argv: str, env: Mapping[str, str] | None = None) -> Iterator[int]:
+    """The pid of a program that has come up, in a session of its own."""
+    with subprocess.Popen(argv, start_new_session=True, env=env) as process:
+        try:
+            assert eventually(lambda: command_of(process.pid).startswith(argv[0][:79]))
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def row_of(pid: int) -> Process:
+    return {row.pid: row for row in process_table()}[pid]
+
+
 def test_names_with_parentheses_and_blanks(tmp_path: Path) -> None:
     odd = tmp_path / "a) b (c"
     odd.symlink_to("/bin/sleep")
-    with subprocess.Popen([odd, "60"]) as process:
-        found = {row.pid: row for row in process_table()}[process.pid]
-        assert (found.parent, found.zombie) == (os.getpid(), False)
-        assert command_of(process.pid) == f"{odd} 60"
-        process.kill()
-        assert eventually(lambda: {row.pid: row for row in process_table()}[process.pid].zombie)
+    with running(str(odd), "60") as pid:
+        assert (row_of(pid).parent, row_of(pid).group, row_of(pid).zombie) == (os.getpid(), pid, False)
+        assert command_of(pid).startswith(str(odd)[:79])
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: row_of(pid).zombie)
 
 
 def test_the_listing_of_ps_says_the_same() -> None:
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
-        [listed] = [row for row in _read_ps() if row.pid == process.pid]
-        [read] = [row for row in process_table() if row.pid == process.pid]
+    with running("sleep", "60") as pid:
+        [listed] = [row for row in _read_ps() if row.pid == pid]
+        read = row_of(pid)
         assert (listed.parent, listed.group, listed.zombie) == (read.parent, read.group, read.zombie)
-        process.kill()
 
 
 def test_long_commands_are_shortened() -> None:
-    with subprocess.Popen(["sleep", "60", *["0"] * 100]) as process:
-        assert eventually(lambda: command_of(process.pid).startswith("sleep"))
-        assert len(command_of(process.pid)) == 80 and command_of(process.pid).endswith("…")
-        process.kill()
+    with running("sleep", "60", *["0"] * 100) as pid:
+        assert len(command_of(pid)) == 80 and command_of(pid).endswith("…")
 
 
 def test_only_processes_that_began_later_can_carry_the_mark() -> None:
     since = ticks_now()
-    environment = {MARK_VARIABLE: "here"}
-    with subprocess.Popen(["sleep", "60"]) as root, subprocess.Popen(["/bin/sleep", "60"], env=environment) as marked:
-        assert eventually(lambda: command_of(marked.pid).startswith("/bin/sleep"))
-        assert {row.pid for row in Tree(root.pid, "here", since).members()} == {root.pid, marked.pid}
-        assert {row.pid for row in Tree(root.pid, "there", since).members()} == {root.pid}
-        assert {row.pid for row in Tree(root.pid, "here", since + 1_000).members()} == {root.pid}
-        for process in (root, marked):
-            process.kill()
+    with running("sleep", "60") as root, running("/bin/sleep", "60", env={MARK_VARIABLE: "here"}) as marked:
+        assert {row.pid for row in Tree(root, "here", since).members()} == {root, marked}
+        assert {row.pid for row in Tree(root, "there", since).members()} == {root}
+        assert {row.pid for row in Tree(root, "here", since + 10_000).members()} == {root}
 
 
 def test_a_reused_number_is_not_taken_for_the_old_group() -> None:
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
-        tree = Tree(stranger.pid, "none", ticks_now() + 1_000)
+    with running("sleep", "60") as stranger:
+        tree = Tree(stranger, "none", ticks_now() + 10_000)
         tree.root_reaped = True
         assert tree.members() == []
-        stranger.kill()
 
 
 def test_a_terminal_s_process_ends_with_a_killed_agent(env: Mapping[str, str], tmp_path: Path) -> None:

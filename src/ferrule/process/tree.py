@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,16 @@ class Tree:
         return [table[pid] for pid in inside if not table[pid].zombie]
 
     def signal(self, number: int) -> list[Process]:
-        """Send a signal to every member that may be signalled; returns those."""
-        return [process for process in self.members() if _send(process.pid, number)]
+        """Send a signal to every member that may be signalled; returns those.
+
+        The root's group gets it at one moment, and the others after their parents: a shell that sees its child die
+        first would go on with its next command.
+        """
+        members = sorted(self.members(), key=lambda process: (process.started, process.pid))
+        group = [process for process in members if process.group == self._root]
+        reached = group if group and _sent(os.killpg, self._root, number) else []
+        rest = (process for process in members if process not in reached)
+        return [*reached, *(process for process in rest if _sent(os.kill, process.pid, number))]
 
     def group_alive(self) -> bool:
         """Whether the group that the root led has a process still. One system call."""
@@ -117,9 +126,9 @@ def _same(process: Process | None, started: int) -> bool:
     return process is not None and process.started == started
 
 
-def _send(pid: int, number: int) -> bool:
+def _sent(send: Callable[[int, int], None], target: int, number: int) -> bool:
     try:
-        os.kill(pid, number)
+        send(target, number)
     except (ProcessLookupError, PermissionError):
         return False
     return True
