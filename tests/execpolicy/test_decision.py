@@ -381,6 +381,15 @@ def test_hostile_commands_are_decided_and_never_safe(rules: Rules, argv: list[st
     assert short(decide(request, rules)) == "ask"
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "script", ["ls;" * 40_000, "ls|" * 40_000 + "ls", "git push;" * 14_000, "cd x;" * 20_000 + "git log"]
+)
+def test_a_very_long_script_takes_time_by_its_length_only(rules: Rules, script: str) -> None:
+    assert len(script) < 131_072
+    assert short(judge(script, "untrusted", rules)) in ("run", "no", "ask")
+
+
 def test_a_restricting_rule_behind_very_many_wrappers_is_still_decided(rules: Rules) -> None:
     for count in range(10, 20):
         argv = ["env"] * count + ["git", "push"]

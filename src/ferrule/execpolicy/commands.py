@@ -36,13 +36,15 @@ class CommandFacts:
 
     `segments` are the commands to judge one by one: those of a script that was understood whole, else the argv itself.
     `word_only`: the segments are all that happens. `seen` are all commands found at any depth, for refusing.
-    `understood` is False when a part could not be read at all (syntax error, NUL, too deep, too long).
+    `understood` is False when a part could not be read at all (syntax error, NUL, too deep, too long). `moves` is True
+    when a segment changes the working directory of those after it.
     """
 
     segments: tuple[SimpleCommand, ...]
     word_only: bool
     seen: tuple[SeenCommand, ...]
     understood: bool
+    moves: bool = False
 
 
 def take_apart(argv: Sequence[str]) -> CommandFacts:
@@ -55,7 +57,8 @@ def take_apart(argv: Sequence[str]) -> CommandFacts:
     script = shell_script(argv)
     roots = reader.parse(script).commands if script is not None and segments != (whole,) else (whole,)
     seen = tuple(reader.everything(roots))
-    return CommandFacts(segments, word_only, seen, reader.understood)
+    moves = any(bare(segment).argv[:1] == ("cd",) for segment in segments)
+    return CommandFacts(segments, word_only, seen, reader.understood, moves)
 
 
 def _is_unspeakable(word: str) -> bool:

@@ -1,7 +1,5 @@
 """Which program a word names: its base name, and whether its place is one that only the system's owner writes."""
 
-import posixpath
-
 TRUSTED_DIRECTORIES = frozenset(
     ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"]
 )
@@ -9,7 +7,7 @@ TRUSTED_DIRECTORIES = frozenset(
 
 def base_name(program: str) -> str:
     """The last component, without a trailing `.exe`."""
-    return posixpath.basename(program).removesuffix(".exe")
+    return program.rpartition("/")[2].removesuffix(".exe")
 
 
 def is_trusted(program: str) -> bool:
@@ -20,4 +18,4 @@ def is_trusted(program: str) -> bool:
 
 def trusted_name(program: str) -> str | None:
     """The base name of a program in a trusted place, else None: `./git` must not pass for `git`."""
-    return posixpath.basename(program) if is_trusted(program) else None
+    return program.rpartition("/")[2] if is_trusted(program) else None

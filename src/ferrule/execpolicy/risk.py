@@ -60,6 +60,7 @@ def _is_high(command: SimpleCommand) -> bool:
 
 
 def _runs_a_download(facts: CommandFacts) -> bool:
-    names = {base_name(seen.command.argv[0]) for seen in facts.seen if seen.command.argv}
-    shells = any(base_name(seen.command.argv[0]) in SHELLS for seen in facts.seen if len(seen.command.argv) == 1)
-    return shells and bool(names & _DOWNLOADERS)
+    """`curl URL | sh`: a shell without a script of its own beside a program that fetches one."""
+    commands = [seen.command.argv for seen in facts.seen if seen.command.argv]
+    reads_script = any(base_name(argv[0]) in SHELLS and (len(argv) == 1 or "-s" in argv) for argv in commands)
+    return reads_script and any(base_name(argv[0]) in _DOWNLOADERS for argv in commands)

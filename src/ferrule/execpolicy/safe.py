@@ -34,10 +34,8 @@ def is_known_safe(facts: CommandFacts, host: Host, segment: SimpleCommand | None
     """
     if not facts.word_only or not facts.understood:
         return False
-    # After a `cd` git reads another repository's configuration than the host looked at.
-    moves = any(bare(command).argv[:1] == ("cd",) for command in facts.segments)
     judged = facts.segments if segment is None else (segment,)
-    return all(_is_safe(command, host, moves=moves) for command in judged)
+    return all(_is_safe(command, host, moves=facts.moves) for command in judged)
 
 
 def _is_safe(command: SimpleCommand, host: Host, *, moves: bool) -> bool:
@@ -52,6 +50,7 @@ def _is_safe(command: SimpleCommand, host: Host, *, moves: bool) -> bool:
     if name == "sed":
         return _is_safe_sed(arguments)
     if name == "git":
+        # After a `cd` git reads another repository's configuration than the host looked at.
         return not moves and is_safe_git(arguments, host)
     allowed = READERS.get(name or "")
     if allowed is None or (inner.globs and allowed.operands is not None):
