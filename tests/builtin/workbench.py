@@ -1,5 +1,6 @@
 """Built-in tools behind a real dispatch, with a host that grants everything and writes down what it was told."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -10,11 +11,13 @@ import msgspec
 
 from ferrule.patch.files import PlainFiles
 from ferrule.process.plain import PlainLauncher
-from ferrule.protocol.content import ContentPart
-from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseInputItem
+from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+from ferrule.protocol.events import ExecCommandOutputDelta
+from ferrule.protocol.items import FunctionCall, ItemView, ResponseInputItem
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.session.sources import BuiltinSource
+from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, Attempt, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.dispatch import Dispatcher
@@ -39,6 +42,7 @@ class Host:
         self.events: list[Any] = []
         self.notice: str | None = None
         self.dispatcher: Dispatcher | None = None
+        self._news = asyncio.Event()
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         self.effects.append(effect)
@@ -55,13 +59,36 @@ class Host:
 
     def emit(self, event: Any) -> None:
         self.events.append(event)
+        self._news.set()
 
     def interrupt(self) -> None:
         raise AssertionError("no tool here interrupts a turn")
 
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for the event that makes it so."""
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    def live(self) -> str:
+        """All that commands wrote so far."""
+        return b"".join(event.chunk for event in self.told(ExecCommandOutputDelta)).decode(errors="replace")
+
     def told(self, *kinds: type) -> list[Any]:
         """The events of these kinds."""
         return [event for event in self.events if isinstance(event, kinds)]
+
+
+def unaffected(
+    cwd: Path,
+    policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy(),  # noqa: B008 - frozen
+    **variables: str,
+) -> Conversation:
+    """A conversation that start-up files and settings of whoever runs the tests do not touch."""
+    base = {**os.environ, "HOME": str(cwd / "home"), "SHELL": "/bin/bash", **variables}
+    commands = Commands(PlainLauncher(), str(cwd), policy, base=base)
+    return msgspec.structs.replace(conversation(cwd), commands=commands)
 
 
 class Bench:
@@ -70,7 +97,7 @@ class Bench:
     def __init__(
         self, cwd: Path, *names: str, budget: OutputBudget | None = None, state: Conversation | None = None
     ) -> None:
-        self.state = state or conversation(cwd)
+        self.state = state or unaffected(cwd)
         if budget is not None:
             self.state = msgspec.structs.replace(self.state, output_budget=budget)
         self.host = Host()
