@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.patch import ApplyError, MatchError, PlainFiles, apply, apply_patch, parse, plan
+from ferrule.patch import ApplyError, Entry, MatchError, PlainFiles, apply, apply_patch, parse, plan
 
 from .tree import patch, snapshot, update
 
@@ -324,7 +324,7 @@ def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
     class ReadOnly(PlainFiles):
         """As for a user who is not root."""
 
-        def look(self, path: str):  # type: ignore[no-untyped-def]
+        def look(self, path: str) -> Entry:
             entry = super().look(path)
             return entry._replace(writable=bool(entry.mode & 0o222))
 
@@ -332,3 +332,36 @@ def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").chmod(0o444)
     with pytest.raises(MatchError, match="read-only"):
         apply_patch(update("a", "@@", "-a", "+b"), str(tmp_path), ReadOnly())
+
+
+def test_moving_a_file_over_its_own_hard_link(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x\n")
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    apply_patch(update("a", "*** Move to: b"), str(tmp_path), overwrite=True)
+    assert snapshot(tmp_path) == {"b": b"x\n"}
+
+
+def test_moving_a_link_over_its_target(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"x\n")
+    (tmp_path / "link").symlink_to("real")
+    apply_patch(update("link", "*** Move to: real", "@@", "-x", "+y"), str(tmp_path), overwrite=True)
+    assert snapshot(tmp_path) == {"real": b"y\n"}
+
+
+def test_another_spelling_of_a_name_is_no_other_file(tmp_path: Path) -> None:
+    """On a file system that ignores case: the file must not be removed as the source of its own move."""
+
+    class IgnoresCase(PlainFiles):
+        def look(self, path: str) -> Entry:
+            return super().look(lowered(path))._replace(name=path, real=path)
+
+        def read(self, path: str) -> bytes:
+            return super().read(lowered(path))
+
+    def lowered(path: str) -> str:
+        return os.path.join(os.path.dirname(path), os.path.basename(path).lower())
+
+    (tmp_path / "readme").write_bytes(b"x\n")
+    text = update("readme", "*** Move to: README", "@@", "-x", "+y")
+    apply_patch(text, str(tmp_path), IgnoresCase(), overwrite=True)
+    assert snapshot(tmp_path) == {"readme": b"y\n"}

@@ -222,7 +222,7 @@ class _Planner:
         if hunk.move_to is None:
             return None
         seen = self._look(hunk.move_to, "Failed to write file")
-        if seen.place.entry.name == source.entry.name:
+        if seen.place.entry.name == source.entry.name or _is_respelled(source.entry, seen.place.entry):
             return None
         self._check_parents(seen.place)
         return seen
@@ -292,6 +292,11 @@ _FORGIVEN = {
 def reason(error: OSError) -> str:
     """What the system says, without the path, in the reference's form."""
     return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
+
+
+def _is_respelled(one: Entry, other: Entry) -> bool:
+    """Whether both are one name of one file, which a file system that ignores case shows under two spellings."""
+    return one.identity is not None and one.identity == other.identity and one.links == 1 and one.name == one.real
 
 
 def _counts(edits: Sequence[Edit]) -> tuple[int, int]:

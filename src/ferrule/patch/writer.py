@@ -89,8 +89,9 @@ class _Run:
         if not operation.destination:
             return (self._write,)
         entry = operation.source.entry
+        is_twin = entry.identity is not None and entry.identity == operation.destination.entry.identity
         if operation.before == operation.after and entry.name == entry.real:
-            return (self._move,)
+            return (self._remove,) if is_twin else (self._move,)  # rename(2) does nothing between two links of a file
         return (self._write, self._remove)
 
     def _write(self, operation: Operation) -> None:
