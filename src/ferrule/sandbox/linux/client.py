@@ -79,7 +79,8 @@ class ZygoteProcess:
         self.ready = False
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
-        send(self._control, settings, fds)
+        with suppress(OSError):  # it ended at once, which is heard of like any other end
+            send(self._control, settings, fds)
 
     @property
     def alive(self) -> bool:
@@ -95,8 +96,8 @@ class ZygoteProcess:
         self._asked += 1
         try:
             send(self._control, {"covers": covers})
-        except OSError as error:
-            self._lost(LaunchError(f"the sandbox helper does not answer: {error.strerror}"))
+        except OSError:
+            self._ended()
 
     async def take(self, covers: object) -> InitProcess:
         """A spare init, or one that is made now. Raises `LaunchError`."""
@@ -155,7 +156,7 @@ class ZygoteProcess:
         elif reply.kind == b"E":
             self._lost(LaunchError(f"the sandbox could not be built: {failure_text(reply.body)}"))
         elif not reply.kind:
-            self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
+            self._ended()
 
     def _hand_over(self, init: InitProcess) -> None:
         self._asked -= 1
@@ -179,6 +180,10 @@ class ZygoteProcess:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_exception(error)
+
+    def _ended(self) -> None:
+        if self.failure is None:
+            self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
 
     def _last_words(self) -> str:
         """How it ended, and the end of what it wrote to its stderr: an exception, as one line."""

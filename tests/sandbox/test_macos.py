@@ -1,0 +1,62 @@
+"""The Seatbelt profile, as text."""
+
+import re
+
+import pytest
+
+from ferrule.process.launcher import LaunchError
+from ferrule.sandbox.macos import seatbelt_profile
+from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root
+
+
+def writable(profile: str, path: str) -> bool:
+    """Whether the last rule that fits allows to write, as Seatbelt decides."""
+    allowed = False
+    for verdict, filters in re.findall(r"^\((allow|deny) file-write\* (.*)\)$", profile, re.MULTILINE):
+        for kind, place in re.findall(r'\((literal|subpath) "([^"]*)"\)', filters):
+            if path == place or (kind == "subpath" and path.startswith(place + "/")):
+                allowed = verdict == "allow"
+    return allowed
+
+
+def test_read_only() -> None:
+    profile = seatbelt_profile(ConfinementPlan())
+    assert profile.startswith("(version 1)\n(deny default)\n(allow file-read*)\n")
+    assert "subpath" not in profile
+    assert "(allow network*)" not in profile
+
+
+def test_roots_and_what_is_protected_in_them() -> None:
+    plan = ConfinementPlan((Root("/tmp", reserve=False), Root("/w")), read_only=("/w/h/.ferrule",))
+    profile = seatbelt_profile(plan, ["/w/vendor/s/.git"])
+    for path in ("/w/a", "/w/.github/x", "/tmp/a", "/w/vendor/s/x"):
+        assert writable(profile, path), path
+    for name in PROTECTED_NAMES:
+        assert not writable(profile, f"/w/{name}") and not writable(profile, f"/w/{name}/x")
+    for path in ("/etc/passwd", "/wx", "/w/h/.ferrule/rules/x", "/w/vendor/s/.git/hooks/x"):
+        assert not writable(profile, path), path
+    for folder in ("/w", "/w/h", "/w/vendor", "/w/vendor/s"):
+        assert f'(deny file-write-unlink (literal "{folder}"))' in profile
+
+
+def test_a_root_in_a_root_does_not_open_what_is_protected() -> None:
+    profile = seatbelt_profile(ConfinementPlan((Root("/w"), Root("/w/.git"))))
+    assert not writable(profile, "/w/.git/config")
+
+
+def test_network() -> None:
+    assert "(allow network*)" in seatbelt_profile(ConfinementPlan(network=True))
+    assert '(remote ip "localhost:*")' in seatbelt_profile(ConfinementPlan())
+
+
+def test_quoting() -> None:
+    profile = seatbelt_profile(ConfinementPlan((Root('/w/a "b" \\c'),)))
+    assert '(subpath "/w/a \\"b\\" \\\\c")' in profile
+    with pytest.raises(LaunchError, match="line break"):
+        seatbelt_profile(ConfinementPlan((Root("/w/\n(allow default)"),)))
+
+
+def test_parentheses_balance() -> None:
+    plan = ConfinementPlan((Root("/w"),), network=True, read_only=("/w/x",))
+    profile = re.sub(r'#?"([^"\\]|\\.)*"', "", seatbelt_profile(plan, ["/w/a/.git"]))
+    assert profile.count("(") == profile.count(")")
