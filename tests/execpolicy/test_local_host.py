@@ -140,3 +140,8 @@ def test_programs_are_resolved_through_path_and_links(tmp_path: Path) -> None:
     assert host.resolve("g") == os.path.realpath("/usr/bin/git")
     assert host.resolve("./none") is None
     assert host.resolve("none-such") is None
+
+
+@pytest.mark.parametrize("program", ["a\0b", "./\0", "\ud800", "./\ud800", "", "x" * 5000, "a/" * 3000])
+def test_a_name_that_no_file_can_have_is_resolved_to_nothing(tmp_path: Path, program: str) -> None:
+    assert LocalHost(str(tmp_path), ENV).resolve(program) is None

@@ -119,9 +119,8 @@ class _Judge:
             return Matches()
         return self.rules.match(command.argv, self.host.resolve(command.argv[0]))
 
-    def _allowed_by_rule(self, command: SimpleCommand) -> bool:
-        found = self._match(command).found
-        return bool(found) and not is_steering(command.env)
+    def _settled_by_rule(self, command: SimpleCommand) -> bool:
+        return bool(self._match(command).found) and not is_steering(command.env)
 
     def _restrictions(self) -> Iterator[_Verdict]:
         """Rules that forbid or prompt, and the dangerous list, on every command that was seen."""
@@ -135,8 +134,8 @@ class _Judge:
                 yield _Verdict(_dangerous(command), outer.argv if outer.literal else None)
 
     def _lifted(self, seen: SeenCommand) -> bool:
-        """A rule allows the command, or the one that starts it, in so many words."""
-        return any(outer.direct and self._allowed_by_rule(outer.command) for outer in seen.chain())
+        """A rule speaks about the command itself, or about the one that starts it."""
+        return any(outer.direct and self._settled_by_rule(outer.command) for outer in seen.chain())
 
     def _segment(self, segment: SimpleCommand) -> list[_Verdict]:
         """What the rules say about one segment, else the heuristics."""
@@ -201,7 +200,7 @@ class _Judge:
         asked = self.request.prefix_rule
         if asked and not is_banned(asked) and not any(verdict.by_rule for verdict in verdicts):
             amended = _Judge(self.request, self.rules.amended(ExecPolicyAmendment(asked)), self.host)
-            if all(amended._allowed_by_rule(bare(segment)) for segment in self.facts.segments):
+            if all(amended._settled_by_rule(bare(segment)) for segment in self.facts.segments):
                 return ExecPolicyAmendment(asked)
         prefix = next((verdict.amendable for verdict in deciding if verdict.amendable is not None), ())
         return None if is_banned(prefix) else ExecPolicyAmendment(prefix)

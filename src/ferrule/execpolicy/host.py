@@ -48,6 +48,7 @@ class LocalHost:
     def __init__(self, cwd: str, env: Mapping[str, str]) -> None:
         self._cwd = cwd
         self._env = dict(env)
+        self._resolved: dict[str, str | None] = {}
 
     def git_is_inert(self) -> bool:
         return self._git_is_inert
@@ -91,8 +92,16 @@ class LocalHost:
         return done.stdout if done.returncode == 0 else None
 
     def resolve(self, program: str) -> str | None:
-        if "/" in program:
-            path: str | None = os.path.join(self._cwd, program)
-        else:
+        if program not in self._resolved:
+            self._resolved[program] = self._look_up(program)
+        return self._resolved[program]
+
+    def _look_up(self, program: str) -> str | None:
+        path: str | None = program
+        if "/" not in program:
             path = shutil.which(program, path=self._env.get("PATH", os.defpath))
-        return os.path.realpath(path) if path is not None and Path(path).exists() else None
+        if path is None:
+            return None
+        path = os.path.join(self._cwd, path)
+        # os.path, not pathlib: to it a name that no file can have does not exist, and raises nothing.
+        return os.path.realpath(path) if os.path.exists(path) else None
