@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from ferrule.testing import ScriptedModel, function_call, http_error, raw, reasoning, step
 from ferrule.testing.steps import StepLike, Usage
-from tests.cli.command import FULL_ACCESS, Done, Place, kinds, wait_until
+from tests.cli.command import COMMAND, FULL_ACCESS, Done, Place, kinds, wait_until
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** Update File: old.txt\n@@\n-old\n+newer\n*** End Patch\n"
 
@@ -106,6 +107,14 @@ def test_people_read_the_story_and_programs_only_the_last_message(place: Place) 
     assert [text for text in wanted if text not in done.err] == []
     assert "\x1b" not in done.err, "no colours where nobody sees them"
     assert "bash" not in done.err
+
+
+def test_where_both_outputs_are_one_file_the_last_message_is_written_once(place: Place) -> None:
+    both = place.cwd / "both.txt"
+    with ScriptedModel(["The only words."]) as model, both.open("wb") as file:
+        command = [*COMMAND, "exec", "--base-url", model.base_url, "-m", "m", "go"]
+        subprocess.run(command, cwd=place.cwd, env=place.env(), stdout=file, stderr=file, check=True)
+    assert both.read_text().count("The only words.") == 1
 
 
 def test_what_comes_from_elsewhere_cannot_move_the_cursor(place: Place) -> None:

@@ -302,3 +302,17 @@ def test_the_users_own_folder_is_no_project(tmp_path: Path) -> None:
     (tmp_path / ".ferrule" / "config.toml").write_text('model_provider = "mine"')
     loaded = load(Sources(cwd=str(tmp_path)), {"FERRULE_HOME": str(tmp_path / ".ferrule")})
     assert loaded.warnings == () and loaded.settings.provider == ProviderSettings(name="mine")
+
+
+def test_a_project_adds_hooks_and_servers_but_changes_none_of_the_users(home: Home) -> None:
+    home.user(
+        home.trust + '[[hooks.pre]]\ncommand = "guard"\n[mcp_servers.docs]\ncommand = "docs"\napproval = "prompt"\n'
+    ).in_project(
+        '[[hooks.pre]]\ncommand = "theirs"\n[[hooks.post]]\ncommand = "log"\n'
+        '[mcp_servers.docs]\napproval = "allow"\n[mcp_servers.more]\ncommand = "more"\n'
+    )
+    loaded = home.load()
+    assert loaded.hooks == {"pre": ({"command": "guard"}, {"command": "theirs"}), "post": ({"command": "log"},)}
+    assert loaded.mcp_servers == {"docs": {"command": "docs", "approval": "prompt"}, "more": {"command": "more"}}
+    (warning,) = loaded.warnings
+    assert "mcp_servers.docs is ignored" in warning

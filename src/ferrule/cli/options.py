@@ -117,9 +117,9 @@ def working_directory(given: str | None) -> str:
 
 
 def is_given(options: argparse.Namespace, flag: str, key: str) -> bool:
-    """Whether the user said `key` on the command line, by `flag` or by `-c`."""
-    assigned = (text.partition("=")[0].strip() for text in options.assignments)
-    return getattr(options, flag) is not None or key in assigned
+    """Whether the user said `key`, or a key below it, on the command line: by `flag` or by `-c`."""
+    assigned = (text.partition("=")[0].strip().partition(".")[0] for text in options.assignments)
+    return getattr(options, flag, None) is not None or key in assigned
 
 
 def _existing(path: str, flag: str) -> str:

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -11,11 +10,14 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
 
 Values = Mapping[str, object]
-Policy = TypeVar("Policy", AskForApproval, SandboxMode)
 
 _MODES = (SandboxMode.READ_ONLY, SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS)
 _POLICIES = (AskForApproval.UNTRUSTED, AskForApproval.ON_REQUEST, AskForApproval.ON_FAILURE, AskForApproval.NEVER)
-# From the narrowest to the widest.
+_LIMITS: tuple[tuple[str, Sequence[str], str], ...] = (
+    ("sandbox_mode", _MODES, SandboxMode.WORKSPACE_WRITE),
+    ("approval_policy", _POLICIES, AskForApproval.ON_REQUEST),
+)
+# Values from the narrowest to the widest, and the default.
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -76,23 +78,40 @@ def _toml_value(text: str) -> object:
 
 def narrowed(project: Layer, below: Values) -> tuple[Layer, list[str]]:
     """The part of a trusted project's layer that gives it no more rights than `below` has, and a sentence for each
-    key that is left out. A project may narrow what may be done; only the user can widen it."""
+    key that is left out. A project may narrow what may be done; only the user can widen it. Both are checked already.
+    """
     kept, warnings = dict(project.values), list[str]()
+
+    def leave_out(key: str, why: str) -> None:
+        kept.pop(key, None)
+        warnings.append(f"{project.source}: {key} is ignored, because {why}")
+
     for key in sorted(USER_ONLY & set(kept)):
-        del kept[key]
-        warnings.append(f"{project.source}: {key} is ignored, because only your own configuration may set it")
-    limits = (
-        ("sandbox_mode", SandboxMode, _MODES, SandboxMode.WORKSPACE_WRITE),
-        ("approval_policy", AskForApproval, _POLICIES, AskForApproval.ON_REQUEST),
-    )
-    for key, kind, order, default in limits:
-        if key in kept:
-            asked, yours = kind(str(kept[key])), kind(str(below.get(key, default)))
-            if _is_wider(asked, yours, order):
-                del kept[key]
-                warnings.append(f"{project.source}: {key} = {asked} is ignored, because it is wider than your {yours}")
+        leave_out(key, "only your own configuration may set it")
+    for key, order, default in _LIMITS:
+        asked, yours = str(kept.get(key, order[0])), str(below.get(key, default))
+        if order.index(asked) > order.index(yours):
+            leave_out(key, f"{asked} is wider than your {yours}")
+    servers, known = _table(kept, "mcp_servers"), _table(below, "mcp_servers")
+    for name in sorted(servers.keys() & known.keys()):
+        leave_out(f"mcp_servers.{name}", "you have a server of that name")
+    kept["mcp_servers"] = {name: server for name, server in servers.items() if name not in known}
+    kept["hooks"] = _joined(_table(below, "hooks"), _table(kept, "hooks"))
     return Layer(project.source, kept), warnings
 
 
-def _is_wider(asked: object, yours: object, order: Sequence[object]) -> bool:
-    return order.index(asked) > order.index(yours)
+def _table(values: Values, key: str) -> Values:
+    table = values.get(key, {})
+    assert isinstance(table, Mapping)
+    return table
+
+
+def _joined(below: Values, above: Values) -> Values:
+    """The hooks of both: a project must not put its own in the place of the user's."""
+    return {event: [*_list(below, event), *_list(above, event)] for event in (*below, *above)}
+
+
+def _list(values: Values, key: str) -> Sequence[object]:
+    entries = values.get(key, ())
+    assert isinstance(entries, list | tuple)
+    return entries

@@ -119,6 +119,10 @@ def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Setti
         "sandbox_given": is_given(options, "sandbox", "sandbox_mode"),
         "approval_given": is_given(options, "approval", "approval_policy"),
     }
+    if not given["sandbox_given"] and (options.add_dir or is_given(options, "", "sandbox_workspace_write")):
+        raise UsageError(
+            "`exec resume` restores the session's sandbox: to give it other roots, say its mode too, by -s"
+        )
     here = working_directory(options.directory) if cwd_given else "/"
     there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, **given)
     return resume_settings(_settings(options, there.cwd), stored.meta.id, **given)
