@@ -187,6 +187,30 @@ def test_the_nearest_name_and_value_are_told() -> None:
     assert refusal('{"path":"a","mode":"slices"}') == wrong
 
 
+def test_alternatives_of_an_enum_are_told() -> None:
+    class Mixed(BaseModel):
+        either: Literal["low", "high"] | int | None = 3
+
+    validator = ModelValidator(Mixed, schema_of_model(Mixed))
+    assert refusal('{"either":"hi"}', validator) == (
+        '$.either: expected one of "low", "high" or an integer or null, got "hi"; did you mean "high"?'
+    )
+
+
+def test_a_refusal_stays_short_whatever_it_quotes() -> None:
+    class Wordy(BaseModel):
+        a: str
+
+        @field_validator("a")
+        @classmethod
+        def _refuse(cls, a: str) -> str:
+            raise ValueError("first line\nsecond line " + "x" * 5_000)
+
+    text = refusal(f'{{"a":"{"y" * 5_000}"}}', ModelValidator(Wordy, schema_of_model(Wordy)))
+    assert text.startswith("$.a: first line second line xxx")
+    assert len(text) < 500
+
+
 def test_limits_and_own_checks_are_told() -> None:
     assert refusal('{"path":"a","offset":0}') == "$.offset: must be greater than or equal to 1, got 0"
     assert refusal('{"path":""}') == '$.path: path is empty, got ""'

@@ -16,6 +16,7 @@ from ferrule.protocol.schema_walk import (
     item_nodes,
     property_names,
     property_nodes,
+    type_of,
 )
 
 if TYPE_CHECKING:
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 
+_LOOKED_AT = 200
+"""Names that are compared with a missing one."""
+
 _SHOWN = 2
 """Problems that a refusal names: a model mends what it reads, and one or two lines are read."""
 
 _EXCERPT = 60
 """Characters of a wrong value that a refusal quotes."""
+
+_LINE = 400
+"""Characters of one problem: foreign names and messages can be of any length."""
 
 _CHOICES = 12
 """Valid values or names that a refusal lists."""
@@ -44,10 +51,16 @@ class Problem(NamedTuple):
 
 def explain(problems: Sequence[Problem]) -> str:
     """The refusal, one problem a line."""
-    lines = [f"{json_path(path)}: {text}{_quoted(got)}{hint}" for path, text, got, hint in problems[:_SHOWN]]
+    lines = [_line(problem) for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         lines[-1] += f" (and {len(problems) - _SHOWN} more)"
     return encodable(PARSE_ERROR + "\n".join(lines))
+
+
+def _line(problem: Problem) -> str:
+    path, text, got, hint = problem
+    line = " ".join(f"{json_path(path)}: {text}{_quoted(got)}{hint}".split())
+    return line if len(line) <= _LINE else f"{line[:_LINE]}..."
 
 
 def json_path(path: Path) -> str:
@@ -73,17 +86,26 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 class _Place:
     """The schemas at one path of a value."""
 
-    def __init__(self, schema: JsonSchema, path: Path) -> None:
-        self.root: Node = schema.mapping
-        self.nodes: list[JsonValue] = [self.root]
+    def __init__(self, nodes: list[JsonValue], root: Node) -> None:
+        self.nodes = nodes
+        self.root = root
+
+    @classmethod
+    def at(cls, schema: JsonSchema, path: Path) -> "_Place":
+        """The place that `path` leads to from the root of `schema`."""
+        place = cls([schema.mapping], schema.mapping)
         for part in path:
-            if isinstance(part, int):
-                self.nodes = item_nodes(self.nodes, part, self.root)
-            else:
-                self.nodes = property_nodes(self.nodes, part, self.root)
+            place = place.below(part)
+        return place
+
+    def below(self, part: str | int) -> "_Place":
+        """The place of a property or an element."""
+        if isinstance(part, int):
+            return _Place(item_nodes(self.nodes, part, self.root), self.root)
+        return _Place(property_nodes(self.nodes, part, self.root), self.root)
 
     def choices(self) -> list[JsonValue]:
-        """The values of the enums here, if every alternative is an enum."""
+        """The values of the enums here."""
         found: list[JsonValue] = []
         for node in applicable(self.nodes, self.root):
             if isinstance(members := node.get("enum"), list):
@@ -91,15 +113,18 @@ class _Place:
         return found
 
     def expectation(self) -> str:
-        """`expected an integer`, `expected one of "a", "b"`."""
-        if choices := self.choices():
-            shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:_CHOICES])
-            return f"expected one of {shown}{', ...' if len(choices) > _CHOICES else ''}"
+        """`expected an integer`, `expected one of "a", "b" or null`; empty when the schema takes any type."""
         types = frozenset[str]().union(*(accepted_types(node, self.root) for node in self.nodes))
         if not self.nodes or types == ANY_TYPE:
             return ""
-        names = types - {"integer"} if "number" in types else types
-        return "expected " + " or ".join(_ARTICLES[name] for name in sorted(names, key=list(_ARTICLES).index))
+        choices = self.choices()
+        names = types - {type_of(choice) for choice in choices}
+        names -= {"integer"} if "number" in names else set()
+        parts = [_ARTICLES[name] for name in sorted(names, key=list(_ARTICLES).index)]
+        if choices:
+            shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:_CHOICES])
+            parts.insert(0, f"one of {shown}{', ...' if len(choices) > _CHOICES else ''}")
+        return f"expected {' or '.join(parts)}"
 
     def wrong(self, path: Path, got: JsonValue, message: str) -> Problem:
         """The problem of a value of the wrong type or outside an enum; `message` when the schema does not say why."""
@@ -108,10 +133,9 @@ class _Place:
 
     def missing(self, name: str, value: JsonValue, path: Path) -> Problem:
         """The problem of a property that is required and did not come; names what came in its stead."""
-        below = _Place.__new__(_Place)
-        below.root, below.nodes = self.root, property_nodes(self.nodes, name, self.root)
-        text = f"missing, {below.expectation() or 'required'}"
-        unknown = [key for key in value if key not in property_names(self.nodes, self.root)] if value else []
+        text = f"missing, {self.below(name).expectation() or 'required'}"
+        known = property_names(self.nodes, self.root)
+        unknown = [key for key in value if key not in known][:_LOOKED_AT] if isinstance(value, Mapping) else []
         if close := difflib.get_close_matches(name, unknown, n=1, cutoff=0.5):
             text += f"; you sent {json.dumps(close[0], ensure_ascii=False)}"
         return Problem((*path, name), text)
@@ -167,12 +191,12 @@ def _pydantic_problem(error: dict[str, Any], value: JsonValue, schema: JsonSchem
     kind, location = error["type"], error["loc"]
     if kind in ("missing", "extra_forbidden"):
         path, parent = _at(value, location[:-1])
-        place = _Place(schema, path)
+        place = _Place.at(schema, path)
         return place.missing(location[-1], parent, path) if kind == "missing" else place.unknown(location[-1], path)
     path, got = _at(value, location)
     message = re.sub(r"^Input should ", "must ", error["msg"]).removeprefix("Value error, ")
     if kind.endswith("_type") or kind in ("enum", "literal_error", "int_from_float"):
-        return _Place(schema, path).wrong(path, got, message)
+        return _Place.at(schema, path).wrong(path, got, message)
     return Problem(path, message, got)
 
 
@@ -182,8 +206,8 @@ def struct_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) ->
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", where)
     path, got = _at(value, [name or int(index) for name, index in steps])
     if missing := re.search(r"missing required field `(.+)`", message):
-        return [_Place(schema, path).missing(missing[1], got, path)]
-    return [_Place(schema, path).wrong(path, got, message)]
+        return [_Place.at(schema, path).missing(missing[1], got, path)]
+    return [_Place.at(schema, path).wrong(path, got, message)]
 
 
 def foreign_problems(errors: Iterable["ValidationError"], value: JsonValue, schema: JsonSchema) -> list[Problem]:
@@ -198,7 +222,7 @@ def foreign_problems(errors: Iterable["ValidationError"], value: JsonValue, sche
 def _foreign(error: "ValidationError", value: JsonValue, schema: JsonSchema) -> list[Problem]:
     kind: Any = error.kind
     path, got = _at(value, error.instance_path)
-    place = _Place(schema, path)
+    place = _Place.at(schema, path)
     match kind.name:
         case "required":
             return [place.missing(kind.property, got, path)]
