@@ -1,5 +1,6 @@
 """The decision: policy x sandbox x command, its texts, the rule or heuristic behind it, the amendment it offers."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -378,7 +379,9 @@ def test_hostile_commands_are_decided_and_never_safe(rules: Rules, argv: list[st
     assert short(judge("", "untrusted", rules, argv=argv or [""])) == "ask"
     assert short(judge("", "on-request", rules, argv=argv or [""])) in ("run", "ask")
     request = ExecApprovalRequest(tuple(argv), AskForApproval.UNTRUSTED, WorkspaceWrite())
-    assert short(decide(request, rules)) == "ask"
+    requirement = decide(request, rules)
+    assert short(requirement) == "ask"
+    assert json.loads(json.dumps(policy_report(requirement)))["requirement"] == "needs_approval"
 
 
 @pytest.mark.timeout(10)

@@ -32,4 +32,6 @@ def _name(requirement: ExecApprovalRequirement) -> str:
 
 def _match(match: PolicyMatch) -> dict[str, object]:
     key = "heuristicsRuleMatch" if isinstance(match, HeuristicsRuleMatch) else "prefixRuleMatch"
-    return {key: msgspec.json.decode(msgspec.json.encode(match))}  # tuples become lists
+    # By hand, not through JSON bytes: an argument may be no valid UTF-8.
+    fields: dict[str, object] = msgspec.to_builtins(match)
+    return {key: {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}}
