@@ -114,7 +114,7 @@ def test_tools_are_chosen_by_name_glob_and_expression(tmp_path: Path) -> None:
     assert call_async_from_sync(chosen, "update_plan") == ["update_plan"]
     assert "apply_patch" in call_async_from_sync(chosen, "apply_*")
     assert call_async_from_sync(chosen, "/^update/") == ["update_plan"]
-    with pytest.raises(UsageError, match=r"unknown tool 'aply_patch'; did you mean apply_patch\?"):
+    with pytest.raises(UsageError, match=r"unknown tool 'aply_patch'; did you mean apply_patch"):
         call_async_from_sync(chosen, "aply_patch")
 
 

@@ -51,6 +51,19 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_window: int | None = None
 
 
+HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPromptSubmit", "SessionStart", "Stop"]
+
+
+class HookCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that is run at an event, with JSON on its standard input. `matcher` is a regular expression for the
+    tool's name (empty: all); `timeout` is in seconds."""
+
+    event: HookName
+    command: str
+    matcher: str = ""
+    timeout: float = 60.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a session is opened with. Paths are absolute."""
 
@@ -79,5 +92,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The project's own `.ferrule/` counts."""
     project: str | None = None
     """The top folder of the trusted project."""
+    hooks: tuple[HookCommand, ...] = ()
     accept_no_sandbox: bool = False
     """Where this machine offers no sandbox, commands run with all rights instead of being refused."""

@@ -13,6 +13,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.ground import lay_ground
+from ferrule.session.hooks import Hook
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
@@ -26,11 +27,13 @@ async def open_session(
     tools: Sequence[ToolLike] | None = None,
     model: Model | None = None,
     stored: StoredSession | None = None,
+    hooks: Sequence[Hook] = (),
     env: Mapping[str, str] = os.environ,
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
-    `tools` are used instead of the settings' and the profile's; `model` instead of the provider's; `stored` is a
+    `hooks` come after the settings'. `tools`
+    are used instead of the settings' and the profile's; `model` instead of the provider's; `stored` is a
     session to go on with. Raises `UsageError`, and `ModelError` where the server must be asked for its models and
     cannot be reached.
     """
@@ -46,7 +49,7 @@ async def open_session(
     chosen = tools if tools is not None else settings.tools
     toolset = Toolset(ground, tool_sources(ground.conversation, include, chosen), front_end=front_end)
     await toolset.warm_up()
-    return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored)
+    return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored, hooks=hooks)
 
 
 def resume_settings(

@@ -10,7 +10,8 @@ from typing import Self
 
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import Model, ModelError, ModelRequest
-from ferrule.protocol.content import ContentPart, InputText
+from ferrule.process.plain import PlainLauncher
+from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import (
     ErrorEvent,
@@ -29,6 +30,7 @@ from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.history import History, settled
+from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
 from ferrule.session.rollout import Rollout, SessionMeta, StoredSession, TurnContext, new_session_id
 from ferrule.session.toolset import Toolset
@@ -37,6 +39,14 @@ from ferrule.sync import LoopBound
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 from ferrule.tools.tasks import run_blocking
+
+MAX_STOP_BLOCKS = 10
+"""How often in a turn Stop hooks may send the model back to work: one that never lets go must not run for ever."""
+
+
+class PromptBlocked(FerruleError):
+    """A hook refused what the user said; nothing was sent."""
+
 
 Prompt = str | Sequence[ContentPart]
 RolloutWrite = Callable[[Rollout], None]
@@ -54,6 +64,7 @@ class Session(LoopBound):
         *,
         front_end: FrontEnd | None = None,
         stored: StoredSession | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self.id = stored.meta.id if stored else new_session_id()
         self.settings = settings
@@ -67,11 +78,29 @@ class Session(LoopBound):
         self._instructions = settings.instructions or BASE_INSTRUCTIONS
         self._rollout = _rollout_of(settings, self.id, stored)
         self._stored = stored
-        self._begun = False
+        self._begun = self._started = False
         self._turn: asyncio.Task[TurnResult] | None = None
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._warned_of_rollout = False
         toolset.host.on_interrupt = self.interrupt
+        self._context: list[str] = []
+        self.hooks = self._make_hooks((*settings.hooks, *hooks))
+
+    def _make_hooks(self, hooks: Sequence[Hook]) -> SessionHooks | None:
+        if not hooks:
+            return None
+        state = self.toolset.conversation
+        base = hook_base(
+            self.id,
+            state.cwd,
+            self.model_name,
+            state.permissions.approval_policy,
+            None if self._rollout is None else str(self._rollout.path),
+        )
+        made = SessionHooks(hooks, PlainLauncher(), base, state.commands.base)
+        made.report, made.add_context = self.emit, self._context.append
+        self.toolset.use_hooks(made)
+        return made
 
     @property
     def observed(self) -> bool:
@@ -112,7 +141,7 @@ class Session(LoopBound):
 
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
         try:
-            self._begin(turn, prompt)
+            await self._begin(turn, prompt)
             result = await turn.run()
         except asyncio.CancelledError:
             self.toolset.pending.withdraw_all("the turn was interrupted")
@@ -129,7 +158,7 @@ class Session(LoopBound):
         self.emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text))
         return result
 
-    def _begin(self, turn: Turn, prompt: Prompt) -> None:
+    async def _begin(self, turn: Turn, prompt: Prompt) -> None:
         state = self.toolset.conversation
         if not self._begun:
             self._begun = True
@@ -150,7 +179,38 @@ class Session(LoopBound):
             )
             self._write(lambda rollout: rollout.turn_context(context))
         content = (InputText(encodable(prompt)),) if isinstance(prompt, str) else tuple(prompt)
+        await self._hooks_at_start(text_of(content))
         self.record(make_item(Message(role="user", content=content)))
+        self.record_context()
+
+    async def _hooks_at_start(self, prompt: str) -> None:
+        """SessionStart once, then UserPromptSubmit, which may refuse the prompt. Raises `PromptBlocked`."""
+        if self.hooks is None:
+            return
+        if not self._started:
+            self._started = True
+            await self.hooks.ask("SessionStart", source="resume" if self._stored else "startup")
+        for answer in await self.hooks.ask("UserPromptSubmit", prompt=prompt):
+            reason = answer.block_reason or (None if answer.continue_ else answer.stop_reason or "a hook stopped it")
+            if reason is not None:
+                raise PromptBlocked(f"the prompt was blocked by a hook: {reason}")
+
+    async def hooks_at_stop(self, last_message: str, times: int) -> str | None:
+        """Stop: a hook may send the model back to work, for the `times`-th time; what it is told, or None."""
+        if self.hooks is None or times >= MAX_STOP_BLOCKS:
+            return None
+        answers = await self.hooks.ask("Stop", last_assistant_message=last_message, stop_hook_active=times > 0)
+        return "\n".join(reason for answer in answers if (reason := answer.block_reason)) or None
+
+    def record_context(self) -> None:
+        """Put what hooks added for the model into history."""
+        context, self._context[:] = list(self._context), []
+        for text in context:
+            self.record(make_item(Message(role="developer", content=(InputText(text),))))
+
+    def say(self, text: str) -> None:
+        """Put words of the user into history."""
+        self.record(make_item(Message(role="user", content=(InputText(text),))))
 
     def request(self, specs: list[ConfiguredToolSpec], interrupted_calls: set[str]) -> ModelRequest:
         """The next request to the model."""

@@ -18,6 +18,7 @@ from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, Wire
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.ground import Ground, as_approval_policy, as_policy, ferrule_home, lay_ground
+from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
 from ferrule.session.sources import BuiltinSource, DefinitionSource, ToolLike, expand_profile, split_tools
@@ -39,7 +40,6 @@ class Toolset(LoopBound):
         sources: Sequence[ToolSource],
         *,
         front_end: FrontEnd | None = None,
-        hooks: ToolHooks | None = None,
         session_id: str = "",
     ) -> None:
         self.conversation = ground.conversation
@@ -48,7 +48,8 @@ class Toolset(LoopBound):
         self.host = SessionHost(ground.orchestrator, front_end, self.pending)
         self._sources = list(sources)
         self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
-        self._hooks = hooks
+        self._ground = ground
+        self._hooks: ToolHooks | None = None
         self._session_id = session_id
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
 
@@ -80,6 +81,13 @@ class Toolset(LoopBound):
         ground = lay_ground(settings, profile)
         include = profiles.tool_set(profile.tools).include
         return cls(ground, tool_sources(ground.conversation, include, tools), front_end=front_end)
+
+    def use_hooks(self, hooks: SessionHooks) -> None:
+        """Let these hooks see calls and approvals."""
+        if hooks.has("PreToolUse") or hooks.has("PostToolUse"):
+            self._hooks = hooks
+        if hooks.has("PermissionRequest"):
+            self._ground.orchestrator.permission_hook = hooks.permission
 
     def add_source(self, source: ToolSource) -> None:
         """More tools, from the next request on."""

@@ -68,13 +68,18 @@ class Turn:
     async def run(self) -> TurnResult:
         """Sample until no tool ran. Raises `ModelError`, `Fatal` and `TurnLimit`; history is whole in every case."""
         limit = self.session.settings.max_turns
-        asked = 0
+        asked = sent_back = 0
         while True:
             if limit is not None and asked >= limit:
                 raise TurnLimit(f"stopped after {limit} requests (--max-turns): the model wanted to go on")
             asked += 1
-            if not await self._sample_patiently():
+            if await self._sample_patiently():
+                continue
+            again = await self.session.hooks_at_stop(self.text, sent_back)
+            if again is None:
                 return TurnResult(self.text, self.usage, self.id)
+            sent_back += 1
+            self.session.say(again)
 
     async def _sample_patiently(self) -> bool:
         """Ask once, and again when the stream breaks off; what ran already is not run again."""
@@ -151,6 +156,7 @@ class Turn:
             fatal = self._collect()
             self.session.end_response(usage)
             self.usage += usage or TokenUsage()
+            self.session.record_context()
             if broken:
                 self.interrupted_calls.update(filter(None, (called_id(call.view) for call in self._calls)))
         if fatal is not None:

@@ -14,14 +14,12 @@ class BeforeTool(msgspec.Struct, frozen=True):
 
     block: str | None = None
     tool_input: JsonValue = msgspec.UNSET
-    context: tuple[str, ...] = ()
 
 
 class AfterTool(msgspec.Struct, frozen=True):
     """What the hooks say after a call. `output` replaces the text that the model reads."""
 
     output: str | None = None
-    context: tuple[str, ...] = ()
 
 
 class ToolHooks(Protocol):

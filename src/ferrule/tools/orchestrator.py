@@ -1,7 +1,7 @@
 """Behind `ctx.run`: the only place where approval, the choice of a sandbox, the attempt and a retry happen."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from ferrule.execpolicy import AmendmentError, LocalHost, PolicyStore
@@ -23,11 +23,13 @@ from ferrule.tools.context import Access, Attempt, ToolContext
 from ferrule.tools.denial import CommandResult, is_likely_denied
 from ferrule.tools.effects import CommandEffect, Effect
 from ferrule.tools.files import Files
-from ferrule.tools.questions import Decision, NoAnswer
+from ferrule.tools.questions import Answer, Decision, NoAnswer
 from ferrule.tools.tasks import run_blocking
 from ferrule.tools.workspace import Workspace
 
 T = TypeVar("T")
+
+PermissionHook = Callable[[ToolContext, Effect], Awaitable[Decision | None]]
 
 RETRY_REASON = "command failed; retry without sandbox?"
 RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may have run twice"
@@ -36,7 +38,7 @@ RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may 
 class Orchestrator:
     """Grants each effect its access, and asks where the policy says so. One a session."""
 
-    __slots__ = ("_approved", "_env", "_plain", "_policies", "_workspace")
+    __slots__ = ("_approved", "_env", "_plain", "_policies", "_workspace", "permission_hook")
 
     def __init__(
         self, plain: Launcher, workspace: Workspace, policies: PolicyStore, env: Mapping[str, str] = os.environ
@@ -46,6 +48,8 @@ class Orchestrator:
         self._policies = policies
         self._env = env
         self._approved: set[ApprovalKey] = set()
+        self.permission_hook: PermissionHook | None = None
+        """Asked before the user is, about a first approval; never about a retry."""
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         """Do `attempt` with the access that the policy grants, and perhaps once more without the sandbox.
@@ -79,12 +83,16 @@ class Orchestrator:
     def _unconfined(self, ctx: ToolContext, notice: str | None = None) -> Access:
         return Access(self._plain, Files(self._workspace.plain_files, ctx.cwd), notice=notice)
 
-    async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval, reason: str | None = None) -> None:
-        """Ask, unless the session remembers. Raises `RespondToModel` unless the user says yes."""
+    async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
+        """Ask, unless the session remembers. Raises `RespondToModel` unless the answer is yes."""
         keys = approval_keys(effect)
-        if reason is None and self._approved.issuperset(keys):
+        if self._approved.issuperset(keys):
             return
-        answer = await ctx.ask(question(effect, ctx.call_id, needs, reason=reason))
+        answer: Answer | None = None
+        if self.permission_hook is not None:
+            answer = await self.permission_hook(ctx, effect)
+        if answer is None:
+            answer = await ctx.ask(question(effect, ctx.call_id, needs))
         if isinstance(answer, NoAnswer):
             raise RespondToModel(f"{rejected(effect)}: {answer.reason}")
         if not isinstance(answer, Decision):

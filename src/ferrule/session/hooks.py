@@ -1,0 +1,316 @@
+"""Hooks: commands and functions of the user that see what happens, and may block, rewrite, replace or add to it.
+
+A hook that fails, hangs or prints rubbish never stops the turn: it is reported and passed over. The JSON protocol is
+Codex's, so hooks that were written for it work here.
+"""
+
+import asyncio
+import inspect
+import os
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from ferrule.process.environment import child_environment
+from ferrule.process.launcher import Launcher, LaunchError
+from ferrule.process.run import run
+from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+from ferrule.protocol.events import WarningEvent
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.payload import CustomPayload, ToolOutput
+from ferrule.protocol.permissions import ReviewDecision
+from ferrule.protocol.settings import HookCommand, HookName
+from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.effects import Effect
+from ferrule.tools.hooks import AfterTool, BeforeTool
+from ferrule.tools.questions import Decision
+
+BLOCK_EXIT = 2
+"""A command that ends with this code blocks, and its stderr says why."""
+DEFAULT_STOP = "PostToolUse hook stopped execution"
+
+
+class HookInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a hook is told; a command gets it as JSON on standard input."""
+
+    hook_event_name: HookName
+    session_id: str
+    cwd: str
+    model: str = ""
+    turn_id: str = ""
+    transcript_path: str | None = None
+    permission_mode: str = ""
+    tool_name: str | None = None
+    tool_input: JsonValue = None
+    tool_use_id: str | None = None
+    tool_response: JsonValue = None
+    prompt: str | None = None
+    last_assistant_message: str | None = None
+    stop_hook_active: bool = False
+    """A Stop hook has sent the model back to work in this turn already."""
+    source: str | None = None
+
+
+class PermissionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a PermissionRequest hook decides."""
+
+    behavior: Literal["allow", "deny"]
+    message: str | None = None
+
+
+class SpecificOutput(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The part of an answer that belongs to one event."""
+
+    hook_event_name: str | None = None
+    permission_decision: Literal["allow", "deny", "ask"] | None = None
+    permission_decision_reason: str | None = None
+    updated_input: JsonValue = None
+    additional_context: str | None = None
+    decision: PermissionAnswer | None = None
+
+
+class HookOutput(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a hook answers; a command prints it as JSON, a function returns it."""
+
+    continue_: bool = msgspec.field(default=True, name="continue")
+    stop_reason: str | None = None
+    suppress_output: bool = False
+    system_message: str | None = None
+    decision: Literal["block", "approve"] | None = None
+    reason: str | None = None
+    hook_specific_output: SpecificOutput = SpecificOutput()
+
+    @property
+    def block_reason(self) -> str | None:
+        """Why the event is blocked, or None."""
+        specific = self.hook_specific_output
+        if self.decision == "block":
+            return self.reason or "no reason was given"
+        if specific.permission_decision == "deny":
+            return specific.permission_decision_reason or self.reason or "no reason was given"
+        return None
+
+
+HookFunction = Callable[[HookInput], "Awaitable[HookOutput | None] | HookOutput | None"]
+
+
+class PythonHook(msgspec.Struct, frozen=True):
+    """A function that is called at an event. `matcher` is a regular expression for the tool's name (empty: all)."""
+
+    event: HookName
+    function: HookFunction
+    matcher: str = ""
+    timeout: float = 60.0
+
+
+Hook = HookCommand | PythonHook
+
+
+class _Failed(Exception):
+    """A hook did not do its part; the text says how."""
+
+
+class SessionHooks:
+    """All hooks of a session. It is the `ToolHooks` of dispatch, and asked by the orchestrator and the turn."""
+
+    def __init__(self, hooks: Sequence[Hook], launcher: Launcher, base: HookInput, env: Mapping[str, str]) -> None:
+        self._hooks = [(hook, re.compile(hook.matcher or ".*")) for hook in hooks]
+        self._launcher = launcher
+        self._base = base
+        self._env = child_environment(ShellEnvironmentPolicy(), env).variables
+        self.report: Callable[[WarningEvent], object] = lambda event: None
+        self.add_context: Callable[[str], object] = lambda text: None
+        """Where the text goes that hooks add for the model; the session puts its own here."""
+
+    async def before(self, invocation: ToolInvocation, tool_input: JsonValue, ctx: ToolContext) -> BeforeTool:
+        """PreToolUse: may block the call or rewrite its input."""
+        name, shown = _as_hooks_see(invocation, tool_input)
+        outputs = await self.ask("PreToolUse", invocation, tool_name=name, tool_input=shown)
+        rewritten: JsonValue = msgspec.UNSET
+        for output in outputs:  # in the order in which they finished: the last one wins
+            if output.block_reason is not None:
+                return BeforeTool(block=_block_text(name, shown, output.block_reason))
+            specific = output.hook_specific_output
+            if specific.updated_input is not None and specific.permission_decision == "allow":
+                rewritten = _as_tools_see(invocation, tool_input, specific.updated_input)
+        return BeforeTool(tool_input=rewritten)
+
+    async def after(
+        self, invocation: ToolInvocation, tool_input: JsonValue, output: ToolOutput, ctx: ToolContext
+    ) -> AfterTool:
+        """PostToolUse: may replace what the model reads."""
+        name, shown = _as_hooks_see(invocation, tool_input)
+        outputs = await self.ask("PostToolUse", invocation, tool_name=name, tool_input=shown, tool_response=output.text)
+        feedback = [text for answer in outputs if (text := _feedback(answer)) is not None]
+        return AfterTool(output="\n".join(feedback) or None)
+
+    async def permission(self, ctx: ToolContext, effect: Effect) -> Decision | None:
+        """PermissionRequest: answers instead of the user, or not. One denial outweighs every permission."""
+        invocation_name, shown = _effect_as_hooks_see(effect)
+        answers = [
+            answer
+            for output in await self.ask("PermissionRequest", None, tool_name=invocation_name, tool_input=shown)
+            if (answer := output.hook_specific_output.decision) is not None
+        ]
+        for answer in answers:
+            if answer.behavior == "deny":
+                return Decision(ReviewDecision.DENIED, answer.message)
+        return Decision(ReviewDecision.APPROVED) if answers else None
+
+    async def ask(
+        self, event: HookName, invocation: ToolInvocation | None = None, **fields: JsonValue
+    ) -> list[HookOutput]:
+        """Run the event's hooks together. Returns the answers in the order in which they came."""
+        name = fields.get("tool_name")
+        chosen = [hook for hook, matcher in self._hooks if hook.event == event and _matches(matcher, name)]
+        if not chosen:
+            return []
+        if invocation is not None:
+            fields |= {"turn_id": invocation.turn_id, "tool_use_id": invocation.call_id}
+        told = msgspec.structs.replace(self._base, hook_event_name=event, **fields)
+        answers: list[HookOutput] = []
+        for finished in asyncio.as_completed([self._run(hook, told) for hook in chosen]):
+            try:
+                answer = await finished
+            except _Failed as failure:
+                self.report(WarningEvent(message=f"a {event} hook {failure}; it was passed over"))
+                continue
+            if answer is not None:
+                answers.append(answer)
+                self._tell(answer)
+        return answers
+
+    def has(self, event: HookName) -> bool:
+        """Whether anything listens to the event."""
+        return any(hook.event == event for hook, _ in self._hooks)
+
+    def _tell(self, answer: HookOutput) -> None:
+        if answer.system_message:
+            self.report(WarningEvent(message=answer.system_message))
+        context = answer.hook_specific_output.additional_context
+        if context:
+            self.add_context(context)
+
+    async def _run(self, hook: Hook, told: HookInput) -> HookOutput | None:
+        if isinstance(hook, HookCommand):
+            return await self._run_command(hook, told)
+        try:
+            async with asyncio.timeout(hook.timeout):
+                answer = hook.function(told)
+                return await answer if inspect.isawaitable(answer) else answer
+        except TimeoutError as error:
+            raise _Failed(f"did not answer within {hook.timeout:g} s") from error
+        except Exception as error:
+            raise _Failed(f"raised {type(error).__name__}: {error}") from error
+
+    async def _run_command(self, hook: HookCommand, told: HookInput) -> HookOutput | None:
+        try:
+            done = await run(
+                self._launcher,
+                ["/bin/sh", "-c", hook.command],
+                env=self._env,
+                cwd=told.cwd,
+                stdin=msgspec.json.encode(told),
+                timeout_ms=round(hook.timeout * 1000),
+            )
+        except LaunchError as error:
+            raise _Failed(f"could not be started: {error}") from error
+        if done.timed_out:
+            raise _Failed(f"({hook.command}) did not answer within {hook.timeout:g} s")
+        if done.exit_code == BLOCK_EXIT:
+            reason = done.stderr.text().strip()
+            if not reason:
+                raise _Failed(f"({hook.command}) blocked without a reason on stderr")
+            return HookOutput(decision="block", reason=reason)
+        if done.exit_code != 0:
+            raise _Failed(f"({hook.command}) ended with exit code {done.exit_code}")
+        return _read_answer(hook, done.stdout.render())
+
+
+def _read_answer(hook: HookCommand, printed: bytes) -> HookOutput | None:
+    """The answer on standard output. Nothing, or text that is not meant as JSON, says nothing."""
+    text = printed.strip()
+    if not text.startswith(b"{"):
+        return None
+    try:
+        return msgspec.json.decode(text, type=HookOutput)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _Failed(f"({hook.command}) printed something that is no answer: {error}") from error
+
+
+_SCRIPT_FIELDS = {"shell_command": "command", "exec_command": "cmd", "shell": "command", "local_shell": "command"}
+"""Tools that run commands, and the argument that holds it. Hooks know all of them as `Bash`."""
+_PATCH = "apply_patch"
+_ALIASES = {_PATCH: ("Write", "Edit")}
+
+
+def _matches(matcher: re.Pattern[str], name: JsonValue) -> bool:
+    if not isinstance(name, str):
+        return True
+    return any(matcher.fullmatch(each) for each in (name, *_ALIASES.get(name, ())))
+
+
+def _as_hooks_see(invocation: ToolInvocation, tool_input: JsonValue) -> tuple[str, JsonValue]:
+    name = invocation.tool_name
+    if name in _SCRIPT_FIELDS and isinstance(tool_input, dict):
+        command = tool_input.get(_SCRIPT_FIELDS[name])
+        text = command if isinstance(command, str) else shlex.join(map(str, command or ()))
+        return "Bash", {"command": text}
+    if name == _PATCH:
+        text = tool_input if isinstance(tool_input, str) else (tool_input or {}).get("input", "")
+        return _PATCH, {"command": text}
+    return f"{invocation.namespace}__{name}" if invocation.namespace else name, tool_input
+
+
+def _as_tools_see(invocation: ToolInvocation, tool_input: JsonValue, updated: JsonValue) -> JsonValue:
+    """A rewritten input in the tool's own shape."""
+    name = invocation.tool_name
+    command = updated.get("command") if isinstance(updated, dict) else None
+    if name in _SCRIPT_FIELDS and isinstance(tool_input, dict) and isinstance(command, str):
+        field = _SCRIPT_FIELDS[name]
+        given = tool_input.get(field)
+        return {**tool_input, field: command if isinstance(given, str) else ["bash", "-lc", command]}
+    if name == _PATCH and isinstance(command, str):
+        return command if isinstance(invocation.payload, CustomPayload) else {"input": command}
+    return updated
+
+
+def _effect_as_hooks_see(effect: Effect) -> tuple[str, JsonValue]:
+    from ferrule.tools.approval import command_text
+    from ferrule.tools.effects import CommandEffect, McpEffect, PatchEffect
+
+    match effect:
+        case CommandEffect(argv=argv):
+            return "Bash", {"command": command_text(argv)}
+        case PatchEffect(text=text):
+            return _PATCH, {"command": text}
+        case McpEffect(server=server, tool=tool, arguments=arguments):
+            return f"mcp__{server}__{tool}", {"arguments": arguments}
+    return effect.name, {"arguments": effect.arguments}
+
+
+def _block_text(name: str, shown: JsonValue, reason: str) -> str:
+    if name in ("Bash", _PATCH):
+        return f"Command blocked by PreToolUse hook: {reason}. Command: {shown['command']}"
+    return f"Tool call blocked by PreToolUse hook: {reason}. Tool: {name}"
+
+
+def _feedback(answer: HookOutput) -> str | None:
+    if answer.block_reason is not None:
+        return answer.block_reason
+    return None if answer.continue_ else answer.stop_reason or DEFAULT_STOP
+
+
+def hook_base(session_id: str, cwd: str, model: str, permission_mode: str, transcript: str | None) -> HookInput:
+    """What every hook of a session is told alike."""
+    return HookInput(
+        hook_event_name="SessionStart",
+        session_id=session_id,
+        cwd=cwd,
+        model=model,
+        permission_mode=permission_mode,
+        transcript_path=transcript and os.fspath(transcript),
+    )
