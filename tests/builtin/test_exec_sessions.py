@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ferrule.process import sessions
 from ferrule.process.interactive import MAX_UNSENT
-from ferrule.process.sessions import MAX_SESSIONS, WARN_SESSIONS
+from ferrule.process.sessions import MAX_SESSIONS, PROTECTED_SESSIONS, WARN_SESSIONS
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta, TerminalInteraction
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.truncation import OutputBudget
@@ -167,25 +168,29 @@ async def test_the_end_of_the_session_ends_all(bench: Bench) -> None:
 
 
 async def test_at_most_64_sessions(bench: Bench) -> None:
-    count = MAX_SESSIONS + 1
-    texts = await asyncio.gather(
-        *(bench.call("exec_command", cmd="exec sleep 60", yield_time_ms=250) for _ in range(count))
-    )
+    calls = (bench.call("exec_command", cmd="exec sleep 60", yield_time_ms=250) for _ in range(MAX_SESSIONS))
+    texts = await asyncio.gather(*calls)
+    assert sum("sessions are open" in text for text in texts) == MAX_SESSIONS - WARN_SESSIONS + 1
+    await start(bench, "exec sleep 60")
     assert len(bench.state.commands.sessions) == MAX_SESSIONS
-    assert sum("sessions are open" in text for text in texts) == count - WARN_SESSIONS + 1
-    unknown = [await bench.call("write_stdin", session_id=session_id(text), chars="x") for text in texts[:1]]
-    assert all("Unknown process id" in text for text in unknown), "the least recently used one made room"
-    begun, ended = bench.host.told(ExecCommandBegin), bench.host.told(ExecCommandEnd)
-    assert (len(begun), len(ended)) == (count, 1)
+    gone = [
+        text
+        for text in texts
+        if "Unknown process id" in await bench.call("write_stdin", session_id=session_id(text), chars="\x03")
+    ]
+    assert gone == [texts[0]], "the least recently used one made room"
 
 
-async def test_a_session_that_was_evicted_while_another_started_has_both_its_events(bench: Bench) -> None:
-    """The 65th waits for an old one to die; its own end, which comes first, must not be told before its begin."""
+async def test_a_start_that_waits_for_an_eviction_tells_its_begin_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = PROTECTED_SESSIONS + 1
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", limit)
     stubborn = "trap '' TERM; while :; do sleep 1; done"
-    await asyncio.gather(*(bench.call("exec_command", cmd=stubborn, yield_time_ms=250) for _ in range(MAX_SESSIONS)))
+    await asyncio.gather(*(start(bench, stubborn) for _ in range(limit)))
     text = await bench.call("exec_command", cmd="echo quick", yield_time_ms=10_000)
     assert body(text).startswith("quick\n")
-    mine = [event for event in bench.host.events if getattr(event, "call_id", "") == f"call_{MAX_SESSIONS + 1}"]
+    mine = [event for event in bench.host.events if getattr(event, "call_id", "") == f"call_{limit + 1}"]
     kinds = [
         type(event) for event in mine if isinstance(event, ExecCommandBegin | ExecCommandEnd | ExecCommandOutputDelta)
     ]
