@@ -1,4 +1,5 @@
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
@@ -16,7 +17,7 @@ from ferrule.process.interactive import (
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
 
-from .conftest import alive, open_fds
+from .conftest import alive, children, open_fds
 
 Start = Callable[..., Awaitable[Session]]
 WITH_INPUT: list[Stdio] = [Pipes(stdin=True, merge=True), Pty()]
@@ -34,6 +35,10 @@ async def start(env: Mapping[str, str]) -> AsyncIterator[Start]:
     yield start
     for session in sessions:
         await session.end()
+
+
+def forbidden(pid: int, number: int) -> None:
+    raise PermissionError(1, "Operation not permitted")
 
 
 async def until(session: Session, wanted: str) -> str:
@@ -231,6 +236,20 @@ async def test_end_is_told_and_repeatable(start: Start) -> None:
     await asyncio.gather(session.end(), session.end())
     await session.end()
     assert [ended.status.signal for ended in told] == [15]
+
+
+async def test_what_cannot_be_killed_does_not_hold_the_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await start("bash", "-c", "echo $$; exec sleep 60")
+    pid = int(await until(session, "\n"))
+    with monkeypatch.context() as forbidding:
+        forbidding.setattr(os, "kill", forbidden)
+        forbidding.setattr(os, "killpg", forbidden)
+        started = time.monotonic()
+        await session.end()
+        assert time.monotonic() - started < 5
+    os.kill(pid, 9)
+    while children():  # noqa: ASYNC110 - the event is in another process
+        await asyncio.sleep(0.01)
 
 
 async def test_a_flood_is_bounded_and_counted(start: Start) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -193,8 +194,13 @@ async def test_a_failed_start_leaves_nothing(env: Env, stdio: Stdio, monkeypatch
 
 
 async def test_without_pidfd_a_thread_waits(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
+    def unknown(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", unknown)
     assert (await bash(env, "exit 4")).exit_code == 4
+    monkeypatch.delattr(os, "pidfd_open")
+    assert (await bash(env, "exit 5")).exit_code == 5
 
 
 async def test_no_core_files(env: Env) -> None:

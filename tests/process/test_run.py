@@ -179,6 +179,22 @@ async def test_b037_a_child_that_hides_is_found_by_descent(env: Env, tmp_path: P
     assert not any(map(alive, pids_in(tmp_path / "pid")))
 
 
+async def test_what_cannot_be_killed_does_not_hold_the_call(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.kill
+
+    def forbidden(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    monkeypatch.setattr(os, "killpg", forbidden)
+    before = open_fds()
+    done = await bash(env, "echo before; exec sleep 60", timeout_ms=200)
+    assert (done.output.text(), done.exit_code) == ("before\n", 124) and done.duration < 5
+    real(left_running(done), 9)
+    while open_fds() > before:  # noqa: ASYNC110 - the event is in another process
+        await asyncio.sleep(0.01)
+
+
 async def test_a_stopped_process_is_ended(env: Env) -> None:
     done = await bash(env, "kill -STOP $$", timeout_ms=300)
     assert done.timed_out and done.exit_code == 124

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
-from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, exit_of, open_writer, uninterrupted
+from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, UNDYING_GRACE, exit_of, open_writer, uninterrupted
 from ferrule.protocol.errors import FerruleError
 
 EXIT_GRACE = 0.05
@@ -155,7 +155,9 @@ class Session:
         if self.ended is None:
             await self._child.kill_tree(TERM_GRACE)
         if self._watcher:
-            await asyncio.wait({self._watcher})
+            if not (await asyncio.wait({self._watcher}, timeout=UNDYING_GRACE))[0]:
+                self._watcher.cancel()
+                await asyncio.wait({self._watcher})
             if not self._watcher.cancelled():
                 self._watcher.result()
 

@@ -74,6 +74,8 @@ class PlainChild:
         return await asyncio.shield(self._exit)
 
     async def interrupt(self) -> None:
+        if self._exit.done():  # the group's number may be another's by now
+            return
         group = self._process.pid
         if self._terminal is not None:
             with suppress(OSError):
@@ -111,11 +113,11 @@ class PlainChild:
             number = again
 
     def _watch(self) -> None:
-        if hasattr(os, "pidfd_open"):
-            pidfd = os.pidfd_open(self._process.pid)
-            self._loop.add_reader(pidfd, self._pidfd_ready, pidfd)
-        else:
+        pidfd = _open_pidfd(self._process.pid)
+        if pidfd is None:
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
+        else:
+            self._loop.add_reader(pidfd, self._pidfd_ready, pidfd)
 
     def _pidfd_ready(self, pidfd: int) -> None:
         self._loop.remove_reader(pidfd)
@@ -179,6 +181,18 @@ def _open(stdio: Stdio, ours: ExitStack, theirs: ExitStack) -> tuple[_Ends, tupl
     stdout, its_stdout = keep(*os.pipe())
     stderr, its_stderr = (None, its_stdout) if stdio.merge else keep(*os.pipe())
     return _Ends(stdin, stdout, stderr), (its_stdin, its_stdout, its_stderr)
+
+
+def _open_pidfd(pid: int) -> int | None:
+    """None where the system has none: macOS, an old kernel, an old container filter."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in {errno.ENOSYS, errno.EPERM}:
+            return None
+        raise
 
 
 def _in_parentheses(command: str) -> str:

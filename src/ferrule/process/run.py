@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ TERM_GRACE = 0.5
 """Seconds between TERM and KILL."""
 DRAIN_GRACE = 0.2
 """Seconds after the exit in which a helper of the command (`> >(tee log)`) may still write."""
+UNDYING_GRACE = 2.0
+"""Seconds after KILL in which the exit must come: a program of another user (`sudo`) cannot be killed."""
 TIMEOUT_EXIT_CODE = 124
 
 _PIPES = Pipes()
@@ -89,7 +92,11 @@ async def exit_of(child: Child, timeout_ms: int | None) -> tuple[ExitStatus, boo
             return await child.wait(), False
     except TimeoutError:
         await child.kill_tree(TERM_GRACE)
-        return await child.wait(), True
+    try:
+        async with asyncio.timeout(UNDYING_GRACE):
+            return await child.wait(), True
+    except TimeoutError:
+        return ExitStatus(signal=signal.SIGKILL), True
 
 
 def open_writer(child: Child) -> Writer | None:
