@@ -110,3 +110,15 @@ def test_git_applies_the_net_diff(tmp_path: Path, name: str) -> None:
         subprocess.run(["git", "apply", "-"], input=text.encode(), cwd=tmp_path, check=True, capture_output=True)
     found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == after
+
+
+def test_changes_far_apart_in_a_large_file_stay_small() -> None:
+    """Blank lines and braces recur hundreds of times, which must not make the file one block."""
+    lines = [b"" if number % 7 == 0 else b"}" if number % 5 == 0 else b"line %d" % number for number in range(20_000)]
+    changed = [*lines]
+    changed[3] = b"first"
+    del changed[10_000]
+    changed[19_990:19_990] = [b"", b"last"]
+    text = of(Change("/r/a", b"\n".join(lines), b"\n".join(changed)))
+    assert len(text.split("\n")) < 50
+    assert text.count("\n@@ ") == 3

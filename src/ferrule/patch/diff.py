@@ -1,5 +1,6 @@
 """Unified diffs: from edits that are known, or by comparing two texts."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -7,8 +8,7 @@ from .text import Edit, Text
 
 CONTEXT_LINES = 3
 COMPARED_PAIRS = 100_000
-"""Pairs of equal lines that a comparison may weigh (equal heads and tails left out), some 0.1 s; beyond it the whole
-middle is one block."""
+"""Pairs of equal lines that a close comparison may weigh, some 0.1 s; beyond it the whole run is one block."""
 
 _NO_NEWLINE = "\n\\ No newline at end of file"
 
@@ -37,23 +37,58 @@ def unified(before: Text, after: Text, edits: Sequence[Edit], context: int = CON
 
 
 def compare(before: Text, after: Text) -> list[Edit]:
-    """Edits that turn one text into the other, nearly the fewest; linear in the lines that heads and tails share."""
+    """Edits that turn one text into the other, nearly the fewest. Lines that stand once in either text are paired
+    first (patience), so that the cost stays near linear; what lies between two pairs is compared closely."""
     old, new = _keys(before), _keys(after)
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
-    middle_old, middle_new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not middle_old and not middle_new:
+    ends = (len(old) - tail, len(new) - tail)
+    edits: list[Edit] = []
+    a, b = head, head
+    for next_a, next_b in (*_pairs(old[head : ends[0]], new[head : ends[1]], head), ends):
+        for start, end, added, until in _close(old[a:next_a], new[b:next_b]):
+            edits.append(Edit(a + start, a + end, tuple(after.lines[b + added : b + until])))
+        a, b = next_a + 1, next_b + 1
+    return edits
+
+
+def _pairs(old: list[str], new: list[str], offset: int) -> list[tuple[int, int]]:
+    """Lines that are unique on both sides, the longest run of them whose order both share; `offset` is added."""
+    old_counts, new_counts = Counter(old), Counter(new)
+    once = {line: at for at, line in enumerate(new) if new_counts[line] == 1 and old_counts[line] == 1}
+    found = [(at, once[line]) for at, line in enumerate(old) if line in once]
+    return [(a + offset, b + offset) for a, b in _rising(found)]
+
+
+def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest subsequence whose second numbers rise."""
+    lasts: list[int] = []
+    at_last: list[int] = []
+    previous: list[int] = []
+    for at, (_, number) in enumerate(pairs):
+        length = bisect_left(lasts, number)
+        previous.append(at_last[length - 1] if length else -1)
+        lasts[length : length + 1] = [number]
+        at_last[length : length + 1] = [at]
+    chain: list[tuple[int, int]] = []
+    at = at_last[-1] if at_last else -1
+    while at >= 0:
+        chain.append(pairs[at])
+        at = previous[at]
+    return chain[::-1]
+
+
+def _close(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+    """The blocks (old start, end, new start, end) in which two short runs differ."""
+    if old == new:
         return []
-    counts = Counter(middle_new)
-    if not 0 < sum(counts[line] for line in middle_old) <= COMPARED_PAIRS:
-        return [Edit(head, head + len(middle_old), tuple(after.lines[head : head + len(middle_new)]))]
+    counts = Counter(new)
+    if not 0 < sum(counts[line] for line in old) <= COMPARED_PAIRS:
+        return [(0, len(old), 0, len(new))]
     from difflib import SequenceMatcher
 
-    return [
-        Edit(head + a, head + b, tuple(after.lines[head + c : head + d]))
-        for tag, a, b, c, d in SequenceMatcher(None, middle_old, middle_new, autojunk=False).get_opcodes()
-        if tag != "equal"
-    ]
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [(a, b, c, d) for tag, a, b, c, d in blocks if tag != "equal"]
 
 
 class _Side:
