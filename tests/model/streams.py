@@ -184,6 +184,9 @@ CHAT: dict[str, bytes] = {
         tool(0, "exec_command", '{"cmd":"ls"}', id="c1"), chunk({}, "tool_calls"),
         tool(0, "exec_command", '{"cmd":"ls"}', id="c1"), chunk({"content": ""}, "tool_calls", usage=USAGE), "[DONE]",
     ),
+    "b071 text": sse(
+        chunk({"content": "hi"}), chunk({}, "stop"), chunk({"content": "hi"}, "length", usage=USAGE), "[DONE]"
+    ),
     "b076 code": sse({"error": {"code": 429, "message": "queue full"}}, "[DONE]"),
     "b076 flat": sse({"choices": None, "error_type": "BadRequestError", "error_message": "context length exceeded"}),
     "b076 text then error": sse(
@@ -241,6 +244,11 @@ RESPONSES: dict[str, bytes] = {
         created(), done(0, **call(item_id="fc_1", call_id="call_x")),
         done(1, **call('{"city":"LA"}', item_id="fc_2", call_id="call_x")), completed(),
     ),
+    "b082 in the final response": sse(
+        created(), done(0, **call(item_id="fc_1", call_id="call_x")),
+        completed(call(item_id="fc_1", call_id="call_x"), call('{"city":"LA"}', item_id="fc_2", call_id="call_x")),
+    ),
+    "ended twice": sse(created(), done(0, **message()), completed(message()), completed(message(), call()), {"error": "late"}),
     "error flat": sse(created(), {"type": "error", "code": "server_error", "message": "try later", "param": None}),
     "error nested": sse(created(), {"type": "error", "status": 500, "error": {"code": "server_error", "message": "oops"}}),
     "error untyped": sse(created(), {"error": {"message": "oops", "code": "invalid_prompt"}}),

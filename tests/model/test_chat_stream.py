@@ -95,6 +95,10 @@ async def test_b071_a_second_finish_brings_usage_and_no_second_call() -> None:
     found = await replay("chat", CHAT["b071"])
     assert calls(found) == [("c1", "exec_command", '{"cmd":"ls"}')]
     assert found.events[-1] == Completed("chatcmpl-1", TokenUsage(4, 0, 1, 0))
+    again = await replay("chat", CHAT["b071 text"])
+    assert words(again) == ["hi"]
+    assert len(again.of(ItemAdded)) == 1
+    assert again.events[-1] == Completed("chatcmpl-1", TokenUsage(4, 0, 1, 0))
 
 
 @pytest.mark.parametrize(

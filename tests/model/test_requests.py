@@ -401,6 +401,25 @@ def test_a_turn_encodes_only_what_is_new(wire: Wire, monkeypatch: pytest.MonkeyP
     assert whole == offline(wire, "ollama").body(request(*items))
 
 
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+def test_a_history_that_grows_item_by_item_gives_the_same_body(wire: Wire) -> None:
+    parts = (InputText("a"), InputImage(image_url=PIXEL))
+    items = (
+        *HISTORY,
+        called("c2"),
+        called("c3"),
+        user("wait"),
+        answered("c3", parts),
+        answered("c2", parts),
+        user("go"),
+        user("on"),
+    )
+    model = offline(wire, "ollama")
+    for end in range(1, len(items) + 1):
+        asked = request(*items[:end])
+        assert model.body(asked) == offline(wire, "ollama").body(asked)
+
+
 def test_a_changed_history_is_converted_anew() -> None:
     model = offline("chat")
     model.body(request(user("a"), called("c1"), answered("c1"), user("b")))

@@ -86,7 +86,7 @@ async def test_b079_a_usage_limit_is_shown_with_its_reset_and_not_retried() -> N
 
 
 async def test_b082_the_same_id_twice_becomes_two_calls() -> None:
-    for name in ("b082", "b082 without ids or places"):
+    for name in ("b082", "b082 without ids or places", "b082 in the final response"):
         found = await replay("responses", RESPONSES[name])
         calls = [(view.call_id, view.arguments) for view in found.views if isinstance(view, FunctionCall)]
         assert calls == [("call_x", CITY), ("call_x_2", '{"city":"LA"}')]
@@ -175,6 +175,12 @@ async def test_half_a_patch_never_runs() -> None:
     found = await replay("responses", RESPONSES["incomplete in a patch"])
     assert found.items == []
     assert found.error is None
+
+
+async def test_nothing_counts_after_the_end() -> None:
+    found = await replay("responses", RESPONSES["ended twice"])
+    assert found.error is None
+    assert len(found.items) == len(found.of(Completed)) == 1
 
 
 async def test_unknown_events_and_odd_endings_are_passed_over() -> None:

@@ -18,7 +18,7 @@ STREAMS = {
     "cr": (b"event: a\rdata: one\r\rdata: two\r\r", [b"one", b"two"]),
     "mixed ends": (b"data: one\r\n\ndata: two\n\r\ndata: three\r\r\n", [b"one", b"two", b"three"]),
     "no space": (b'event:response.created\r\ndata:{"type":"x"}\r\n\r\n', [b'{"type":"x"}']),
-    "one space only": (b"data:  two\n\n", [b" two"]),
+    "one space only": (b"data:  one\n\nevent: a\ndata:  two \n\n", [b" one", b" two "]),
     "several lines": (b"data: A\ndata: B\ndata:\ndata: D\n\n", [b"A\nB\n\nD"]),
     "bom": (b"\xef\xbb\xbfdata: one\n\n", [b"one"]),
     "bom inside": (b"data: one\n\n\xef\xbb\xbfdata: two\n\n", [b"one"]),

@@ -93,7 +93,6 @@ class ChatStream:
         self._response_id = ""
         self._created = False
         self._words: _Words | None = None
-        self._blank = ""
         self._deltas = CallDeltas()
         self._open: list[ChatCall] = []
         self._count = 0
@@ -201,11 +200,8 @@ class ChatStream:
     def _say(self, kind: str, text: str) -> None:
         words = self._words
         if words is None or words.kind != kind:
-            text = self._blank + text if words is None else text
             if not text.strip():
-                self._blank = text  # white space before a call is no message
-                return
-            self._blank = ""
+                return  # white space before words or calls is no message
             self._close_words()
             self._count += 1
             words = self._words = _Words(kind, self._item_id("rs" if kind == "reasoning" else "msg"))
