@@ -365,3 +365,14 @@ def test_another_spelling_of_a_name_is_no_other_file(tmp_path: Path) -> None:
     text = update("readme", "*** Move to: README", "@@", "-x", "+y")
     apply_patch(text, str(tmp_path), IgnoresCase(), overwrite=True)
     assert snapshot(tmp_path) == {"readme": b"y\n"}
+
+
+def test_a_layer_that_refuses_to_look_is_an_error_too(tmp_path: Path) -> None:
+    class Blind(PlainFiles):
+        def look(self, path: str) -> Entry:
+            if not path.endswith("file"):
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return super().look(path)
+
+    with pytest.raises(MatchError, match=r"Failed to create parent directories for \S+/sub/file: Permission denied"):
+        apply_patch(patch("*** Add File: sub/file", "+x"), str(tmp_path), Blind())

@@ -1,13 +1,13 @@
 """What can be wrong with a patch. The text of each error is what a model should read."""
 
-MAX_MESSAGE = 1500
-"""Characters: enough for a path, a few lines and a cause; a model pays for every one of them."""
+MAX_MESSAGE = 1450
+"""Characters: enough for a path, a few lines and a cause; with the tool's own words in front it stays below 1,500."""
 
 ELLIPSIS = "…"
 
 
 class PatchError(Exception):
-    """A patch that cannot be parsed, matched or applied; nothing was changed. `str()` has at most 1,500 characters."""
+    """A patch that cannot be parsed, matched or applied; nothing was changed. `str()` has at most `MAX_MESSAGE` characters."""
 
     def __init__(self, message: str) -> None:
         super().__init__(clip(message, MAX_MESSAGE))

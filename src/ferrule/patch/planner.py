@@ -263,16 +263,18 @@ class _Planner:
         """Raise when a component above a new file is no directory."""
         if place_.entry.kind is not Kind.MISSING:
             return
+        failure = f"Failed to create parent directories for {place_.absolute}"
         folder = os.path.dirname(place_.entry.real)
         while folder != os.path.dirname(folder):
-            entry = self._files.look(folder)
+            try:
+                entry = self._files.look(folder)
+            except OSError as error:
+                raise MatchError(f"{failure}: {reason(error)}") from error
             known = self._known(entry)
             if known is None and entry.kind is Kind.DIRECTORY:
                 return
             if known.content is not None if known else entry.kind is not Kind.MISSING:
-                raise MatchError(
-                    f"Failed to create parent directories for {place_.absolute}: {folder} is not a directory"
-                )
+                raise MatchError(f"{failure}: {folder} is not a directory")
             folder = os.path.dirname(folder)
 
     def _missing(self, failure: str, place_: Place) -> MatchError:
