@@ -105,6 +105,10 @@ def test_what_is_no_schema_at_all_takes_any_object(encoded: bytes) -> None:
     assert len(sanitize(JsonSchema(encoded=encoded)).notes) == 1
 
 
+def test_what_is_no_mapping_takes_any_object() -> None:
+    assert told([1]) == {"type": "object", "properties": {}}
+
+
 def test_b094_missing_and_union_types() -> None:
     schema = object_of(
         value={"description": "any", "default": None}, n={"type": "integer"}, s={"type": ["string", "null"]}
@@ -249,6 +253,11 @@ def test_older_drafts_are_rewritten() -> None:
         "type": "integer",
         "exclusiveMinimum": 0,
     }
+    assert parameter({"type": "object", "dependencies": {"a": ["b"], "c": {"required": ["d"]}}}) == {
+        "type": "object",
+        "dependentRequired": {"a": ["b"]},
+        "dependentSchemas": {"c": {"required": ["d"]}},
+    }
     siblings = object_of(p={"$ref": "#/$defs/S", "type": "integer", "description": "d"})
     siblings |= {"$defs": {"S": {"type": "string"}}}
     assert told(siblings)["properties"]["p"] == {"$ref": "#/$defs/S", "type": "integer", "description": "d"}
@@ -312,6 +321,11 @@ def test_b106_refused_names_get_aliases_also_when_required_and_nested() -> None:
     assert properties["projects_any"]["description"] == "projects.any: Which"
     assert noted == ()
     assert all(PORTABLE_NAMES.fullmatch(name) for name in properties)
+
+
+def test_b106_an_alias_is_never_another_name_that_the_schema_knows() -> None:
+    schema = {**object_of(**{"a[]": {"type": "string"}, "a.": {"type": "string"}}), "required": ["a"]}
+    assert sanitize(JsonSchema(schema), property_names=PORTABLE_NAMES).aliases.names == {"a[]": "a_2", "a.": "a_3"}
 
 
 def test_b106_arguments_are_mapped_back_and_data_is_not() -> None:

@@ -54,6 +54,28 @@ def test_what_is_no_schema_at_all_still_ends_as_one() -> None:
             jsonschema_rs.validator_for(dict(wrapped.mapping), offline=True)
 
 
+KEYWORDS = [
+    *("type", "enum", "const", "required", "properties", "patternProperties", "additionalProperties", "items"),
+    *("prefixItems", "additionalItems", "contains", "minContains", "maxContains", "uniqueItems", "minItems"),
+    *("minLength", "maxLength", "pattern", "format", "minimum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"),
+    *("propertyNames", "unevaluatedItems", "unevaluatedProperties", "minProperties", "description", "title", "default"),
+    *("examples", "deprecated", "readOnly", "nullable", "$ref", "$id", "$defs", "definitions", "$schema", "$comment"),
+]
+
+
+def test_any_value_of_any_keyword_still_ends_as_a_schema() -> None:
+    for seed in SEEDS:
+        maker = Maker(seed)
+        wild = {keyword: maker.value() for keyword in maker.some(KEYWORDS, 4)}
+        for schema in (wild, {"type": "object", "properties": {"p": wild}}):
+            clean = sanitize(JsonSchema(schema)).schema.mapping
+            try:
+                jsonschema_rs.validator_for(dict(clean), offline=True)
+            except (jsonschema_rs.ValidationError, ValueError) as error:
+                pytest.fail(f"{seed}: {schema} became {clean}: {error}")
+
+
 def test_aliases_lead_back() -> None:
     for seed in SEEDS:
         maker = Maker(seed)

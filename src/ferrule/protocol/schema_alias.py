@@ -65,7 +65,7 @@ def with_aliases(schema: dict[str, JsonValue], allowed: re.Pattern[str]) -> tupl
     refused = [name for name in declared if not allowed.fullmatch(name)]
     if not refused:
         return schema, NO_ALIASES
-    taken = set(declared) - set(refused)
+    taken = {*declared, *_mentioned(schema)} - set(refused)
     names: dict[str, str] = {}
     for name in refused:
         names[name] = _alias(name, taken, allowed)
@@ -78,6 +78,14 @@ def _declared(schema: Node) -> Iterator[str]:
     yield from properties if isinstance(properties, Mapping) else ()
     for below in schemas_below(schema):
         yield from _declared(below)
+
+
+def _mentioned(schema: Node) -> Iterator[str]:
+    """Names that are asked for without being declared: an alias must not answer to them."""
+    for names in (schema.get("required", ()), *schema.get("dependentRequired", {}).values()):
+        yield from names
+    for below in schemas_below(schema):
+        yield from _mentioned(below)
 
 
 def _alias(name: str, taken: set[str], allowed: re.Pattern[str]) -> str:

@@ -17,7 +17,7 @@ from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.schema_alias import NO_ALIASES, Aliases, with_aliases
 from ferrule.protocol.schema_root import flat_root
-from ferrule.protocol.schema_shape import ANNOTATIONS, Place, shaped
+from ferrule.protocol.schema_shape import ANNOTATIONS, Place, is_wanted, shaped
 from ferrule.protocol.schema_walk import applicable, resolve, type_of
 
 MAX_LEVELS = 64
@@ -64,7 +64,9 @@ def sanitize(schema: JsonSchema, *, tool: str = "", property_names: re.Pattern[s
     cleaner = _Cleaner(tool)
     try:
         root = schema.mapping
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        if not isinstance(root, Mapping):
+            raise TypeError("not a mapping")
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
         root = {}
         cleaner.note(_ROOT, f"not a readable schema ({error}): any object is taken")
     clean = cleaner.root(root)
@@ -118,13 +120,8 @@ _ROOT = _At(None)
 
 _SCALARS = frozenset({"string", "number", "integer", "boolean"})
 
-_HARMLESS = frozenset(
-    {
-        *("type", "description", "title", "default", "examples", "enum", "format", "pattern"),
-        *("minLength", "maxLength", "minimum", "maximum", "multipleOf"),
-    }
-)
-"""Keywords that need no look when a scalar has no others."""
+_HARMLESS = frozenset({"title", "description", "format", "pattern", "minLength", "maxLength", "minimum", "maximum"})
+"""Keywords of scalars that need no look but at their value's type."""
 
 _DROPPED = frozenset(
     {"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$defs", "definitions"}
@@ -290,9 +287,18 @@ def _is_sound(schema: JsonValue, keyword: str) -> bool:
     """Whether there is nothing to do: the case of most parameters, and quick for that reason."""
     if type(schema) is not dict:
         return keyword == "dependencies" and isinstance(schema, list)
-    if type(kind := schema.get("type")) is not str or kind not in _SCALARS or not schema.keys() <= _HARMLESS:
+    if type(kind := schema.get("type")) is not str or kind not in _SCALARS:
         return False
-    return "enum" not in schema or (type(schema["enum"]) is list and len(schema["enum"]) > 0)
+    for key, value in schema.items():
+        if key in _HARMLESS:
+            if not is_wanted(key, value):
+                return False
+        elif key == "enum":
+            if type(value) is not list or not value:
+                return False
+        elif key not in ("type", "default"):
+            return False
+    return True
 
 
 def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -48,11 +48,29 @@ _MISNAMED = {
 ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Keywords that say something about a value and ask nothing of it."""
 
+_TEXT, _COUNT, _NUMBER, _YES_OR_NO = (str,), (int,), (int, float), (bool,)
+
+WANTED: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("description", "title", "format", "pattern", "contentMediaType", "contentEncoding"), _TEXT),
+    **dict.fromkeys(("$comment", "$ref"), _TEXT),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _COUNT),
+    **dict.fromkeys(("minProperties", "maxProperties"), _COUNT),
+    **dict.fromkeys(("minimum", "maximum", "multipleOf"), _NUMBER),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), (int, float, bool)),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _YES_OR_NO),
+    "examples": (list,),
+    "dependentRequired": (dict,),
+}
+"""The Python types of plain keywords' values; a provider refuses the whole request for one that is wrong."""
+
 _COMBINERS = frozenset({"anyOf", "oneOf", "allOf", "$ref", "not", "if"})
 
 
 def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
     """`node`, changed in place where a provider would refuse it; `tell` hears what it no longer says."""
+    for keyword in node.keys() & WANTED.keys():
+        if not is_wanted(keyword, node[keyword]):
+            tell(f"{keyword} cannot be {node.pop(keyword)!r:.40}: it is left out")
     if "type" in node:
         _name_types(node, tell)
     if "enum" in node or "const" in node:
@@ -63,12 +81,30 @@ def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
         _infer_type(node, place, tell)
     if "exclusiveMinimum" in node or "exclusiveMaximum" in node:
         _draft4_limits(node)
+    if "dependencies" in node:
+        _split_dependencies(node, tell)
     if "nullable" in node:
         node = _nullable(node, tell)
     kind = node.get("type")
     if kind == "array" or (type(kind) is list and "array" in kind) or isinstance(node.get("items"), list | bool):
         _fill_array(node)
     return node
+
+
+def is_wanted(keyword: str, value: JsonValue) -> bool:
+    """Whether the value of a plain keyword is one that it may have."""
+    types = WANTED[keyword]
+    if type(value) not in types:
+        return False
+    if types is _COUNT or keyword == "multipleOf":
+        return bool(value > 0 or (value == 0 and types is _COUNT))
+    if keyword == "dependentRequired":
+        return all(isinstance(names, list) and _unique_names(names) == names for names in value.values())
+    return True
+
+
+def _unique_names(names: list[JsonValue]) -> list[str]:
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def _name_types(node: Shape, tell: Tell) -> None:
@@ -126,7 +162,7 @@ def _has_fractions(members: list[JsonValue]) -> bool:
 def _list_required(node: Shape, tell: Tell) -> None:
     required = node["required"]
     if isinstance(required, list):
-        names = list(dict.fromkeys(name for name in required if isinstance(name, str)))
+        names = _unique_names(required)
         if names == required:
             return
         node["required"] = names
@@ -151,6 +187,16 @@ def _draft4_limits(node: Shape) -> None:
     for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and limit in node:
             node[exclusive] = node.pop(limit)
+
+
+def _split_dependencies(node: Shape, tell: Tell) -> None:
+    """`dependencies` is two keywords since draft 2019-09: lists of names, and schemas."""
+    for name, below in node.pop("dependencies").items():
+        keyword = "dependentRequired" if isinstance(below, list) else "dependentSchemas"
+        if isinstance(below, list) and below != _unique_names(below):
+            tell(f"dependencies of {name!r} are not a list of names: they are left out")
+        else:
+            node[keyword] = {name: below, **node.get(keyword, {})}
 
 
 def _nullable(node: Shape, tell: Tell) -> Shape:
