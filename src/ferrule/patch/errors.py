@@ -7,7 +7,7 @@ ELLIPSIS = "…"
 
 
 class PatchError(Exception):
-    """A patch that cannot be parsed, matched or applied; nothing was changed. `str()` has at most `MAX_MESSAGE` characters."""
+    """A patch that cannot be parsed, matched or applied; nothing was changed. At most `MAX_MESSAGE` characters."""
 
     def __init__(self, message: str) -> None:
         super().__init__(clip(message, MAX_MESSAGE))
