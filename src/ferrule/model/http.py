@@ -79,7 +79,8 @@ class Server:
         async with self._send("POST", path, headers, body) as response:
             decoder = SseDecoder()
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-            chunks = response.aiter_bytes()
+            packed = "content-encoding" in response.headers
+            chunks = response.aiter_bytes() if packed else response.aiter_raw()
             async for chunk in chunks:
                 if not is_stream:
                     if chunk.lstrip()[:1] in (b"{", b"[", b"<", b""):
