@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ferrule.process.launcher import PTY_COLUMNS, PTY_ROWS
 
-_ACTS = re.compile(r"[\x07\x08\x0b-\x0f\x1b\x7f]|\r(?!\n)|\r\n")
+_ACTS = re.compile(r"[\x07\x08\x0b-\x0f\x1b\x7f]")
 _TOKEN = re.compile(
     r"\x1b\[(?P<parameters>[0-?]*)[ -/]*(?:(?P<final>[@-~])|$)"
     r"|\x1b[\]PX^_](?:[^\x07\x1b]|\x1b(?!\\))*(?:\x07|\x1b\\|$)"  # strings: titles, links
@@ -27,7 +27,9 @@ def decode_lossy(data: bytes) -> str:
 
 
 def visible_text(text: str) -> str:
-    """The text that remains on the screen and above it. Text without control characters comes back as it is."""
+    """The text that remains on the screen and above it; lines end with `\\n`. Without other control characters nothing
+    else is changed."""
+    text = text.replace("\r\n", "\n")  # a terminal's lines: most outputs hold nothing else
     if not _ACTS.search(text):
         return text
     screen = _Screen()

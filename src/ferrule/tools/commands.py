@@ -41,6 +41,7 @@ class Commands:
         self.origins: WeakKeyDictionary[Session, Origin] = WeakKeyDictionary()
         self.shell: Shell = default_shell(self.base)
         self._login = LoginShell(plain, self.shell, self.base, cwd)
+        self._environments: dict[tuple[bool, Stdio | None], dict[str, str]] = {}
         self._warming: asyncio.Future[LoginEnvironment] | None = None
 
     def warm_up(self) -> None:
@@ -49,8 +50,11 @@ class Commands:
 
     async def environment(self, login: bool, stdio: Stdio | None = None) -> dict[str, str]:
         """The variables of a command; with `login` those that the user's start-up files make."""
-        base = (await self._login.environment()).variables if login else self.base
-        return child_environment(self.policy, base, stdio=stdio, extra=self.marks).variables
+        key = (login, stdio)
+        if key not in self._environments:
+            base = (await self._login.environment()).variables if login else self.base
+            self._environments[key] = child_environment(self.policy, base, stdio=stdio, extra=self.marks).variables
+        return dict(self._environments[key])
 
     async def close(self) -> None:
         """End every process that still runs."""
