@@ -23,6 +23,7 @@ EXACT = [
     (f"  apply_patch <<'EOF'  # edit\n{BODY}\nEOF\n\n# done\n", None),
     (f"# edit\n\napply_patch \\\n<<'EOF'\n{BODY}\nEOF\n", None),
     (f"apply_patch <<'EOF'\n{BODY}", None),
+    (f"cd su\\\nb && apply_patch <<'EOF'\n{BODY}\nEOF\n", "sub"),
     (f"cd sub && apply_patch <<'EOF'\n{BODY}\nEOF\n", "sub"),
     (f"cd 'a b' && apply_patch <<'EOF'\n{BODY}\nEOF\n", "a b"),
     (f"cd \"a b\"/c\\ d &&\n apply_patch <<'EOF'\n{BODY}\nEOF\n", "a b/c d"),

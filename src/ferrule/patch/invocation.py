@@ -159,7 +159,7 @@ class _Scanner:
             elif char == '"':
                 parts.append(self._double_quoted())
             elif char == "\\":
-                parts.append(self._text[self._at + 1 : self._at + 2])
+                parts.append(self._text[self._at + 1 : self._at + 2].replace("\n", ""))
                 self._at += 2
             elif char.isspace() or char in "<>&|;":
                 break
