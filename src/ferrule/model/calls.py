@@ -1,6 +1,6 @@
 """A call as it came in, turned into the item that the history keeps: declared name, unique id, readable arguments."""
 
-import uuid
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +16,7 @@ from ferrule.protocol.json_text import decode, encodable
 
 def random_id() -> str:
     """A new id."""
-    return uuid.uuid4().hex[:24]
+    return os.urandom(12).hex()
 
 
 def made_reasoning(item_id: str, *, summary: str = "", content: str = "") -> ResponseItem:

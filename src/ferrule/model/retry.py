@@ -5,7 +5,6 @@ import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from email.utils import parsedate_to_datetime
 
 from ferrule.model.stream import Created, ModelError, ResponseEvent, Retrying
 
@@ -87,6 +86,8 @@ def stated_in_headers(headers: Mapping[str, str], now: float) -> int | None:
         return round(seconds * 1000)
     if value is None:
         return None
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0, round((parsedate_to_datetime(value).timestamp() - now) * 1000))
     except ValueError:
