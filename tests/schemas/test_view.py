@@ -45,6 +45,11 @@ def test_scalars_there_and_back() -> None:
         assert JsonSchema.of(variant).view() == variant
 
 
+def test_a_broken_schema_still_has_a_view() -> None:
+    broken = {"type": "object", "properties": [1], "required": "a", "additionalProperties": 3}
+    assert JsonSchema(broken).view() == ObjectSchema({})
+
+
 def test_what_the_kinds_cannot_say_is_taken_for_the_nearest() -> None:
     assert JsonSchema({"type": "integer"}).view() == NumberSchema()
     assert JsonSchema({"type": ["null", "array"]}).view() == ArraySchema(JsonSchema({}))

@@ -130,8 +130,9 @@ def inferred_type(mapping: Mapping[str, JsonValue]) -> str | None:
 
 def _object_view(mapping: Mapping[str, JsonValue]) -> ObjectSchema:
     properties, required, extra = (mapping.get(k) for k in ("properties", "required", "additionalProperties"))
+    declared = properties if isinstance(properties, Mapping) else {}
     return ObjectSchema(
-        {name: JsonSchema(s if isinstance(s, Mapping) else {}) for name, s in (properties or {}).items()},
+        {name: JsonSchema(s if isinstance(s, Mapping) else {}) for name, s in declared.items()},
         tuple(required) if isinstance(required, list) else None,
-        extra if isinstance(extra, bool | None) else JsonSchema(extra),
+        JsonSchema(extra) if isinstance(extra, Mapping) else extra if isinstance(extra, bool) else None,
     )
