@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ferrule.patch.files import PlainFiles
+from ferrule.process.launcher import Launcher
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.events import ExecCommandOutputDelta
@@ -33,7 +34,7 @@ DEADLINE = 10.0
 
 
 class Host:
-    """Grants every effect with a plain launcher; keeps effects, results of attempts, and events."""
+    """Grants every effect with `launcher`; keeps effects, results of attempts, and events."""
 
     def __init__(self) -> None:
         self.observed = True
@@ -41,12 +42,13 @@ class Host:
         self.results: list[Any] = []
         self.events: list[Any] = []
         self.notice: str | None = None
+        self.launcher: Launcher = PlainLauncher()
         self.dispatcher: Dispatcher | None = None
         self._news = asyncio.Event()
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         self.effects.append(effect)
-        result = await attempt(Access(PlainLauncher(), ctx.files, notice=self.notice))
+        result = await attempt(Access(self.launcher, ctx.files, notice=self.notice))
         self.results.append(result)
         return result
 
