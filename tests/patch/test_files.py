@@ -72,10 +72,11 @@ def test_extended_attributes_survive(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives the file to another user")
-def test_the_owner_survives(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("user", "group"), [(1234, 2345), (0, 2345), (1234, 0)])
+def test_owner_and_group_survive(tmp_path: Path, user: int, group: int) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"a\n")
-    os.chown(file, 1234, 2345)
+    os.chown(file, user, group)
     apply_patch(update("f", "@@", "-a", "+b"), str(tmp_path))
-    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 2345)
+    assert (file.stat().st_uid, file.stat().st_gid) == (user, group)
     assert file.read_bytes() == b"b\n"

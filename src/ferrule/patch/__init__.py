@@ -3,7 +3,7 @@
     from ferrule.patch import PlainFiles, apply, parse, plan
 
     files = PlainFiles()
-    planned = plan(parse(text), files, cwd="/work/tree")   # complete, in memory, nothing changed yet
+    planned = plan(parse(text), files, cwd="/home/me/project")   # complete, in memory, nothing changed yet
     apply(planned, files)
     print(planned.summary())
 

@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     has that resolved too: what a write changes, also for a missing file (where it would be created); the two differ
     exactly when the path is itself a link. `identity` is (device, inode), None when missing; `mode` the permission
     bits; `links` the number of hard links. `in_place`: replacing the file by a rename would lose something (other hard
-    links, another owner, extended attributes). `writable`: the caller may write to the file; True when missing.
+    links, another owner or group, extended attributes). `writable`: the caller may write to the file; True when missing.
     """
 
     name: str
@@ -128,7 +128,7 @@ class PlainFiles:
             links=found.st_nlink,
             size=found.st_size,
             modified_ns=found.st_mtime_ns,
-            in_place=found.st_nlink > 1 or found.st_uid != os.geteuid() or _has_attributes(real),
+            in_place=found.st_nlink > 1 or _is_anothers(found) or _has_attributes(real),
             writable=os.access(real, os.W_OK),
         )
 
@@ -227,6 +227,10 @@ def _kind(mode: int) -> Kind:
     if stat.S_ISREG(mode):
         return Kind.FILE
     return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.OTHER
+
+
+def _is_anothers(found: os.stat_result) -> bool:
+    return found.st_uid != os.geteuid() or found.st_gid != os.getegid()
 
 
 def _has_attributes(path: str) -> bool:
