@@ -1,6 +1,9 @@
 """Whatever a server sends: sanitising keeps what is accepted, or says what it gave up; strict twice is strict once."""
 
 import json
+import os
+import subprocess
+import sys
 
 import jsonschema_rs
 import pytest
@@ -42,6 +45,30 @@ def test_sanitising_twice_is_sanitising_once() -> None:
     for seed in SEEDS:
         once = sanitize(JsonSchema(Maker(seed).root())).schema
         assert sanitize(once).schema == once, (seed, once, sanitize(once))
+
+
+def test_the_bytes_are_the_same_in_every_process() -> None:
+    """Providers cache prompts by their bytes; the order of a set must not show."""
+    annotated = {"$ref": "#", "description": "d", "title": "t", "default": 1, "examples": [], "nullable": True}
+    wrong = {"type": "string", "title": 1, "description": 2, "format": 3, "pattern": 4, "minLength": -1}
+    schema = {"type": "object", "properties": {"a": annotated, "b": wrong}}
+    program = (
+        "from ferrule.protocol.json_schema import JsonSchema\n"
+        "from ferrule.protocol.schema_sanitize import sanitize\n"
+        f"told = sanitize(JsonSchema({schema!r}))\n"
+        "print(told.schema.encoded, told.notes)\n"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
 
 
 def test_what_is_no_schema_at_all_still_ends_as_one() -> None:

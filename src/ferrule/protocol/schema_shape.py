@@ -68,9 +68,8 @@ _COMBINERS = frozenset({"anyOf", "oneOf", "allOf", "$ref", "not", "if"})
 
 def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
     """`node`, changed in place where a provider would refuse it; `tell` hears what it no longer says."""
-    for keyword in node.keys() & WANTED.keys():
-        if not is_wanted(keyword, node[keyword]):
-            tell(f"{keyword} cannot be {node.pop(keyword)!r:.40}: it is left out")
+    for keyword in [key for key in node if key in WANTED and not is_wanted(key, node[key])]:
+        tell(f"{keyword} cannot be {node.pop(keyword)!r:.40}: it is left out")
     if "type" in node:
         _name_types(node, tell)
     if "enum" in node or "const" in node:
@@ -206,7 +205,7 @@ def _nullable(node: Shape, tell: Tell) -> Shape:
     tell("nullable is no JSON Schema: null is taken, too")
     named = node.get("type")
     if named is None:
-        outer = {key: node.pop(key) for key in ANNOTATIONS & node.keys()}
+        outer = {key: node.pop(key) for key in list(node) if key in ANNOTATIONS}
         return {"anyOf": [node, {"type": "null"}], **outer} if node else outer
     names = named if isinstance(named, list) else [named]
     node["type"] = names if "null" in names else [*names, "null"]
