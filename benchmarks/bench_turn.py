@@ -6,7 +6,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from benchmarks.measure import bounded
 from ferrule import Agent, tool
@@ -41,7 +41,7 @@ class Instant:
     def __init__(self) -> None:
         self._asked = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         self._asked += 1
         name = f"r{self._asked}"
         yield Created(name)

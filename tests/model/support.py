@@ -63,7 +63,9 @@ class Replay(Server):
         super().__init__(Endpoint(name="Test", base_url="http://test", params={}, headers=dict, idle_timeout_ms=1000))
         self._chunks = chunks
 
-    async def events(self, path: str, body: bytes) -> AsyncGenerator[list[bytes], None]:
+    async def events(
+        self, path: str, body: bytes, on_sent: Callable[[], None] | None = None
+    ) -> AsyncGenerator[list[bytes], None]:
         decoder = SseDecoder()
         for chunk in self._chunks:
             if payloads := decoder.feed(chunk):

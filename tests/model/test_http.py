@@ -150,7 +150,7 @@ async def test_comments_keep_a_slow_stream_alive() -> None:
 async def test_closing_the_stream_hangs_up() -> None:
     async with raw_server([HEAD + sse(chunk({"content": "Half"})), 30.0]) as server:
         model = chat(server)
-        async with aclosing(model.stream(request())) as events:  # type: ignore[type-var]
+        async with aclosing(model.stream(request())) as events:
             async for event in events:
                 if not isinstance(event, Created):
                     break
@@ -288,7 +288,7 @@ async def test_items_come_before_the_end_of_the_stream() -> None:
     before = HEAD + sse(tool(0, "shell", '{"a":1}', id="c1"), tool(1, "shell", '{"a":2}', id="c2"))
     async with raw_server([before, 30.0, sse(*END)]) as server:
         model = chat(server)
-        async with asyncio.timeout(5), aclosing(model.stream(request())) as events:  # type: ignore[type-var]
+        async with asyncio.timeout(5), aclosing(model.stream(request())) as events:
             async for event in events:
                 if isinstance(event, ItemDone):
                     break

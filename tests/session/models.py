@@ -1,13 +1,13 @@
 """A model in this process: the only thing here that stands for something real, the server, which other tests have."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
 from ferrule.protocol.content import OutputText
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, make_item
 
-Step = Sequence[ItemView] | Exception | Callable[[ModelRequest], AsyncIterator[ResponseEvent]]
+Step = Sequence[ItemView] | Exception | Callable[[ModelRequest], AsyncGenerator[ResponseEvent, None]]
 
 
 def says(text: str) -> ItemView:
@@ -25,7 +25,7 @@ class InProcessModel:
         self._steps = list(steps)
         self.requests: list[ModelRequest] = []
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         self.requests.append(request)
         step = self._steps.pop(0)
         if isinstance(step, Exception):

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import msgspec
@@ -61,7 +61,7 @@ async def test_tools_start_before_the_stream_ended(tmp_path: Path) -> None:
         await finished.wait()
         return "ok"
 
-    async def stream(request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         yield Created("r")
         yield ItemDone(ResponseItem(make_item(calls("mark")).raw, calls("mark")))
         await asyncio.wait_for(started.wait(), 5)
@@ -182,7 +182,7 @@ async def test_a_broken_stream_is_asked_again_and_no_call_runs_twice(tmp_path: P
 
     call = FunctionCall(call_id="c1", name="counted", arguments='{"text":"once"}')
 
-    async def breaks(request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    async def breaks(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         yield Created("r")
         yield ItemDone(ResponseItem(make_item(call).raw, call))
         raise ModelError("the stream ended without response.completed", retryable=True, retry_after_ms=0)
@@ -240,7 +240,7 @@ async def test_one_turn_at_a_time(tmp_path: Path) -> None:
 async def test_the_history_sent_is_byte_for_byte_what_came(tmp_path: Path) -> None:
     raw = json.dumps({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc", "new_field": [1]})
 
-    async def stream(request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         from ferrule.protocol.items import read_item
 
         yield ItemDone(read_item(raw))

@@ -17,12 +17,13 @@ class _Package(Protocol):
 
 
 class Builtin(msgspec.Struct, frozen=True):
-    """One built-in tool. `parallel`: its calls may run beside others. `hidden`: answered, but not shown to the model
-    (an older name of another tool). `called`: the name that calls carry, and `folder`: where the tool lives, if these
-    are not its own name."""
+    """One built-in tool. `parallel`: its calls may run beside others. `read_only`: it changes nothing. `hidden`: it is
+    answered, but not shown to the model (an older name of another tool). `called`: the name that calls carry, and
+    `folder`: where the tool lives, if these are not its own name."""
 
     name: str
     parallel: bool = False
+    read_only: bool = False
     namespace: str | None = None
     hidden: bool = False
     called: str | None = None
@@ -53,6 +54,6 @@ BUILTINS = {
         Builtin("native_shell", parallel=True, namespace=NATIVE, called="shell"),
         Builtin("apply_patch"),
         Builtin("native_apply_patch", namespace=NATIVE, called="apply_patch"),
-        Builtin("update_plan"),
+        Builtin("update_plan", read_only=True),
     )
 }

@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -70,13 +70,16 @@ class Server:
             await self._client.aclose()
             self._client = None
 
-    async def events(self, path: str, body: bytes) -> AsyncGenerator[list[bytes], None]:
+    async def events(
+        self, path: str, body: bytes, on_sent: Callable[[], None] | None = None
+    ) -> AsyncGenerator[list[bytes], None]:
         """Post `body` and yield the payloads of the answer's events, as many at a time as arrived together.
 
-        An answer that is one JSON body is one payload. `[DONE]` is a payload like the others. Raises `ModelError`.
+        An answer that is one JSON body is one payload. `[DONE]` is a payload like the others. `on_sent` is
+        called when the body is on its way. Raises `ModelError`.
         """
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        async with self._send("POST", path, headers, body) as response:
+        async with self._send("POST", path, headers, body, on_sent) as response:
             decoder = SseDecoder()
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
             packed = "content-encoding" in response.headers
@@ -114,7 +117,12 @@ class Server:
 
     @asynccontextmanager
     async def _send(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> AsyncIterator["httpx2.Response"]:
         import httpx2
 
@@ -126,6 +134,7 @@ class Server:
                 params=endpoint.params or None,
                 headers={**headers, **endpoint.headers()},
                 content=body,
+                extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
             ) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
@@ -221,6 +230,16 @@ _HINTS = {
     405: "{server} does not know this path: does the base URL end as the server's manual says (often /v1), "
     "and does it speak this wire (--wire chat or responses)?",
 }
+
+
+def _when_sent(on_sent: Callable[[], None]) -> Callable[[str, object], Awaitable[None]]:
+    """A trace hook of the HTTP library that tells when the body has been written."""
+
+    async def trace(event: str, info: object) -> None:
+        if event.endswith("send_request_body.complete"):
+            on_sent()
+
+    return trace
 
 
 def _reason(error: Exception) -> str:

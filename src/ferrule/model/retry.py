@@ -3,7 +3,7 @@
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from ferrule.model.stream import Created, ModelError, ResponseEvent, Retrying
@@ -35,7 +35,7 @@ def delay_ms(attempt: int, stated_ms: int | None, chance: float) -> int:
 async def with_retries(
     attempt: Callable[[], Batches],
     max_retries: int,
-) -> AsyncIterator[ResponseEvent]:
+) -> AsyncGenerator[ResponseEvent, None]:
     """The events of `attempt`, begun anew where it fails before its first item. Raises the last `ModelError`."""
     for number in range(max_retries + 1):
         item_seen = False

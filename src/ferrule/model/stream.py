@@ -1,6 +1,6 @@
 """What a model is asked and what it answers, whichever wire carries it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -35,6 +35,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
     previous_response_id: str | None = None
     stored_items: int = 0
+    on_sent: Callable[[], None] | None = None
+    """Called when the request is on its way: now is the time for work that the answer will need."""
     interrupted_calls: frozenset[str] = frozenset()
     """Call ids of a response that broke off. A call that comes again under one of them keeps its id, so that the turn
     knows it; any other id that the history has already is made unique."""
@@ -105,7 +107,7 @@ ResponseEvent = Created | ItemAdded | TextDelta | ReasoningDelta | ToolInputDelt
 class Model(Protocol):
     """A model behind one wire."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         """Ask once. Ends with `Completed`, or raises `ModelError`. A request is repeated only before its first item."""
         ...
 

@@ -3,7 +3,7 @@
 import asyncio
 import operator
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import ClassVar, Protocol
 
@@ -129,7 +129,7 @@ class WireModel:
             del self._lanes[next(iter(self._lanes))]
         return lane
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ResponseEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         """Ask once; see `Model.stream`."""
         body = self.body(request)
         return with_retries(lambda: self._attempt(request, body), self._max_retries)
@@ -139,7 +139,7 @@ class WireModel:
         tools = self.tools(request.tools, request.session_id)
         merger = self.new_merger(CallReader(tools.names, request, self._new_id))
         try:
-            async with aclosing(self.server.events(self.path, body)) as arrivals:
+            async with aclosing(self.server.events(self.path, body, request.on_sent)) as arrivals:
                 async for payloads in arrivals:
                     yield merger.feed(payloads)
                     if merger.error is not None:

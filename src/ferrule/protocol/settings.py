@@ -51,6 +51,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_window: int | None = None
 
 
+Confirmation = Literal["always", "never", "risky"]
 HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPromptSubmit", "SessionStart", "Stop"]
 
 
@@ -93,5 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
     """The top folder of the trusted project."""
     hooks: tuple[HookCommand, ...] = ()
+    confirmation: Confirmation = "never"
+    """Whether the risk of a call alone is a reason to ask: always, never, or where it is high or unknown."""
     accept_no_sandbox: bool = False
     """Where this machine offers no sandbox, commands run with all rights instead of being refused."""

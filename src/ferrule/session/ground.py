@@ -24,6 +24,7 @@ from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.orchestrator import Orchestrator
+from ferrule.tools.security import Security, confirmation_policy
 from ferrule.tools.turn_diff import TurnDiffTracker
 from ferrule.tools.workspace import Workspace
 
@@ -65,12 +66,19 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
         commands=Commands(plain, settings.cwd, settings.shell_environment_policy, base=env),
         turn_diff=TurnDiffTracker(settings.cwd),
     )
-    return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env))
+    security = Security(policy=confirmation_policy(settings.confirmation))
+    return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env, security))
 
 
 def ferrule_home(env: Mapping[str, str] = os.environ) -> str:
     """Where Ferrule keeps its own files: `FERRULE_HOME`, else `~/.ferrule`."""
     return os.path.realpath(env.get("FERRULE_HOME") or os.path.expanduser("~/.ferrule"))
+
+
+def profile_files(home: str) -> list[Path]:
+    """The user's own model profiles, if there are any: `profiles.toml` in Ferrule's home."""
+    file = Path(home, "profiles.toml")
+    return [file] if file.is_file() else []
 
 
 def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:

@@ -12,7 +12,7 @@ from ferrule.model.stream import Model
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.session.front_end import FrontEnd
-from ferrule.session.ground import lay_ground
+from ferrule.session.ground import lay_ground, profile_files
 from ferrule.session.hooks import Hook
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
@@ -37,7 +37,7 @@ async def open_session(
     session to go on with. Raises `UsageError`, and `ModelError` where the server must be asked for its models and
     cannot be reached.
     """
-    profiles = load_profiles()
+    profiles = load_profiles(profile_files(settings.home))
     name = settings.model.model
     if model is None:
         wire_model = open_model(settings.provider, profiles=profiles, env=env)

@@ -84,6 +84,8 @@ class Session(LoopBound):
         self._warned_of_rollout = False
         toolset.host.on_interrupt = self.interrupt
         self._context: list[str] = []
+        self._loaded: list[ConfiguredToolSpec] | None = None
+        self._loading: asyncio.Future[None] | None = None
         self.hooks = self._make_hooks((*settings.hooks, *hooks))
 
     def _make_hooks(self, hooks: Sequence[Hook]) -> SessionHooks | None:
@@ -224,6 +226,7 @@ class Session(LoopBound):
             settings=self.settings.model,
             output_schema=self.settings.output_schema,
             session_id=self.id,
+            on_sent=None if self._loaded is specs else self._load_tools,
             interrupted_calls=frozenset(interrupted_calls),
         )
 
@@ -246,9 +249,11 @@ class Session(LoopBound):
         """Seconds before the model is asked again after a broken stream."""
         return delay_ms(attempt, error.retry_after_ms, random.random()) / 1000
 
-    def preload(self) -> "asyncio.Future[None]":
-        """Make the tools' handlers on a thread, while the model thinks."""
-        return asyncio.ensure_future(run_blocking(self.toolset.current()[1].load_all))
+    def _load_tools(self) -> None:
+        """The model thinks now: time to import what its calls will need."""
+        specs, registry = self.toolset.current()
+        self._loaded = specs
+        self._loading = asyncio.ensure_future(run_blocking(registry.load_all))
 
     def pending_approvals(self) -> list[Question]:
         """The questions that wait for an answer, oldest first."""
@@ -263,6 +268,8 @@ class Session(LoopBound):
         if self._turn is not None:
             self._turn.cancel()
             await asyncio.wait([self._turn])
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
         await self.toolset.aclose()
         await self.model.aclose()
         if self._rollout is not None:

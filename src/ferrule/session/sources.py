@@ -29,7 +29,7 @@ class BuiltinSource:
         """Add the tools, shown in the order of their names' list."""
         for tool in self._tools:
             if not tool.hidden:
-                builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel)
+                builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
             handler = DeferredHandler(_loader(tool, self._state))
             builder.register_handler(tool.called or tool.name, handler, namespace=tool.namespace)
 
@@ -51,7 +51,8 @@ class DefinitionSource:
         for tool in self.tools:
             if builder.has(tool.name, tool.namespace):
                 raise UsageError(f"two tools are named {tool.name!r}; give one of them another name")
-            builder.push_spec_with_parallel_support(tool.spec, tool.parallel)
+            read_only = tool.annotations.readOnlyHint
+            builder.push_spec_with_parallel_support(tool.spec, tool.parallel, read_only=read_only)
             builder.register_handler(tool.name, tool, namespace=tool.namespace)
 
 

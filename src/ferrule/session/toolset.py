@@ -17,7 +17,7 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, Wire
 from ferrule.session.front_end import FrontEnd
-from ferrule.session.ground import Ground, as_approval_policy, as_policy, ferrule_home, lay_ground
+from ferrule.session.ground import Ground, as_approval_policy, as_policy, ferrule_home, lay_ground, profile_files
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
@@ -43,6 +43,7 @@ class Toolset(LoopBound):
         session_id: str = "",
     ) -> None:
         self.conversation = ground.conversation
+        self.asks_for_risk = ground.conversation.profile.security_risk
         self.workspace = ground.workspace
         self.pending = PendingTable()
         self.host = SessionHost(ground.orchestrator, front_end, self.pending)
@@ -70,7 +71,7 @@ class Toolset(LoopBound):
         """
         from ferrule.model.profiles import load_profiles
 
-        profiles = load_profiles()
+        profiles = load_profiles(profile_files(ferrule_home()))
         profile = profiles.model(model)
         settings = Settings(
             cwd=os.path.realpath(cwd),
@@ -97,7 +98,7 @@ class Toolset(LoopBound):
         """What the model sees and what runs, as of now. The same objects until a source changes."""
         revisions = tuple(source.revision for source in self._sources)
         if self._built is None or self._built[0] != revisions:
-            builder = ToolRegistryBuilder()
+            builder = ToolRegistryBuilder(asks_for_risk=self.asks_for_risk)
             for source in self._sources:
                 source.register(builder)
             self._built = (revisions, *builder.build())
@@ -114,7 +115,12 @@ class Toolset(LoopBound):
     def dispatcher(self, turn_id: str = "") -> Dispatcher:
         """What runs the calls of one sampling step."""
         dispatcher = Dispatcher(
-            self.current()[1], self._context, hooks=self._hooks, session_id=self._session_id, turn_id=turn_id
+            self.current()[1],
+            self._context,
+            hooks=self._hooks,
+            session_id=self._session_id,
+            turn_id=turn_id,
+            asks_for_risk=self.asks_for_risk,
         )
         self.host.dispatcher = dispatcher
         return dispatcher
@@ -129,6 +135,7 @@ class Toolset(LoopBound):
             self._files,
             self.host,
             invocation.turn_id,
+            invocation.risk,
         )
 
     async def run(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -89,10 +90,17 @@ class Turn:
                 return await self._sample()
             except ModelError as error:
                 if not error.retryable or attempt == retries:
+                    self._keep(error.partial)
                     raise
                 self.session.emit(WarningEvent(message=f"{error}; asking again ({attempt + 1} of {retries})"))
                 await asyncio.sleep(self.session.retry_delay(attempt, error))
         raise AssertionError("unreachable")
+
+    def _keep(self, partial: ResponseItem | None) -> None:
+        """What the model had said when the stream broke off for good stays, marked as incomplete."""
+        if partial is not None:
+            self.session.record(partial)
+            self.session.emit(ItemCompleted(item=partial))
 
     async def _sample(self) -> bool:
         """One request. Returns whether the model has to be asked again."""
@@ -101,13 +109,16 @@ class Turn:
         dispatcher = session.toolset.dispatcher(self.id)
         self._calls, more, usage, broken = [], False, None, True
         try:
-            async for event in session.model.stream(session.request(specs, self.interrupted_calls)):
-                if isinstance(event, ItemDone):
-                    self._take(event.item, dispatcher)
-                elif isinstance(event, Completed):
-                    usage, more = event.usage, event.end_turn is False
-                elif session.observed:
-                    self._show(event, dispatcher)
+            async with aclosing(session.model.stream(session.request(specs, self.interrupted_calls))) as events:
+                async for event in events:
+                    if isinstance(event, ItemDone):
+                        self._take(event.item, dispatcher)
+                    elif isinstance(event, Completed):
+                        usage, more = event.usage, event.end_turn is False
+                        if event.incomplete is not None:
+                            session.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
+                    elif session.observed:
+                        self._show(event, dispatcher)
             broken = False
         finally:
             await self._settle(usage, broken)

@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from ferrule.process.launcher import Launcher
+from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.events import Event
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
@@ -29,6 +30,8 @@ class ToolInvocation(msgspec.Struct, frozen=True):
     session_id: str = ""
     turn_id: str = ""
     decoded: JsonValue = msgspec.UNSET
+    risk: SecurityRisk = SecurityRisk.UNKNOWN
+    """The model's own estimate of the harm that the call can do."""
 
     @property
     def key(self) -> tuple[str | None, str]:
@@ -69,8 +72,8 @@ class ToolHost(Protocol):
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """One call's only way to act. `cwd` is absolute; `output_budget` bounds what the model will read; `files` only reads:
-    writing goes through `run`."""
+    """One call's only way to act. `cwd` is absolute; `output_budget` bounds what the model will read; `files` only
+    reads: writing goes through `run`."""
 
     call_id: str
     cwd: str
@@ -79,6 +82,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     files: Files
     host: ToolHost
     turn_id: str = ""
+    risk: SecurityRisk = SecurityRisk.UNKNOWN
 
     async def run(self, effect: Effect, attempt: Attempt[T]) -> T:
         """Do `attempt` with the access that `effect` is granted: exec policy, approval, sandbox, and at most one retry.

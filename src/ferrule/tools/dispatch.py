@@ -20,6 +20,7 @@ from ferrule.tools.handler import ToolHandler
 from ferrule.tools.hooks import ToolHooks
 from ferrule.tools.registry import ToolRegistry
 from ferrule.tools.router import RoutedCall, route, unanswerable
+from ferrule.tools.security import pop_risk
 
 log = logging.getLogger("ferrule.tools")
 
@@ -36,7 +37,7 @@ class ContextMaker(Protocol):
 class Dispatcher:
     """Runs the calls of one sampling step against one registry."""
 
-    __slots__ = ("context", "gate", "hooks", "registry", "session_id", "turn_id")
+    __slots__ = ("asks_for_risk", "context", "gate", "hooks", "registry", "session_id", "turn_id")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Dispatcher:
         hooks: ToolHooks | None = None,
         session_id: str = "",
         turn_id: str = "",
+        asks_for_risk: bool = False,
     ) -> None:
         self.registry = registry
         self.context = context
@@ -54,6 +56,7 @@ class Dispatcher:
         self.hooks = hooks
         self.session_id = session_id
         self.turn_id = turn_id
+        self.asks_for_risk = asks_for_risk
 
     def route(self, view: ItemView) -> RoutedCall | None:
         """The call that an item asks for, or None where it asks for none."""
@@ -70,6 +73,8 @@ class Dispatcher:
     async def run(self, routed: RoutedCall) -> ToolOutput:
         """The answer of a routed call; every failure but `Fatal` is one that the model reads."""
         invocation, handler = routed.invocation, routed.handler
+        if self.asks_for_risk:
+            invocation = pop_risk(invocation)
         ctx = self.context(invocation)
         shared = self.registry.supports_parallel(invocation.namespace, invocation.tool_name)
         if not self.gate.try_enter(shared):
@@ -105,7 +110,7 @@ class Dispatcher:
 
 
 async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks) -> ToolOutput:
-    tool_input = _input_of(invocation.payload)
+    tool_input = _input_of(invocation.payload) if invocation.decoded is msgspec.UNSET else invocation.decoded
     before = await hooks.before(invocation, tool_input, ctx)
     if before.block is not None:
         raise RespondToModel(before.block)

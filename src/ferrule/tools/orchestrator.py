@@ -24,6 +24,7 @@ from ferrule.tools.denial import CommandResult, is_likely_denied
 from ferrule.tools.effects import CommandEffect, Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Decision, NoAnswer
+from ferrule.tools.security import Security
 from ferrule.tools.tasks import run_blocking
 from ferrule.tools.workspace import Workspace
 
@@ -38,15 +39,21 @@ RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may 
 class Orchestrator:
     """Grants each effect its access, and asks where the policy says so. One a session."""
 
-    __slots__ = ("_approved", "_env", "_plain", "_policies", "_workspace", "permission_hook")
+    __slots__ = ("_approved", "_env", "_plain", "_policies", "_security", "_workspace", "permission_hook")
 
     def __init__(
-        self, plain: Launcher, workspace: Workspace, policies: PolicyStore, env: Mapping[str, str] = os.environ
+        self,
+        plain: Launcher,
+        workspace: Workspace,
+        policies: PolicyStore,
+        env: Mapping[str, str] = os.environ,
+        security: Security | None = None,
     ) -> None:
         self._plain = plain
         self._workspace = workspace
         self._policies = policies
         self._env = env
+        self._security = security or Security()
         self._approved: set[ApprovalKey] = set()
         self.permission_hook: PermissionHook | None = None
         """Asked before the user is, about a first approval; never about a retry."""
@@ -57,7 +64,7 @@ class Orchestrator:
         Raises `RespondToModel` where it is refused.
         """
         confined = is_confined(ctx.permissions)
-        needs = await self._requirement(ctx, effect)
+        needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect))
         if isinstance(needs, Forbidden):
             raise RespondToModel(needs.reason)
         if isinstance(needs, NeedsApproval):
@@ -70,6 +77,17 @@ class Orchestrator:
         if not await self._may_retry(ctx, effect, result):
             return result
         return await attempt(self._unconfined(ctx, RETRY_NOTICE))
+
+    def _confirmed(self, ctx: ToolContext, effect: Effect, needs: ExecApprovalRequirement) -> ExecApprovalRequirement:
+        """What would just happen is asked about where its risk is reason enough."""
+        if not isinstance(needs, Skip):
+            return needs
+        reason = self._security.reason_to_ask(effect, ctx.risk)
+        if reason is None:
+            return needs
+        if ctx.permissions.approval_policy is AskForApproval.NEVER:
+            return Forbidden(f"rejected: {reason}, and the approval policy is never, so nobody can confirm it")
+        return NeedsApproval(reason, needs.proposed_execpolicy_amendment, needs.matched)
 
     async def _requirement(self, ctx: ToolContext, effect: Effect) -> ExecApprovalRequirement:
         """What the effect needs. Looking at git's configuration blocks, and is needed under `untrusted` only."""

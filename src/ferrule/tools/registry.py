@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, NamespaceTool, ResponsesApiTool, ToolSpec
 from ferrule.tools.handler import DeferredHandler, ToolHandler
+from ferrule.tools.risk_field import with_risk_field
 
 ToolKey = tuple[str | None, str]
 
@@ -49,9 +50,10 @@ class ToolRegistry:
 class ToolRegistryBuilder:
     """Collects specs and handlers, then builds both halves: what the model sees and what runs."""
 
-    __slots__ = ("_handlers", "_specs")
+    __slots__ = ("_asks_for_risk", "_handlers", "_specs")
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks_for_risk: bool = False) -> None:
+        self._asks_for_risk = asks_for_risk
         self._handlers: dict[ToolKey, ToolHandler | DeferredHandler] = {}
         self._specs: list[ConfiguredToolSpec] = []
 
@@ -59,8 +61,13 @@ class ToolRegistryBuilder:
         """Show a tool to the model; its calls run alone."""
         self.push_spec_with_parallel_support(spec, False)
 
-    def push_spec_with_parallel_support(self, spec: ToolSpec, supports_parallel: bool) -> None:
-        """Show a tool to the model and say whether its calls may run beside others."""
+    def push_spec_with_parallel_support(
+        self, spec: ToolSpec, supports_parallel: bool, *, read_only: bool = False
+    ) -> None:
+        """Show a tool to the model and say whether its calls may run beside others. One that is not `read_only` asks
+        for the model's estimate of its risk, where the session wants that."""
+        if self._asks_for_risk and not read_only:
+            spec = with_risk_field(spec)
         self._specs.append(ConfiguredToolSpec(spec, supports_parallel))
 
     def register_handler(
