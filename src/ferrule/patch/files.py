@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     has that resolved too: what a write changes, also for a missing file (where it would be created); the two differ
     exactly when the path is itself a link. `identity` is (device, inode), None when missing; `mode` the permission
     bits; `links` the number of hard links. `in_place`: replacing the file by a rename would lose something (other hard
-    links, another owner or group, extended attributes). `writable`: the caller may write to the file; True when missing.
+    links, another owner or group, extended attributes). `writable`: the caller may write it; True when missing.
     """
 
     name: str
