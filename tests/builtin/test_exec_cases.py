@@ -20,7 +20,7 @@ from ferrule.protocol.events import ExecCommandEnd
 from ferrule.protocol.truncation import byte_length
 
 from .conftest import Benches
-from .workbench import Bench, alive, body, children, eventually, field, open_fds, session_id, unaffected
+from .workbench import Bench, alive, body, children, eventually, field, open_fds, running, session_id, unaffected
 
 SHELLS = ["shell_command", "exec_command"]
 
@@ -32,20 +32,6 @@ async def run(bench: Bench, name: str, script: str, **arguments: object) -> str:
 def code(text: str) -> int:
     label = "Exit code:" if text.startswith("Exit code:") else "Process exited with code"
     return int(field(text, label))
-
-
-def running(mark: str) -> list[int]:
-    """The living processes with `mark` in their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if mark.encode() in command and alive(int(entry.name)):
-                found.append(int(entry.name))
-    return found
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The tools on the sandbox's launcher: the same answers, and background processes that end with their shell."""
 
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from ferrule.process.launcher import LaunchError
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.sandbox import open_launcher
 
-from .workbench import Bench, body, field, session_id
+from .workbench import Bench, body, field, running, session_id
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of Linux")
 
@@ -57,3 +59,16 @@ async def test_a_refused_write_is_the_commands_own_error(confined: Bench) -> Non
     text = await confined.call("exec_command", cmd="touch /etc/ferrule-test; echo x > inside; cat inside")
     assert "Read-only file system" in text or "Permission denied" in text
     assert body(text).endswith("x\n")
+
+
+async def test_a_session_whose_sandbox_was_killed_has_ended(confined: Bench, tmp_path: Path) -> None:
+    """As when memory runs out: the helper that confines the command is killed, and the command with it."""
+    mark = f"{tmp_path}/mark"
+    cmd = f"exec python3 -c 'print(\"begun\", flush=True); import time; time.sleep(600)' {mark}"
+    number = session_id(await confined.call("exec_command", cmd=cmd, yield_time_ms=250))
+    await confined.host.until(lambda: "begun" in confined.host.live())
+    (pid,) = running(mark)
+    os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    text = await confined.call("write_stdin", session_id=number, yield_time_ms=10_000)
+    assert field(text, "Process exited with code") == "137"
+    assert "the sandbox of this command ended before the command did" in body(text)

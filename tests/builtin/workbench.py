@@ -172,6 +172,20 @@ def alive(pid: int) -> bool:
     return stat[stat.rindex(")") + 2] not in "ZX"
 
 
+def running(mark: str) -> list[int]:
+    """The living processes with `mark` in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in command and alive(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
 def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 

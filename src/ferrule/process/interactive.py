@@ -1,13 +1,14 @@
 """A process that outlives the call that started it: collected from, written to and interrupted by later calls."""
 
 import asyncio
+import signal
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
-from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Pty, Stdio
+from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
 from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, UNDYING_GRACE, exit_of, open_writer, uninterrupted
 from ferrule.protocol.errors import FerruleError
@@ -166,6 +167,9 @@ class Session:
             status, timed_out = await exit_of(self._child, self._timeout_ms)
             await self._outputs.finish(EXIT_GRACE)
             notice = await self._child.leftovers(output_held=not self._outputs.reached_end)
+        except LaunchError as error:  # what confined the process was killed, and the process with it
+            await self._outputs.finish(EXIT_GRACE)
+            status, timed_out, notice = ExitStatus(signal=signal.SIGKILL), False, str(error)
         except (Exception, asyncio.CancelledError):  # above all: the event loop ends, and nothing may outlive it
             await uninterrupted(self._child.kill_tree())
             raise
