@@ -268,6 +268,19 @@ async def test_bad_input_is_named(bench: Bench, name: str, arguments: dict[str, 
     assert body(await bench.call("shell_command", command="echo alive")) == "alive\n"
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
+async def test_a_number_is_finite(bench: Bench, number: str) -> None:
+    for name, arguments in [
+        ("exec_command", f'{{"cmd":"true","yield_time_ms":{number}}}'),
+        ("exec_command", f'{{"cmd":"true","max_output_tokens":{number}}}'),
+        ("shell_command", f'{{"command":"true","timeout_ms":{number}}}'),
+        ("write_stdin", f'{{"session_id":{number}}}'),
+    ]:
+        answer = await bench.answer(FunctionCall(call_id="c", name=name, arguments=arguments))
+        assert "failed to parse function arguments" in answer.raw.decode()
+    assert bench.host.effects == []
+
+
 async def test_relative_and_empty_workdir(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert body(await bench.call("shell_command", command="pwd", workdir="sub")) == f"{tmp_path}/sub\n"

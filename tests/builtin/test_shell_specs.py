@@ -1,5 +1,7 @@
 """What a session's model is told of its shells: the sandbox, who may be asked, PowerShell."""
 
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -104,3 +106,16 @@ def test_native_tools_are_types_of_their_own() -> None:
     state = session(ReadOnly())
     assert BUILTINS["native_shell"].spec(state).to_responses() == {"type": "shell", "environment": {"type": "local"}}
     assert BUILTINS["local_shell"].spec(state).to_responses() == {"type": "local_shell"}
+
+
+def test_specs_need_no_pydantic() -> None:
+    program = """
+import sys
+from pathlib import Path
+from ferrule.builtin import BUILTINS
+from tests.builtin.states import conversation
+for name in ("exec_command", "write_stdin", "shell", "shell_command", "local_shell", "native_shell"):
+    assert BUILTINS[name].spec(conversation(Path("/"))).responses_json
+assert "pydantic" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

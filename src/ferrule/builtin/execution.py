@@ -33,6 +33,9 @@ WORKDIR = "The directory to run it in; the session's by default"
 TIMEOUT = "After this many milliseconds it is ended; 10000 by default"
 LOGIN = "Whether it sees the environment of a login shell; true by default"
 
+Number = Annotated[float, Field(allow_inf_nan=False)]
+"""A JSON number, whole or not."""
+
 AskedPermissions = Annotated[
     str | None,
     Field(

@@ -11,6 +11,7 @@ from ferrule.builtin.execution import (
     AskedPermissions,
     CommandTool,
     Justification,
+    Number,
     OldEscalation,
     PrefixRule,
 )
@@ -34,10 +35,10 @@ class ExecCommandAction(Action):
         description="Whether the command gets a terminal, which also takes input; without one (the default) its input "
         "is empty",
     )
-    yield_time_ms: float | None = Field(default=None, description=YIELD_TIME)
-    max_output_tokens: float | None = Field(default=None, description=MAX_OUTPUT_TOKENS)
+    yield_time_ms: Number | None = Field(default=None, description=YIELD_TIME)
+    max_output_tokens: Number | None = Field(default=None, description=MAX_OUTPUT_TOKENS)
     login: bool | None = Field(default=None, description=LOGIN)
-    timeout: float | None = Field(
+    timeout: Number | None = Field(
         default=None,
         description="After this many milliseconds the command and all that it started are ended; no limit by default",
         validation_alias=AliasChoices("timeout", "timeout_ms"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import ConfigDict
 
+from ferrule.builtin.execution import Number
 from ferrule.protocol.items import ShellCallOutput, ShellCommandOutput, ShellExit
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.specs import ShellTool, ToolSpec
@@ -16,7 +17,7 @@ class NativeShellAction(Action):
     """Scripts, run one after the other. `timeout_ms` is for each; `max_output_length` is in characters, for each."""
 
     commands: tuple[str, ...]
-    timeout_ms: float | None = None
+    timeout_ms: Number | None = None
     max_output_length: int | None = None
 
 

@@ -11,6 +11,7 @@ from ferrule.builtin.execution import (
     AskedPermissions,
     CommandTool,
     Justification,
+    Number,
     OldEscalation,
     PrefixRule,
 )
@@ -26,7 +27,7 @@ class ShellAction(Action):
         description="The program and its arguments", validation_alias=AliasChoices("command", "cmd")
     )
     workdir: str | None = Field(default=None, description=WORKDIR)
-    timeout_ms: float | None = Field(
+    timeout_ms: Number | None = Field(
         default=None,
         description=TIMEOUT,
         validation_alias=AliasChoices("timeout_ms", "timeout"),
