@@ -167,9 +167,7 @@ DEPARTURES: dict[str, Callable[[Case, Outcome, Outcome], bool]] = {
     "stacked anchors": _their_text("Unexpected line found in update hunk: '@@"),
     "a pure rename is accepted": _their_text("is empty"),
     "bytes that are not UTF-8 are kept": _their_text("invalid utf-8"),
-    "stars or blanks at the markers": _their_text(
-        "The first line of the patch must be", "The last line of the patch must be"
-    ),
+    "stars or blanks at the markers": _their_text("line of the patch must be", "Patch ***' is not a valid hunk header"),
     "final newline only where the hunk reaches": _final_newline,
     "dominant line ending": _endings,
     "context lines keep their bytes": _context_kept,
