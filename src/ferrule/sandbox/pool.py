@@ -86,6 +86,11 @@ class Pool:
     def spares(self) -> int:
         return sum(zygote.process.spares for zygote in self._zygotes.values())
 
+    def drop_spares(self, key: ZygoteKey) -> None:
+        """Let go of what waits for commands of this policy."""
+        if key in self._zygotes:
+            self._zygotes[key].process.drop_spares()
+
     def open(self, key: ZygoteKey) -> None:
         """A session begins: its zygote starts in the background."""
         self._sessions += 1

@@ -42,10 +42,8 @@ class BwrapLauncher:
         covers = covers_of(self._plan, self._repositories)
         await self._placeholders.acquire(covers)
         try:
-            words = [*self._options(covers), "--chdir", cwd, "--", program, *argv[1:]]
-            child = await self._plain.launch(
-                ["/bin/sh", "-c", _WITH_FILTER, str(self._filter), *words], env, cwd, stdio, limits
-            )
+            words = self.words([program, *argv[1:]], cwd, covers)
+            child = await self._plain.launch(words, env, cwd, stdio, limits)
         except BaseException:
             self._placeholders.release()
             raise
@@ -66,6 +64,11 @@ class BwrapLauncher:
         finally:
             self._placeholders.release()
             del self._children[child]
+
+    def words(self, argv: Sequence[str], cwd: str, covers: Sequence[Cover]) -> list[str]:
+        """The command line that runs `argv` confined."""
+        confined = [*self._options(covers), "--chdir", cwd, "--", *argv]
+        return ["/bin/sh", "-c", _WITH_FILTER, str(self._filter), *confined]
 
     def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
         yield from (self._program, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")

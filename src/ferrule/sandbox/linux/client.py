@@ -69,7 +69,12 @@ class ZygoteProcess:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
             self._control = ours
             self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
-            self._process = _start(interpreter, theirs, self._errors)
+            try:
+                self._process = _start(interpreter, theirs, self._errors)
+            except LaunchError:
+                ours.close()
+                os.close(self._errors)
+                raise
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
         self._waiting: deque[asyncio.Future[InitProcess]] = deque()
@@ -193,6 +198,9 @@ class ZygoteProcess:
         return f"{status}: {lines[-1]}" if lines else status
 
     def _reap(self) -> None:
+        if self._process.poll() is not None:
+            self._gone.set_result(None)
+            return
         pidfd = os.pidfd_open(self._process.pid)
 
         def ended() -> None:

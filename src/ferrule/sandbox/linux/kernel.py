@@ -34,6 +34,7 @@ TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5414, 0x80045430, 0x40045431
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 SIGINT, SIGKILL, SIGUSR1, SIGTERM, SIGCHLD, SIGSTOP = 2, 9, 10, 15, 17, 19
 ST_RDONLY = 1
+CAPABILITY_VERSION = 0x20080522
 
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter lock, which a raw clone needs
 libc.syscall.restype = ctypes.c_long
@@ -196,6 +197,13 @@ def drop_bounding_set() -> None:
             return
 
 
+def keep_capabilities() -> None:
+    """Read and set them again: changes nothing."""
+    header, sets = struct.pack("Ii", CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
+    checked(libc.capget(header, sets), "capget")
+    checked(libc.capset(header, sets), "capset")
+
+
 def drop_capabilities() -> None:
     libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
-    checked(libc.capset(struct.pack("Ii", 0x20080522, 0), bytes(24)), "capset")
+    checked(libc.capset(struct.pack("Ii", CAPABILITY_VERSION, 0), bytes(24)), "capset")

@@ -246,6 +246,40 @@ class Init:
             self.sockets.cover()
         cover(covers)
 
+    def rehearse(self) -> None:
+        """Go the way of a command once, with arguments that fail.
+
+        The kernel copies each page that is written to for the first time since the clone: now, not when somebody waits.
+        """
+        near, far = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        nothing = {"argv": [b"/dev/null/x"], "env": {b"PATH": b"/dev/null"}, "stdin": False, "terminal": None}
+        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("ii", null, null))]
+        far.sendmsg([b"I" + marshal.dumps(nothing)], rights)
+        actions = self.standard_streams(nothing, receive(near)[1])
+        for step in (
+            lambda: kernel.bind(b"/dev/null/x", b"/dev/null/x"),
+            lambda: kernel.set_attributes(0, -1),
+            lambda: kernel.attach(os.dup(null), b"/dev/null/x"),
+            lambda: cover([("read", b"/dev/null/x", b"")]),
+            lambda: kernel.landlock_restrict(-1),
+            lambda: kernel.load_filter(b""),
+            lambda: find_program(b"x", {b"PATH": b"/dev/null"}),
+            lambda: self.spawn(b"/dev/null/x", nothing, actions),
+            kernel.keep_capabilities,
+            lambda: kernel.prctl(kernel.PR_SET_DUMPABLE, 1),
+            self.handle_signals,
+        ):
+            try:
+                step()
+            except (OSError, StepError):
+                pass
+        for _, fd, _ in actions:
+            os.close(fd)
+        os.close(null)
+        near.close()
+        far.close()
+
     def run(self) -> None:
         request, fds = receive(self.channel)
         if request is None:
@@ -514,6 +548,7 @@ class Zygote:
                 os.closerange(low + 1, high)
             init = Init(self, channel)
             init.prepare(covers)
+            init.rehearse()
             init.run()
         except BaseException as error:  # noqa: BLE001  reported to the client, who raises it
             send_failure(channel, error)
