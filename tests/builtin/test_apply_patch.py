@@ -45,7 +45,7 @@ class Tools:
     def __init__(self, folder: Path, model: str, sandbox: str | SandboxPolicy = "workspace-write") -> None:
         self.front_end = FrontEnd()
         self.toolset = Toolset.for_model(
-            model, cwd=folder, sandbox=sandbox, tools=["*apply_patch"], front_end=self.front_end
+            model, cwd=folder, sandbox=sandbox, tools=["*apply_patch"], on_event=self.front_end.on_event
         )
         self.dispatcher = self.toolset.dispatcher("turn")
 

@@ -3,8 +3,9 @@
 import pytest
 
 from ferrule.builtin import BUILTINS
-from ferrule.builtin.shell_selection import SHELL_TOOLS, Platform, ShellFeatures, current_platform, select_shell
+from ferrule.builtin.shell_selection import SHELL_TOOLS, Platform, current_platform, select_shell
 from ferrule.protocol.profiles import ModelProfile, ShellForm
+from ferrule.protocol.settings import ShellFeatures
 from ferrule.session.sources import expand_profile
 
 LINUX, WINDOWS, OLD_WINDOWS = Platform("linux"), Platform("win32"), Platform("win32", has_pty=False)

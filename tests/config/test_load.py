@@ -9,7 +9,7 @@ from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
-from ferrule.protocol.settings import ModelSettings, ProviderSettings
+from ferrule.protocol.settings import HookCommand, ModelSettings, ProviderSettings
 
 
 class Home:
@@ -102,7 +102,7 @@ include_only = ["A*"]
 [mcp_servers.docs]
 command = "docs-server"
 args = ["--stdio"]
-[[hooks.pre_tool_use]]
+[[hooks.PreToolUse]]
 matcher = "shell"
 command = "check"
 timeout = 1.5
@@ -129,7 +129,7 @@ timeout = 1.5
     )  # fmt: skip
     assert (settings.tool_output_tokens, settings.max_turns) == (500, 9)
     assert loaded.mcp_servers == {"docs": {"command": "docs-server", "args": ["--stdio"]}}
-    assert loaded.hooks == {"pre_tool_use": ({"matcher": "shell", "command": "check", "timeout": 1.5},)}
+    assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)
 
 
 def test_layers_win_in_order(home: Home) -> None:
@@ -199,7 +199,7 @@ WRONG = {
     "list": ('tools = "all"', "tools must be a list of strings, not 'all'"),
     "table": ('projects = "here"', "projects must be a table, not 'here'"),
     "scalar": ("model = { a = 1 }", "model must be a string, not a table"),
-    "tables": ("[hooks]\npre = 1", "hooks.pre must be a list of tables, not 1"),
+    "tables": ("[hooks]\nStop = 1", "hooks.Stop must be a list of tables, not 1"),
     "text": ("[shell_environment_policy.set]\nA = 1", "shell_environment_policy.set.A must be a string, not 1"),
     "relative root": ('[sandbox_workspace_write]\nwritable_roots = ["x"]', "'x' must be an absolute path"),
 }  # fmt: skip
@@ -306,13 +306,26 @@ def test_the_users_own_folder_is_no_project(tmp_path: Path) -> None:
 
 def test_a_project_adds_hooks_and_servers_but_changes_none_of_the_users(home: Home) -> None:
     home.user(
-        home.trust + '[[hooks.pre]]\ncommand = "guard"\n[mcp_servers.docs]\ncommand = "docs"\napproval = "prompt"\n'
+        home.trust
+        + '[[hooks.PreToolUse]]\ncommand = "guard"\n[mcp_servers.docs]\ncommand = "docs"\napproval = "prompt"\n'
     ).in_project(
-        '[[hooks.pre]]\ncommand = "theirs"\n[[hooks.post]]\ncommand = "log"\n'
+        '[[hooks.PreToolUse]]\ncommand = "theirs"\n[[hooks.PostToolUse]]\ncommand = "log"\n'
         '[mcp_servers.docs]\napproval = "allow"\n[mcp_servers.more]\ncommand = "more"\n'
     )
     loaded = home.load()
-    assert loaded.hooks == {"pre": ({"command": "guard"}, {"command": "theirs"}), "post": ({"command": "log"},)}
+    assert [(hook.event, hook.command) for hook in loaded.settings.hooks] == [
+        ("PreToolUse", "guard"),
+        ("PreToolUse", "theirs"),
+        ("PostToolUse", "log"),
+    ]
     assert loaded.mcp_servers == {"docs": {"command": "docs", "approval": "prompt"}, "more": {"command": "more"}}
     (warning,) = loaded.warnings
     assert "mcp_servers.docs is ignored" in warning
+
+
+def test_a_wrong_hook_is_named(home: Home) -> None:
+    with pytest.raises(UsageError, match=r"the matcher '\(' of a Stop hook is not a regular expression"):
+        home.user('[[hooks.Stop]]\ncommand = "x"\nmatcher = "("\n').load()
+    with pytest.raises(UsageError, match="PreTool"):
+        home.user('[[hooks.PreTool]]\ncommand = "x"\n').load()
+    assert home.user('[[hooks.Stop]]\ncommand = "x"\nmatcher = "*"\n').load().settings.hooks[0].matcher == ""

@@ -13,7 +13,7 @@ from ferrule.model.stream import Created, ItemDone, ModelError, ModelRequest, Re
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ItemCompleted, TurnAborted, TurnCompleted, TurnFailed
-from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ResponseItem, make_item
+from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ResponseItem, make_item, read_item
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.session.session import Session
 from ferrule.session.turn import TurnLimit
@@ -241,8 +241,6 @@ async def test_the_history_sent_is_byte_for_byte_what_came(tmp_path: Path) -> No
     raw = json.dumps({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc", "new_field": [1]})
 
     async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
-        from ferrule.protocol.items import read_item
-
         yield ItemDone(read_item(raw))
         yield ItemDone(ResponseItem(make_item(calls("quick")).raw, calls("quick")))
 
@@ -250,6 +248,20 @@ async def test_the_history_sent_is_byte_for_byte_what_came(tmp_path: Path) -> No
     async with await Agent(model, tools=[quick], cwd=tmp_path).open() as session:
         await session.run("go")
     assert raw.encode() in [item.raw for item in model.requests[1].items]
+
+
+async def test_b062_empty_arguments_stand_in_history_as_an_empty_object(tmp_path: Path) -> None:
+    raw = b'{"type":"function_call","id":"fc","call_id":"c","name":"quick","arguments":"  ","caller":{"type":"direct"}}'
+
+    async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
+        yield ItemDone(read_item(raw))
+
+    model = InProcessModel(stream, [says("ok")])
+    async with await Agent(model, tools=[quick], cwd=tmp_path).open() as session:
+        await session.run("go")
+        assert outputs(session) == [("c", "quick ")]
+    sent = json.loads(model.requests[1].items[-2].raw)
+    assert sent == {**json.loads(raw), "arguments": "{}"}
 
 
 async def test_a_finished_turn_tells_its_usage_and_last_words(tmp_path: Path) -> None:

@@ -178,6 +178,28 @@ async def test_a_freeform_tool_takes_the_raw_input() -> None:
     assert tool.to_openai_tool()["function"]["parameters"]["required"] == ["input"]
 
 
+async def test_freeform_input_is_checked_against_its_grammar() -> None:
+    form = FreeformToolFormat(type="grammar", syntax="lark", definition='start: "a" "b"+')
+    tool = ToolDefinition(executor=Counter(), freeform=form)
+    assert (await tool.handle(ToolInvocation("c", "count_words", CustomPayload("abb")), context())).success
+    with pytest.raises(RespondToModel, match="does not follow the tool's grammar"):
+        await tool.handle(ToolInvocation("c", "count_words", CustomPayload("ba")), context())
+    free = ToolDefinition(executor=Counter(), freeform=form, own_parser=True)
+    assert (await free.handle(ToolInvocation("c", "count_words", CustomPayload("ba")), context())).success
+
+
+async def test_strict_mode_is_in_the_schema_or_not_claimed() -> None:
+    strict = ToolDefinition(executor=Counter(), strict=True).to_responses_tool()
+    assert strict["strict"] is True
+    assert strict["parameters"]["required"] == ["text", "unique"]
+
+    class Free(Action):
+        headers: dict[str, str]
+
+    loose = ToolDefinition[Free, WordCount](action_type=Free, strict=True).to_responses_tool()
+    assert loose["strict"] is False
+
+
 async def test_an_observation_says_what_the_model_reads() -> None:
     class Seen(Observation):
         text: str

@@ -5,7 +5,7 @@ import os
 import msgspec
 
 from ferrule.patch.invocation import BarePatchError, Invocation, find_patch
-from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.errors import RespondToModel, UnknownTool
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.files import Files
@@ -26,11 +26,15 @@ def intercepted(argv: tuple[str, ...], cwd: str) -> Invocation | None:
 
 
 async def apply_intercepted(ctx: ToolContext, argv: tuple[str, ...], cwd: str) -> ToolOutput | None:
-    """Call the patch tool if `argv` is a patch, and return its answer; None if it is not."""
+    """Call the patch tool if `argv` is a patch, and return its answer; None if it is not, or without a patch tool."""
     found = intercepted(argv, cwd)
     if found is None:
         return None
     directory = found.workdir or cwd
     there = msgspec.structs.replace(ctx, cwd=directory, files=Files(ctx.files.layer, directory))
     arguments = msgspec.json.encode({"input": found.text}).decode()
-    return await there.call(ToolInvocation(ctx.call_id, PATCH_TOOL, FunctionPayload(arguments), turn_id=ctx.turn_id))
+    try:
+        invocation = ToolInvocation(ctx.call_id, PATCH_TOOL, FunctionPayload(arguments), turn_id=ctx.turn_id)
+        return await there.call(invocation)
+    except UnknownTool:
+        return None

@@ -5,6 +5,7 @@ import sys
 import msgspec
 
 from ferrule.protocol.profiles import ModelProfile, ShellForm
+from ferrule.protocol.settings import ShellFeatures
 
 CONPTY_BUILD = 17_763
 """The first Windows build with pseudo consoles (1809)."""
@@ -17,15 +18,6 @@ SHELL_TOOLS: dict[ShellForm, tuple[str, ...]] = {
     "disabled": (),
 }
 """The built-in tools of each form."""
-
-
-class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """The feature flags. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one string tool.
-    `unified_exec`: sessions for every model (True), for none (False), or as the model's profile says (None)."""
-
-    shell_tool: bool = True
-    shell_zsh_fork: bool = False
-    unified_exec: bool | None = None
 
 
 class Platform(msgspec.Struct, frozen=True):

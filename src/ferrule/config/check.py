@@ -83,9 +83,10 @@ def _describe(wanted: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is typing.Annotated:
-        return f"a whole number of at least {arguments[1].ge}"
+        least = arguments[1].ge
+        return "a number above 0" if least is None else f"a whole number of at least {least}"
     if origin is tuple:
-        return f"a list of {'tables' if get_origin(arguments[0]) is dict else 'strings'}"
+        return f"a list of {'strings' if arguments[0] is str else 'tables'}"
     if origin is dict:
         return "a table"
     return {str: "a string", bool: "true or false", float: "a number"}.get(wanted, str(wanted))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
-from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Verbosity
+from ferrule.protocol.settings import Confirmation, HookName, ReasoningEffort, ReasoningSummary, Verbosity
 from ferrule.protocol.specs import Wire
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -59,6 +59,22 @@ class ProjectTable(_Table, frozen=True):
     trust_level: Literal["trusted", "untrusted"] | None = None
 
 
+class FeaturesTable(_Table, frozen=True):
+    """`[features]`: see `ShellFeatures`."""
+
+    shell_tool: bool = True
+    shell_zsh_fork: bool = False
+    unified_exec: bool | None = None
+
+
+class HookTable(_Table, frozen=True):
+    """`[[hooks.EVENT]]`: see `HookCommand`. `timeout` is in seconds."""
+
+    command: str
+    matcher: str = ""
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+
+
 class ConfigTable(_Table, frozen=True):
     """A whole `config.toml`."""
 
@@ -84,7 +100,9 @@ class ConfigTable(_Table, frozen=True):
     shell_environment_policy: EnvironmentTable = EnvironmentTable()
     projects: dict[str, ProjectTable] = {}
     mcp_servers: dict[str, dict[str, object]] = {}
-    hooks: dict[str, tuple[dict[str, object], ...]] = {}
+    hooks: dict[HookName, tuple[HookTable, ...]] = {}
+    features: FeaturesTable = FeaturesTable()
+    confirmation_policy: Confirmation = "never"
 
 
 USER_ONLY = frozenset(

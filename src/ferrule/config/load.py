@@ -60,7 +60,6 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     return Configuration(
         settings=settings,
         mcp_servers=table.mcp_servers,
-        hooks=table.hooks,
         warnings=tuple(warnings),
     )
 

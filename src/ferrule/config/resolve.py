@@ -1,11 +1,12 @@
 """From the merged table to the settings of a session. Pure."""
 
 import os
+import re
 from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.config.keys import ConfigTable
+from ferrule.config.keys import ConfigTable, HookTable
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import (
@@ -16,7 +17,7 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.settings import HookCommand, HookName, ModelSettings, ProviderSettings, Settings, ShellFeatures
 from ferrule.protocol.specs import Wire
 
 SERVER = "server"
@@ -24,12 +25,11 @@ SERVER = "server"
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was configured. `mcp_servers` and `hooks` are as written: who uses them reads them further.
+    """Everything that was configured. `mcp_servers` are as written: who uses them reads them further.
     `warnings`: what was left out, one sentence each."""
 
     settings: Settings
     mcp_servers: Mapping[str, Mapping[str, object]] = {}
-    hooks: Mapping[str, tuple[Mapping[str, object], ...]] = {}
     warnings: tuple[str, ...] = ()
 
 
@@ -70,7 +70,19 @@ def settings_of(
         trusted=project is not None,
         project=project,
         accept_no_sandbox=table.accept_no_sandbox,
+        features=ShellFeatures(**msgspec.structs.asdict(table.features)),
+        hooks=tuple(_hook(event, hook) for event, hooks in table.hooks.items() for hook in hooks),
+        confirmation=table.confirmation_policy,
     )
+
+
+def _hook(event: HookName, hook: HookTable) -> HookCommand:
+    matcher = "" if hook.matcher == "*" else hook.matcher
+    try:
+        re.compile(matcher)
+    except re.error as error:
+        raise UsageError(f"the matcher {matcher!r} of a {event} hook is not a regular expression: {error}") from error
+    return HookCommand(event=event, command=hook.command, matcher=matcher, timeout=hook.timeout)
 
 
 def _provider(table: ConfigTable, base_url: str | None, wire: Wire | None) -> ProviderSettings | None:

@@ -40,6 +40,8 @@ _UNATTENDED = {
     "GIT_SEQUENCE_EDITOR": "false",
     # Passwords are not asked for, neither here nor in a window. Git takes an empty helper as the user's "none".
     "GIT_TERMINAL_PROMPT": "0",
+    # `git status` does not take the user's index lock only to refresh it.
+    "GIT_OPTIONAL_LOCKS": "0",
     "GIT_ASKPASS": "",
     "GCM_INTERACTIVE": "never",
     "SSH_ASKPASS_REQUIRE": "never",

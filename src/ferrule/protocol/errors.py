@@ -13,6 +13,10 @@ class RespondToModel(FunctionCallError):
     """The model made a mistake or the world refused; the text is the call's output and the turn goes on."""
 
 
+class UnknownTool(RespondToModel):
+    """A tool called another one by a name that nothing has."""
+
+
 class Fatal(FunctionCallError):
     """The runtime broke its own contract; the turn ends with this error."""
 

@@ -51,6 +51,15 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_window: int | None = None
 
 
+class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True):
+    """The feature flags of shell tools. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one
+    string tool. `unified_exec`: sessions for every model (True), for none (False), or as its profile says (None)."""
+
+    shell_tool: bool = True
+    shell_zsh_fork: bool = False
+    unified_exec: bool | None = None
+
+
 Confirmation = Literal["always", "never", "risky"]
 HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPromptSubmit", "SessionStart", "Stop"]
 
@@ -93,6 +102,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The project's own `.ferrule/` counts."""
     project: str | None = None
     """The top folder of the trusted project."""
+    features: ShellFeatures = ShellFeatures()
     hooks: tuple[HookCommand, ...] = ()
     confirmation: Confirmation = "never"
     """Whether the risk of a call alone is a reason to ask: always, never, or where it is high or unknown."""

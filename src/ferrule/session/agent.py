@@ -6,31 +6,19 @@ from typing import Any
 
 import msgspec
 
+from ferrule.config import ferrule_home
 from ferrule.model.stream import Model
-from ferrule.protocol.events import Event
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.front_end import Listener
-from ferrule.session.ground import as_approval_policy, as_policy, ferrule_home
+from ferrule.session.front_end import Approver, Listener, Questioned, callbacks
+from ferrule.session.ground import as_approval_policy, as_policy
+from ferrule.session.hooks import Hook
 from ferrule.session.opening import open_session
 from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.turn import TurnResult
 from ferrule.sync import wait_for_coroutine
-from ferrule.tools.events import ToolEvent
-
-
-class _Listening:
-    """A front end that is one function, and answers nothing."""
-
-    can_answer = False
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def on_event(self, event: Event | ToolEvent) -> None:
-        self._listener(event)
 
 
 class Agent:
@@ -38,8 +26,8 @@ class Agent:
 
     `model` is a name, or a `Model`. `base_url` and `wire` reach any server; without them it is OpenAI by
     `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
-    on. Nothing is asked of anybody: what `approval_policy` would ask is refused. Raises `UsageError` for what does
-    not exist.
+    on. `on_approval` decides what `approval_policy` asks, and `on_question` answers the rest; without them it is
+    refused. `on_event` sees everything. Raises `UsageError` for what does not exist.
     """
 
     def __init__(
@@ -57,7 +45,10 @@ class Agent:
         reasoning_effort: ReasoningEffort | None = None,
         max_turns: int | None = None,
         output_schema: Mapping[str, Any] | None = None,
+        hooks: Sequence[Hook] = (),
         on_event: Listener | None = None,
+        on_approval: Approver | None = None,
+        on_question: Questioned | None = None,
     ) -> None:
         if base_url is not None and provider is None:
             provider = ProviderSettings(name="server", base_url=base_url)
@@ -68,7 +59,8 @@ class Agent:
         name = model if isinstance(model, str) or model is None else None
         self._model = None if isinstance(model, str) else model
         self._tools = tools
-        self._front_end = None if on_event is None else _Listening(on_event)
+        self._hooks = hooks
+        self._answers = (on_event, on_approval, on_question)
         self.settings = Settings(
             cwd=os.path.realpath(cwd),
             home=ferrule_home(),
@@ -84,7 +76,11 @@ class Agent:
 
     async def open(self) -> Session:
         """A session for several turns; close it, or use it in `async with`."""
-        return await open_session(self.settings, self._front_end, tools=self._tools, model=self._model)
+        front_end = callbacks(*self._answers)
+        session = await open_session(self.settings, front_end, tools=self._tools, model=self._model, hooks=self._hooks)
+        if front_end is not None:
+            front_end.decide = session.decide
+        return session
 
     async def run(self, prompt: Prompt) -> TurnResult:
         """Do what the prompt says in a new session. Raises what `Session.run` raises."""

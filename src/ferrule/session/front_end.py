@@ -1,12 +1,18 @@
-"""What a session needs of the door through which it was opened."""
+"""What a session needs of the door through which it was opened, and the one for programs: a few functions."""
 
-from collections.abc import Callable
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from ferrule.protocol.events import Event
+from ferrule.protocol.events import ElicitationRequest, Event, ExecApproval, UserInputRequest
+from ferrule.protocol.permissions import ReviewDecision
 from ferrule.tools.events import ToolEvent
+from ferrule.tools.questions import Answer, Decision, NoAnswer, Question
 
 Listener = Callable[[Event | ToolEvent], None]
+Approver = Callable[[ExecApproval], "ReviewDecision | Decision | Awaitable[ReviewDecision | Decision]"]
+Questioned = Callable[[UserInputRequest | ElicitationRequest], "Answer | Awaitable[Answer]"]
 
 
 class FrontEnd(Protocol):
@@ -18,3 +24,61 @@ class FrontEnd(Protocol):
     def on_event(self, event: Event | ToolEvent) -> None:
         """Show an event. Called in the session's loop; must not block."""
         ...
+
+
+class Callbacks:
+    """A front end made of functions, plain or async: one sees the events, one decides approvals, one answers the rest.
+
+    `decide` is the session's (or toolset's) own; it is put in once that exists.
+    """
+
+    def __init__(
+        self, on_event: Listener | None, on_approval: Approver | None, on_question: Questioned | None = None
+    ) -> None:
+        self._on_event = on_event
+        self._on_approval = on_approval
+        self._on_question = on_question
+        self._answering: set[asyncio.Task[None]] = set()
+        self.decide: Callable[[str, Answer], None] = lambda request_id, answer: None
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether there is a function that answers."""
+        return self._on_approval is not None or self._on_question is not None
+
+    def on_event(self, event: Event | ToolEvent) -> None:
+        """Pass the event on; a question goes to the function that answers it."""
+        if self._on_event is not None:
+            self._on_event(event)
+        if isinstance(event, Question):
+            task = asyncio.ensure_future(self._answer(event))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, question: Question) -> None:
+        answer: Answer
+        try:
+            answer = await self._ask(question)
+        except Exception as error:  # noqa: BLE001 - the caller's function failed: the question has no answer
+            answer = NoAnswer(f"the callback that answers raised {type(error).__name__}: {error}")
+        self.decide(question.request_id, answer)
+
+    async def _ask(self, question: Question) -> Answer:
+        if isinstance(question, ExecApproval):
+            if self._on_approval is None:
+                return NoAnswer("no on_approval callback was given")
+            decided = self._on_approval(question)
+            decision = await decided if inspect.isawaitable(decided) else decided
+            return Decision(decision) if isinstance(decision, ReviewDecision) else decision
+        if self._on_question is None:
+            return NoAnswer("no on_question callback was given")
+        answered = self._on_question(question)
+        return await answered if inspect.isawaitable(answered) else answered
+
+
+def callbacks(
+    on_event: Listener | None, on_approval: Approver | None, on_question: Questioned | None
+) -> Callbacks | None:
+    """The front end of these functions, or None where there is none of them."""
+    given = (on_event, on_approval, on_question)
+    return None if given == (None, None, None) else Callbacks(*given)

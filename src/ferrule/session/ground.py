@@ -70,11 +70,6 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
     return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env, security))
 
 
-def ferrule_home(env: Mapping[str, str] = os.environ) -> str:
-    """Where Ferrule keeps its own files: `FERRULE_HOME`, else `~/.ferrule`."""
-    return os.path.realpath(env.get("FERRULE_HOME") or os.path.expanduser("~/.ferrule"))
-
-
 def profile_files(home: str) -> list[Path]:
     """The user's own model profiles, if there are any: `profiles.toml` in Ferrule's home."""
     file = Path(home, "profiles.toml")

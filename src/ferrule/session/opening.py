@@ -47,7 +47,9 @@ async def open_session(
     ground = lay_ground(settings, profile, env)
     include = profiles.tool_set(settings.profile or profile.tools).include
     chosen = tools if tools is not None else settings.tools
-    toolset = Toolset(ground, tool_sources(ground.conversation, include, chosen), front_end=front_end)
+    toolset = Toolset(
+        ground, tool_sources(ground.conversation, include, chosen, settings.features), front_end=front_end
+    )
     await toolset.warm_up()
     return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored, hooks=hooks)
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ferrule.builtin import BUILTINS, Builtin
-from ferrule.builtin.shell_selection import SHELL_TOOLS, ShellFeatures, current_platform, select_shell
+from ferrule.builtin.shell_selection import SHELL_TOOLS, current_platform, select_shell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile
+from ferrule.protocol.settings import ShellFeatures
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
@@ -56,9 +57,13 @@ class DefinitionSource:
             builder.register_handler(tool.name, tool, namespace=tool.namespace)
 
 
-def expand_profile(include: Iterable[str], profile: ModelProfile) -> list[str]:
+def expand_profile(
+    include: Iterable[str],
+    profile: ModelProfile,
+    features: ShellFeatures = ShellFeatures(),  # noqa: B008 - frozen
+) -> list[str]:
     """The built-in tools of a model: its form of shell, its form of patches, and what its tool set includes."""
-    names = list(SHELL_TOOLS[select_shell(profile, ShellFeatures(), current_platform())])
+    names = list(SHELL_TOOLS[select_shell(profile, features, current_platform())])
     if profile.apply_patch != "none":
         names.append("apply_patch")
     for entry in include:

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
+from ferrule.config import ferrule_home
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import (
@@ -14,10 +15,10 @@ from ferrule.protocol.permissions import (
     SandboxMode,
     SandboxPolicy,
 )
-from ferrule.protocol.settings import Settings
+from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, Wire
-from ferrule.session.front_end import FrontEnd
-from ferrule.session.ground import Ground, as_approval_policy, as_policy, ferrule_home, lay_ground, profile_files
+from ferrule.session.front_end import Approver, FrontEnd, Listener, Questioned, callbacks
+from ferrule.session.ground import Ground, as_approval_policy, as_policy, lay_ground, profile_files
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
@@ -63,9 +64,13 @@ class Toolset(LoopBound):
         sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
         approval_policy: str = AskForApproval.NEVER,
         tools: Sequence[ToolLike] | None = None,
-        front_end: FrontEnd | None = None,
+        on_event: Listener | None = None,
+        on_approval: Approver | None = None,
+        on_question: Questioned | None = None,
     ) -> "Toolset":
         """The tools that `model` was trained on, or `tools`, working in `cwd`.
+
+        `on_approval` decides what `approval_policy` asks, `on_question` answers the rest, `on_event` sees everything.
 
         Raises `UsageError` for a tool, mode or directory that does not exist.
         """
@@ -81,7 +86,11 @@ class Toolset(LoopBound):
         )
         ground = lay_ground(settings, profile)
         include = profiles.tool_set(profile.tools).include
-        return cls(ground, tool_sources(ground.conversation, include, tools), front_end=front_end)
+        front_end = callbacks(on_event, on_approval, on_question)
+        toolset = cls(ground, tool_sources(ground.conversation, include, tools), front_end=front_end)
+        if front_end is not None:
+            front_end.decide = toolset.pending.decide
+        return toolset
 
     def use_hooks(self, hooks: SessionHooks) -> None:
         """Let these hooks see calls and approvals."""
@@ -214,11 +223,14 @@ class Toolset(LoopBound):
 
 
 def tool_sources(
-    conversation: Conversation, include: Iterable[str], tools: Sequence[ToolLike] | None
+    conversation: Conversation,
+    include: Iterable[str],
+    tools: Sequence[ToolLike] | None,
+    features: ShellFeatures = ShellFeatures(),  # noqa: B008 - frozen
 ) -> list[ToolSource]:
     """The sources of the tools asked for, or of the tool set's where nothing is asked for."""
     if tools is None:
-        return [BuiltinSource(expand_profile(include, conversation.profile), conversation)]
+        return [BuiltinSource(expand_profile(include, conversation.profile, features), conversation)]
     names, made = split_tools(tools, conversation)
     return [BuiltinSource(names, conversation), DefinitionSource(made)]
 

@@ -22,7 +22,7 @@ from ferrule.model.stream import (
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import Fatal, FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
-from ferrule.protocol.items import ItemView, Message, ResponseItem
+from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
 from ferrule.session.history import aborted_output, called_id
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.handler import InputWatcher
@@ -130,6 +130,7 @@ class Turn:
         if call_id is not None and call_id in self.interrupted_calls:
             return
         session = self.session
+        item = _with_arguments(item)
         session.record(item)
         routed = dispatcher.route(item.view)
         if routed is not None:
@@ -208,6 +209,15 @@ class Turn:
                     self._watchers[item_id] = watcher
             case Retrying(message=message, delay_ms=delay):
                 emit(WarningEvent(message=f"{message}; trying again in {delay / 1000:.1f} s"))
+
+
+def _with_arguments(item: ResponseItem) -> ResponseItem:
+    """The item; empty arguments become `{}`, because servers refuse to read the empty text back."""
+    if not isinstance(item.view, FunctionCall) or item.view.arguments.strip():
+        return item
+    fields = msgspec.json.decode(item.raw, type=dict[str, msgspec.Raw])
+    fields["arguments"] = msgspec.Raw(b'"{}"')
+    return read_item(msgspec.json.encode(fields))
 
 
 async def _all_done(calls: Sequence[_Call]) -> None:

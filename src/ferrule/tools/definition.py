@@ -4,6 +4,7 @@ A definition is a `ToolHandler` and has a `ToolSpec`; nothing else joins the two
 """
 
 import inspect
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +26,15 @@ from ferrule.protocol.payload import (
     ToolOutput,
     ToolPayload,
 )
+from ferrule.protocol.schema_strict import StrictError, to_strict
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
 from ferrule.tools.annotations import ToolAnnotations
-from ferrule.tools.arguments import ModelValidator, read_arguments, validate_value
+from ferrule.tools.arguments import ModelValidator, decode_arguments, read_arguments, validate_value
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.events import ActionEvent, ObservationEvent
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.grammar import checkable_grammar
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.schema_writer import schema_of_model
 from ferrule.tools.tasks import run_blocking
@@ -42,10 +45,13 @@ if TYPE_CHECKING:
     from ferrule.tools.conversation import ConversationState
 
 
+log = logging.getLogger("ferrule.tools")
+
+
 class Action(BaseModel):
     """The input of a tool. Fields become the parameters that the model sees; unknown fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     @property
     def visualize(self) -> "RenderableType":
@@ -110,7 +116,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     What is not given is taken from what is: the types from the executor's (or the class's) type arguments, the name
     from the action's, the description from its docstring. `freeform` makes it a tool with raw text input; its action
-    then has one text field, which takes it. `parallel` says that calls may run beside other calls; by default
+    then has one text field, which takes it, and the input is checked against the grammar unless the tool has its
+    `own_parser`. `parallel` says that calls may run beside other calls; by default
     read-only tools do. `blocking` says whether a plain `def` executor runs on a thread (the default) or in the loop.
     """
 
@@ -124,6 +131,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         observation_type: type[O] | None = None,
         annotations: ToolAnnotations | None = None,
         freeform: FreeformToolFormat | None = None,
+        own_parser: bool = False,
         namespace: str | None = None,
         strict: bool = False,
         parallel: bool | None = None,
@@ -139,6 +147,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self.description = description if description is not None else inspect.cleandoc(action.__doc__ or "")
         self.annotations = annotations or ToolAnnotations()
         self.freeform = freeform
+        self._grammar = None if freeform is None or own_parser else checkable_grammar(freeform)
         self.namespace = namespace
         self.strict = strict
         self.parallel = self.annotations.readOnlyHint if parallel is None else parallel
@@ -174,11 +183,22 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             if self.freeform is not None:
                 self._spec = FreeformTool(name=self.name, description=self.description, format=self.freeform)
             else:
-                parameters = self.parameters()
+                parameters, strict = self._wire_parameters()
                 self._spec = ResponsesApiTool(
-                    name=self.name, description=self.description, parameters=parameters, strict=self.strict
+                    name=self.name, description=self.description, parameters=parameters, strict=strict
                 )
         return self._spec
+
+    def _wire_parameters(self) -> tuple[JsonSchema, bool]:
+        """The schema as it is sent; a tool that strict mode cannot express stays non-strict as a whole."""
+        parameters = self.parameters()
+        if not self.strict:
+            return parameters, False
+        try:
+            return to_strict(parameters), True
+        except StrictError as error:
+            log.warning("tool %s is sent without strict mode: %s", self.name, error)
+            return parameters, False
 
     def parameters(self) -> JsonSchema:
         """The schema of the arguments, as the model is told."""
@@ -210,6 +230,12 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             return self.freeform is not None
         return super().matches_kind(payload) or isinstance(payload, NativePayload | LocalShellPayload)
 
+    def tool_input(self, payload: ToolPayload) -> JsonValue:
+        """The input as it would be validated, tolerantly read."""
+        if isinstance(payload, (FunctionPayload, NativePayload)):
+            return decode_arguments(payload.arguments, self._validator)
+        return super().tool_input(payload)
+
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Everything that is not annotated as read-only."""
         return not self.annotations.readOnlyHint
@@ -222,6 +248,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         if isinstance(payload, (FunctionPayload, NativePayload)):
             return read_arguments(payload.arguments, self._validator)
         if isinstance(payload, CustomPayload):
+            if self._grammar is not None:
+                self._grammar.check(payload.input)
             return self.action_type.model_validate({self._text_field: payload.input})
         if isinstance(payload, LocalShellPayload):
             return validate_value(msgspec.to_builtins(payload.params), self._validator)
@@ -234,7 +262,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         if observed:
             ctx.emit(ActionEvent(invocation.call_id, self.name, action))
         if self._acts_alone:
-            effect = ToolEffect(name=self.name, arguments=_text_of(invocation), annotations=self.annotations)
+            shown = action.model_dump_json(exclude_unset=True)
+            effect = ToolEffect(name=self.name, arguments=shown, annotations=self.annotations)
             result = await ctx.run(effect, lambda access: self._execute(action, ctx))
         else:
             result = await self._execute(action, ctx)
@@ -279,16 +308,6 @@ NO_OUTPUT = "(no output)"
 
 _UNSET = msgspec.UNSET
 _encode_json = msgspec.json.encode
-
-
-def _text_of(invocation: ToolInvocation) -> str:
-    """The input of the call as it will run: what an approval shows."""
-    if invocation.decoded is not _UNSET:
-        return pydantic_core.to_json(invocation.decoded).decode()
-    payload = invocation.payload
-    if isinstance(payload, CustomPayload):
-        return payload.input
-    return payload.arguments if isinstance(payload, (FunctionPayload, NativePayload)) else ""
 
 
 async def _no_executor(action: Action, ctx: ToolContext) -> Any:

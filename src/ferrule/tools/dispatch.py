@@ -8,10 +8,10 @@ from typing import Protocol, cast
 import msgspec
 
 from ferrule.protocol.content import ContentPart, InputText
-from ferrule.protocol.errors import Fatal, RespondToModel
+from ferrule.protocol.errors import Fatal, RespondToModel, UnknownTool
 from ferrule.protocol.items import ItemView, ResponseInputItem
-from ferrule.protocol.json_text import JsonValue, decode, encodable
-from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload, NativePayload, ToolOutput, ToolPayload
+from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.protocol.payload import CustomPayload, ToolOutput
 from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.events import AgentErrorEvent
@@ -95,7 +95,7 @@ class Dispatcher:
         """A call of one tool by another, under the gate that its parent holds. Raises `RespondToModel`."""
         handler = self.registry.handler(invocation.tool_name, invocation.namespace)
         if handler is None:
-            raise RespondToModel(f"unsupported call: {invocation.tool_name}")
+            raise UnknownTool(f"unsupported call: {invocation.tool_name}")
         try:
             return await self._handle(handler, invocation, ctx)
         except BaseException as error:
@@ -110,7 +110,7 @@ class Dispatcher:
 
 
 async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks) -> ToolOutput:
-    tool_input = _input_of(invocation.payload) if invocation.decoded is msgspec.UNSET else invocation.decoded
+    tool_input = handler.tool_input(invocation.payload) if invocation.decoded is msgspec.UNSET else invocation.decoded
     before = await hooks.before(invocation, tool_input, ctx)
     if before.block is not None:
         raise RespondToModel(before.block)
@@ -163,16 +163,6 @@ def _wrong_kind(invocation: ToolInvocation) -> str:
     if isinstance(invocation.payload, CustomPayload):
         return f"{name} takes JSON arguments; call it as a function, not with freeform input"
     return f"{name} cannot be called with a {type(invocation.payload).__name__}"
-
-
-def _input_of(payload: ToolPayload) -> JsonValue:
-    """What hooks see: decoded arguments, the text of a freeform call, or nothing readable."""
-    match payload:
-        case CustomPayload(input=text):
-            return text
-        case FunctionPayload(arguments=raw) | McpPayload(raw_arguments=raw) | NativePayload(arguments=raw):
-            return decode(raw) if raw.strip() else {}
-    return msgspec.to_builtins(payload.params)
 
 
 def _with_input(invocation: ToolInvocation, tool_input: JsonValue) -> ToolInvocation:

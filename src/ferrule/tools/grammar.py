@@ -4,11 +4,15 @@ For tools without a parser of their own. llguidance comes with the extra `gramma
 """
 
 import importlib
+import importlib.util
+import logging
 from functools import cached_property
 from typing import Any
 
 from ferrule.protocol.errors import RespondToModel, UsageError
 from ferrule.protocol.specs import FreeformToolFormat
+
+log = logging.getLogger("ferrule.tools")
 
 _SYNTAXES = ("lark", "regex")
 
@@ -24,6 +28,15 @@ def grammar_of(tool_format: FreeformToolFormat) -> "InputGrammar | None":
     if tool_format.type == "grammar" and tool_format.syntax in _SYNTAXES:
         return InputGrammar(tool_format)
     return None
+
+
+def checkable_grammar(tool_format: FreeformToolFormat) -> "InputGrammar | None":
+    """The grammar, or None where any text goes or where llguidance is not installed (a line in the log says so)."""
+    grammar = grammar_of(tool_format)
+    if grammar is not None and importlib.util.find_spec("llguidance") is None:
+        log.info("freeform input is not checked against its grammar: pip install 'ferrule[grammar]'")
+        return None
+    return grammar
 
 
 class InputGrammar:

@@ -2,8 +2,19 @@
 
 from typing import Protocol
 
+import msgspec
+
 from ferrule.protocol.events import Event
-from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload, ToolKind, ToolOutput, ToolPayload
+from ferrule.protocol.json_text import JsonValue, decode
+from ferrule.protocol.payload import (
+    CustomPayload,
+    FunctionPayload,
+    McpPayload,
+    NativePayload,
+    ToolKind,
+    ToolOutput,
+    ToolPayload,
+)
 from ferrule.tools.context import ToolContext, ToolInvocation
 
 
@@ -32,6 +43,16 @@ class ToolHandler:
     def function_payload(self, arguments: str) -> ToolPayload:
         """The payload of a JSON call to this tool."""
         return FunctionPayload(arguments)
+
+    def tool_input(self, payload: ToolPayload) -> JsonValue:
+        """The input of a call as hooks see it: decoded arguments, or the text of a freeform call. Raises
+        `RespondToModel` where it cannot be read."""
+        match payload:
+            case CustomPayload(input=text):
+                return text
+            case FunctionPayload(arguments=raw) | McpPayload(raw_arguments=raw) | NativePayload(arguments=raw):
+                return decode(raw) if raw.strip() else {}
+        return msgspec.to_builtins(payload.params)
 
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Whether the call might change the user's environment."""

@@ -53,6 +53,7 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
             cls(
                 description=FREEFORM_DESCRIPTION if freeform else FUNCTION_DESCRIPTION,
                 freeform=FORMAT if freeform else None,
+                own_parser=True,
                 executor=ApplyPatchExecutor(conv_state.turn_diff),
                 annotations=ToolAnnotations(openWorldHint=False),
                 parallel=False,

@@ -34,9 +34,11 @@ async def write_patch(patch: str | Patch, ctx: ToolContext, tracker: TurnDiffTra
         parsed = parse(patch) if isinstance(patch, str) else patch
         if not parsed.hunks:
             raise RespondToModel("patch rejected: empty patch")
+        if parsed.environment is not None:
+            raise RespondToModel("apply_patch environment selection is unavailable for this turn")
         planned = plan(parsed, ctx.files.layer, cwd)
     except PatchError as error:
-        raise RespondToModel(f"apply_patch verification failed: {error}") from error
+        raise RespondToModel(f"apply_patch verification failed: {error.verification_text}") from error
     changes = tuple(map(_file_change, planned.operations))
 
     async def attempt(access: Access) -> None:

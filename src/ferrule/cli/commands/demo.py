@@ -19,8 +19,8 @@ from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.session.ground import as_policy
 from ferrule.testing import ScriptedModel
 
-SANDBOX = SandboxMode.DANGER_FULL_ACCESS
-"""What commands may do; only the scratch repository is concerned. Confined modes are refused in this version."""
+SANDBOX = SandboxMode.WORKSPACE_WRITE
+"""What commands may do. Where the machine offers no sandbox they run in the scratch repository all the same."""
 
 MODEL = "scripted-model"
 
@@ -58,6 +58,7 @@ def _play(folder: Path, *, keep: bool) -> int:
             approval_policy=AskForApproval.NEVER,
             sandbox_policy=as_policy(SANDBOX),
             ephemeral=True,
+            accept_no_sandbox=True,
         )
         run_interruptibly(run_turn(settings, Human(out, settings), PROMPT))
         try:
