@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.process.launcher import Child, LaunchError, Limits, Pipes
+from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes
 from ferrule.sandbox.plan import PROTECTED_NAMES
 from ferrule.sandbox.sandbox import Sandbox
 from tests.sandbox.conftest import OpenSandbox
@@ -203,8 +203,7 @@ async def test_closing_ends_everything(open_sandbox: OpenSandbox, workspace: Pat
     sandbox = await open_sandbox()
     child = await start(sandbox, workspace, 65007)
     await sandbox.close()
-    with pytest.raises(LaunchError):
-        await child.wait()
+    assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
     close(child)
     assert not running(65007)
     assert zygotes_of(os.getpid()) == []

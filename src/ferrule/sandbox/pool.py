@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.linux.client import Message, ZygoteProcess
@@ -100,6 +99,7 @@ class Pool:
         """A session ends. After the last one no zygote is left, and no command either."""
         self._sessions -= 1
         if not self._sessions:
+            _POOLS.pop(self._loop, None)
             processes = [zygote.process for zygote in self._zygotes.values()]
             for key in list(self._zygotes):
                 self._end(key)
@@ -118,7 +118,7 @@ class Pool:
         if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
             # Before 5.14 the limit counted all processes of the user.
             limits = replace(limits, max_processes=MAX_PROCESSES)
-        request = request_of(argv, env, cwd, limits, covers)
+        request = request_of(argv, env, cwd, limits)
         try:
             return await self._attempt(key, covers, request, stdio)
         except _Gone:
@@ -131,7 +131,7 @@ class Pool:
         zygote = self._zygote(key)
         zygote.running += 1
         try:
-            await zygote.placeholders.acquire(covers)
+            covers = await zygote.placeholders.acquire(covers)
         except BaseException:
             self._done(key, zygote)
             raise
@@ -148,7 +148,9 @@ class Pool:
                 raise _Gone(str(error)) from error
             raise
         try:
-            child = spawn(init, request, stdio, soft_kill=not key.namespaces, on_end=ended)
+            child = spawn(
+                init, {**request, "covers": wire_covers(covers)}, stdio, soft_kill=not key.namespaces, on_end=ended
+            )
         except OSError as error:
             init.close()
             ended()
@@ -283,10 +285,12 @@ def _kernel() -> tuple[int, ...]:
     return int(major), int("".join(char for char in minor if char.isdigit()) or 0)
 
 
-_POOLS: "WeakKeyDictionary[asyncio.AbstractEventLoop, Pool]" = WeakKeyDictionary()
+_POOLS: dict[asyncio.AbstractEventLoop, Pool] = {}
 
 
 def pool_of_this_loop() -> Pool:
-    """The one pool of the running event loop."""
+    """The one pool of the running event loop. It goes with its last session."""
     loop = asyncio.get_running_loop()
-    return _POOLS.setdefault(loop, Pool())
+    if loop not in _POOLS:
+        _POOLS[loop] = Pool()
+    return _POOLS[loop]

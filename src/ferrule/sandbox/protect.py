@@ -140,18 +140,17 @@ class Placeholders:
         """The names of the records that may come to stand; they tell the place of the lock, too."""
         return tuple(record_name(root) for root in self._users)
 
-    async def acquire(self, covers: Iterable[Cover]) -> None:
-        """Make the placeholders among `covers`, for one command. Raises `LaunchError`."""
+    async def acquire(self, covers: Iterable[Cover]) -> list[Cover]:
+        """Make the placeholders among `covers`, for one command. Raises `LaunchError`.
+
+        Returns the covers without those that cannot be made: where we may not make a folder, commands cannot either.
+        """
         for root in self._users:
             self._users[root] += 1
         try:
             for root in self._users:
                 await self._share(root)
-            for cover in covers:
-                if cover.kind == "empty":
-                    self._record(cover.path)
-                    with suppress(FileExistsError):
-                        os.mkdir(cover.path, PLACEHOLDER_MODE)
+            return [cover for cover in covers if cover.kind != "empty" or self._make(cover.path)]
         except OSError as error:
             self.release()
             raise LaunchError(f"cannot protect {error.filename}: {error.strerror}") from error
@@ -177,6 +176,18 @@ class Placeholders:
             if time.monotonic() > deadline:
                 raise LaunchError(f"another process does not let go of the protected folders of {root}")
             await asyncio.sleep(0.001)
+
+    def _make(self, path: str) -> bool:
+        self._record(path)
+        try:
+            os.mkdir(path, PLACEHOLDER_MODE)
+        except FileExistsError:
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            return False
+        return True
 
     def _record(self, path: str) -> None:
         """Before it is made: so that whoever comes after a crash knows whose it is."""

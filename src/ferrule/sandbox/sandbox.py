@@ -63,6 +63,7 @@ class Sandbox:
         self._inspecting = asyncio.Lock()
         self._launcher: ClosableLauncher | None = None
         self._opening = asyncio.create_task(self._open())
+        self._running: set[WatchedChild] = set()
         self._closed = False
 
     @property
@@ -85,14 +86,18 @@ class Sandbox:
             raise LaunchError("the sandbox is closed")
         if not self.plan.network:
             env = {**env, NETWORK_OFF_VARIABLE: "1"}
-        if not self.plan.roots:
-            return await self._launcher.launch(argv, env, cwd, stdio, limits)
         after = await self._before(level)
-        return WatchedChild(await self._launcher.launch(argv, env, cwd, stdio, limits), after)
+        child = WatchedChild(await self._launcher.launch(argv, env, cwd, stdio, limits), after)
+        self._running.add(child)
+        child.aftermath.add_done_callback(lambda _: self._running.discard(child))
+        return child
 
     async def close(self) -> None:
-        """Ends every command that still runs."""
+        """Ends every command that still runs, and waits for what is done after each."""
         self._closed = True
+        for child in list(self._running):
+            await child.kill_tree()
+            await child.aftermath
         self._opening.cancel()
         with suppress(asyncio.CancelledError, LaunchError):
             await self._opening
@@ -140,6 +145,8 @@ class Sandbox:
         return after
 
     async def _inspect(self) -> tuple[str, ...]:
+        if not self.plan.roots:
+            return ()
         async with self._inspecting:
             return await asyncio.to_thread(self._watch.inspect)
 
@@ -148,11 +155,11 @@ _After = Callable[[], Awaitable[tuple[str, ...]]]
 
 
 class WatchedChild:
-    """A confined child, and what was done about the repositories that it has touched once it has ended."""
+    """A confined child. Its `aftermath` ends with what was done about repositories that it touched, a sentence each."""
 
     def __init__(self, child: Child, after: _After) -> None:
         self._child = child
-        self._aftermath = asyncio.create_task(self._look_after(after))
+        self.aftermath = asyncio.create_task(self._look_after(after))
 
     @property
     def stdin(self) -> int | None:
@@ -178,7 +185,7 @@ class WatchedChild:
     async def leftovers(self, output_held: bool) -> str | None:
         """Also says what was moved to quarantine or put back."""
         left = await self._child.leftovers(output_held)
-        return " ".join(([left] if left else []) + list(await asyncio.shield(self._aftermath))) or None
+        return " ".join(([left] if left else []) + list(await asyncio.shield(self.aftermath))) or None
 
     def resize(self, rows: int, columns: int) -> None:
         self._child.resize(rows, columns)

@@ -40,9 +40,9 @@ class BwrapLauncher:
     ) -> Child:
         program = find_program(argv, env, cwd)
         covers = covers_of(self._plan, self._repositories)
-        await self._placeholders.acquire(covers)
+        made = await self._placeholders.acquire(covers)
         try:
-            words = self.words([program, *argv[1:]], cwd, covers)
+            words = self.words([program, *argv[1:]], cwd, made)
             child = await self._plain.launch(words, env, cwd, stdio, limits)
         except BaseException:
             self._placeholders.release()

@@ -185,10 +185,8 @@ def _pipes(stdio: Pipes, ours: ExitStack, theirs: ExitStack) -> tuple[list[int |
     return [into, out, err], [end for end in (in_end, out_end, err_end) if end is not None]
 
 
-def request_of(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, covers: Sequence[Cover]
-) -> dict[str, object]:
-    """The message that starts a command. Raises `LaunchError` for what no kernel takes."""
+def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits) -> dict[str, object]:
+    """The message that starts a command, but for its covers. Raises `LaunchError` for what no kernel takes."""
     if not argv:
         raise LaunchError("the command is empty")
     texts = (*argv, *env, *env.values(), cwd)
@@ -200,7 +198,6 @@ def request_of(
         "cwd": os.fsencode(cwd),
         "core_bytes": limits.core_bytes,
         "max_processes": limits.max_processes,
-        "covers": wire_covers(covers),
     }
 
 
