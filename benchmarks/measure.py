@@ -25,7 +25,8 @@ def row(name: str, ours: float, floor: float, aim: float, unit: str = "us", scal
     """One row: ours, its floor, the ratio, and the ratio that we aim at."""
     ratio = ours / floor
     verdict = "" if ratio <= aim else "  <-- above the aim"
-    return f"{name}: ours {ours * scale:.2f} {unit}, floor {floor * scale:.2f} {unit}, ratio {ratio:.2f} (aim {aim:g}){verdict}"
+    figures = f"ours {ours * scale:.2f} {unit}, floor {floor * scale:.2f} {unit}, ratio {ratio:.2f}"
+    return f"{name}: {figures} (aim {aim:g}){verdict}"
 
 
 def bounded(name: str, value: float, limit: float, unit: str) -> str:

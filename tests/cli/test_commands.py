@@ -183,7 +183,7 @@ def test_policy_check(inside: Place, capfd: pytest.CaptureFixture[str]) -> None:
 def test_demo_solves_its_task_and_says_what_it_is(place: Place, tmp_path: Path) -> None:
     done = place.run("demo", "--keep", env={"TMPDIR": str(tmp_path)})
     assert done.code == 0, done.err
-    assert "The model in this demo is scripted" in done.out and "danger-full-access" in done.out
+    assert "The model in this demo is scripted" in done.out and "-s workspace-write" in done.out
     assert "FAILED (failures=2)" in done.out and "  OK" in done.out and "The tests pass." in done.out
     kept = Path(done.out.strip().rpartition(" ")[2])
     assert kept.is_relative_to(tmp_path.resolve())
