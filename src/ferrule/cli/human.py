@@ -20,6 +20,7 @@ from ferrule.protocol.events import (
     PatchApplyBegin,
     PlanStep,
     PlanUpdate,
+    SandboxStatus,
     ThreadStarted,
     TurnAborted,
     TurnCompleted,
@@ -66,6 +67,9 @@ class Human:
     def on_event(self, event: Event | ToolEvent) -> None:
         """Show the event."""
         match event:
+            case SandboxStatus(reduced=True, level=level, problem=problem, not_stopped=holes):
+                text = problem or f"commands are confined by {level} only; not stopped: {'; '.join(holes)}"
+                self._block(self._out.style(f"warning: {safe(text)}", RED))
             case ThreadStarted():
                 self._greet(event)
             case ItemUpdated(kind="text" | "reasoning"):
@@ -99,8 +103,6 @@ class Human:
             f"{self._out.style(f'ferrule {__version__}', BOLD)} · {safe(event.model)} · {safe(settings.cwd)}"
         )
         self._out.line(self._out.style(f"sandbox {mode} · approval {settings.approval_policy}", DIM))
-        if event.sandbox:
-            self._out.line(self._out.style(safe(event.sandbox), DIM))
 
     def _block(self, text: str) -> None:
         """Something that has an empty line before it."""

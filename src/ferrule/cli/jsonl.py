@@ -20,6 +20,7 @@ from ferrule.protocol.events import (
     McpToolCallEnd,
     PatchApplyBegin,
     PlanUpdate,
+    SandboxStatus,
     ThreadStarted,
     TokenUsage,
     TurnAborted,
@@ -66,6 +67,8 @@ class JsonLines:
     def on_event(self, event: Event | ToolEvent) -> None:
         """Write what a program should know of the event."""
         match event:
+            case SandboxStatus():
+                self._write("sandbox.status", **msgspec.structs.asdict(event))
             case ThreadStarted(thread_id=thread_id, model=model):
                 self._write("thread.started", thread_id=thread_id, model=model)
             case TurnStarted():

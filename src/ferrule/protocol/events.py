@@ -41,8 +41,16 @@ class ThreadStarted(_Event, frozen=True, tag="thread.started"):
 
     thread_id: str
     model: str = ""
-    sandbox: str = ""
-    """What confines commands on this machine, and what that does not stop, in one line."""
+
+
+class SandboxStatus(_Event, frozen=True, tag="sandbox.status"):
+    """What confines commands in this session, and what that does not stop. `problem`: why nothing can; commands are
+    refused then. `reduced`: this machine offers less than the best."""
+
+    level: str
+    not_stopped: tuple[str, ...] = ()
+    reduced: bool = False
+    problem: str | None = None
 
 
 class TurnStarted(_Event, frozen=True, tag="turn.started"):
@@ -275,6 +283,7 @@ class ViewImage(_Event, frozen=True, tag="view_image"):
 
 Event = (
     ThreadStarted
+    | SandboxStatus
     | TurnStarted
     | ItemStarted
     | ItemUpdated

@@ -86,6 +86,7 @@ class Session(LoopBound):
         self._context: list[str] = []
         self._loaded: list[ConfiguredToolSpec] | None = None
         self._loading: asyncio.Future[None] | None = None
+        self._telling: asyncio.Future[None] | None = None
         self.hooks = self._make_hooks((*settings.hooks, *hooks))
 
     def _make_hooks(self, hooks: Sequence[Hook]) -> SessionHooks | None:
@@ -165,6 +166,8 @@ class Session(LoopBound):
         if not self._begun:
             self._begun = True
             self.emit(ThreadStarted(thread_id=self.id, model=self.model_name))
+            if self.observed:
+                self._telling = asyncio.ensure_future(self._tell_sandbox())
             if self._stored is None:
                 self._write_meta()
                 for item in opening_items(state):
@@ -249,6 +252,11 @@ class Session(LoopBound):
         """Seconds before the model is asked again after a broken stream."""
         return delay_ms(attempt, error.retry_after_ms, random.random()) / 1000
 
+    async def _tell_sandbox(self) -> None:
+        for warning in self.toolset.workspace.warnings:
+            self.emit(WarningEvent(message=warning))
+        self.emit(await self.toolset.workspace.status())
+
     def _load_tools(self) -> None:
         """The model thinks now: time to import what its calls will need."""
         specs, registry = self.toolset.current()
@@ -268,8 +276,9 @@ class Session(LoopBound):
         if self._turn is not None:
             self._turn.cancel()
             await asyncio.wait([self._turn])
-        if self._loading is not None:
-            await asyncio.wait([self._loading])
+        background = [task for task in (self._loading, self._telling) if task is not None]
+        if background:
+            await asyncio.wait(background)
         await self.toolset.aclose()
         await self.model.aclose()
         if self._rollout is not None:

@@ -25,14 +25,14 @@ class BuiltinSource:
     def __init__(self, names: Iterable[str], state: ConversationState) -> None:
         self._tools = [BUILTINS[name] for name in names]
         self._state = state
+        self._handlers = {tool.name: DeferredHandler(_loader(tool, state)) for tool in self._tools}
 
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the tools, shown in the order of their names' list."""
         for tool in self._tools:
             if not tool.hidden:
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
-            handler = DeferredHandler(_loader(tool, self._state))
-            builder.register_handler(tool.called or tool.name, handler, namespace=tool.namespace)
+            builder.register_handler(tool.called or tool.name, self._handlers[tool.name], namespace=tool.namespace)
 
 
 def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:

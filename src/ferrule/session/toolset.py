@@ -198,6 +198,7 @@ class Toolset(LoopBound):
         if self._built is not None:
             for handler in self._built[2].loaded():
                 await handler.close()
+        await self.conversation.shared.close()
         await self.conversation.commands.close()
         await self.workspace.close()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ferrule.patch.files import FileLayer, PlainFiles
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
+from ferrule.protocol.events import SandboxStatus
 from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.sandbox.files import ConfinedFiles
 from ferrule.sandbox.plan import ConfinementPlan
@@ -44,6 +45,11 @@ class Workspace:
         self._env = env
         self._sandbox: Sandbox | None = None
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about the roots for the user."""
+        return () if self.plan is None else self.plan.warnings
+
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> Child:
@@ -59,6 +65,20 @@ class Workspace:
         if self.plan is not None:
             with suppress(LaunchError):
                 await self._opened()
+
+    async def status(self) -> SandboxStatus:
+        """What confines commands. Waits until the sandbox stands, or is known not to."""
+        from ferrule.sandbox.plan import Level
+        from ferrule.sandbox.probe import HOLES, TITLES
+
+        if self.plan is None:
+            return SandboxStatus(level=TITLES[Level.NONE], not_stopped=HOLES[Level.NONE])
+        try:
+            level = await (await self._opened()).level()
+        except LaunchError as error:
+            return SandboxStatus(level=TITLES[Level.NONE], reduced=True, problem=str(error))
+        reduced = level not in (Level.NAMESPACES, Level.SEATBELT)
+        return SandboxStatus(level=TITLES[level], not_stopped=HOLES[level], reduced=reduced)
 
     async def _opened(self) -> "Sandbox":
         from ferrule.sandbox.sandbox import open_launcher
