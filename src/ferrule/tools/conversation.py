@@ -1,6 +1,7 @@
 """What a tool may know of the conversation when it is made: narrow, and the same for every tool."""
 
-from typing import Protocol
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -9,6 +10,37 @@ from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.turn_diff import TurnDiffTracker
+
+
+class SharedPart(Protocol):
+    """Something that lives as long as the session."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Called once, when the session ends."""
+        ...
+
+
+P = TypeVar("P", bound=SharedPart)
+
+
+class Shared:
+    """What several tools of one session hold together (a kernel, an index): one of a kind, made when it is first asked
+    for."""
+
+    def __init__(self) -> None:
+        self._parts: dict[type[SharedPart], SharedPart] = {}
+
+    def get(self, kind: type[P]) -> P:
+        """The session's one `kind`."""
+        part = self._parts.get(kind) or self._parts.setdefault(kind, kind())  # tools are made on two threads
+        return cast("P", part)
+
+    async def close(self) -> None:
+        """Close what was made."""
+        for part in self._parts.values():
+            closing = part.close()
+            if closing is not None:
+                await closing
 
 
 class ConversationState(Protocol):
@@ -26,6 +58,8 @@ class ConversationState(Protocol):
     def commands(self) -> Commands: ...
     @property
     def turn_diff(self) -> TurnDiffTracker: ...
+    @property
+    def shared(self) -> Shared: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,3 +71,4 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     output_budget: OutputBudget
     commands: Commands
     turn_diff: TurnDiffTracker
+    shared: Shared = msgspec.field(default_factory=Shared)

@@ -11,7 +11,7 @@ from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import Fatal, RespondToModel, UnknownTool
 from ferrule.protocol.items import ItemView, ResponseInputItem
 from ferrule.protocol.json_text import JsonValue, encodable
-from ferrule.protocol.payload import CustomPayload, ToolOutput
+from ferrule.protocol.payload import CustomPayload, FunctionPayload, ToolOutput
 from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.events import AgentErrorEvent
@@ -93,9 +93,14 @@ class Dispatcher:
 
     async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """A call of one tool by another, under the gate that its parent holds. Raises `RespondToModel`."""
-        handler = self.registry.handler(invocation.tool_name, invocation.namespace)
+        namespace, name = self.registry.key(invocation.tool_name, invocation.namespace)
+        handler = self.registry.handler(name, namespace)
         if handler is None:
             raise UnknownTool(f"unsupported call: {invocation.tool_name}")
+        payload = invocation.payload
+        if isinstance(payload, FunctionPayload):
+            payload = handler.function_payload(payload.arguments)
+        invocation = msgspec.structs.replace(invocation, tool_name=name, namespace=namespace, payload=payload)
         try:
             return await self._handle(handler, invocation, ctx)
         except BaseException as error:

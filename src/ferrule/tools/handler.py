@@ -1,5 +1,6 @@
 """The Codex shape of a tool: something that runs invocations. A `ToolDefinition` is one."""
 
+import threading
 from typing import Protocol
 
 import msgspec
@@ -73,10 +74,19 @@ class ToolHandler:
 class DeferredHandler:
     """Stands for a handler that is made when it is first needed, so that listing tools stays cheap."""
 
-    __slots__ = ("load",)
+    __slots__ = ("_load", "_lock", "made")
 
     def __init__(self, load: "HandlerLoader") -> None:
-        self.load = load
+        self._load = load
+        self._lock = threading.Lock()
+        self.made: ToolHandler | None = None
+
+    def get(self) -> ToolHandler:
+        """The handler, always the same."""
+        with self._lock:
+            if self.made is None:
+                self.made = self._load()
+            return self.made
 
 
 class HandlerLoader(Protocol):

@@ -1,7 +1,10 @@
 """From names to handlers, for one sampling step; rebuilt from its sources when they change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
+
+import msgspec
 
 from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, NamespaceTool, ResponsesApiTool, ToolSpec
 from ferrule.tools.handler import DeferredHandler, ToolHandler
@@ -16,8 +19,6 @@ NATIVE = "native"
 class ToolRegistry:
     """Maps `(namespace, name)` to a handler. Immutable; deferred handlers are made on first use."""
 
-    __slots__ = ("_handlers", "_parallel")
-
     def __init__(self, handlers: dict[ToolKey, ToolHandler | DeferredHandler], parallel: frozenset[ToolKey]) -> None:
         self._handlers = handlers
         self._parallel = parallel
@@ -26,8 +27,21 @@ class ToolRegistry:
         """The handler of a tool, or None."""
         found = self._handlers.get((namespace, name))
         if isinstance(found, DeferredHandler):
-            found = self._handlers[(namespace, name)] = found.load()
+            found = self._handlers[(namespace, name)] = found.get()
         return found
+
+    def key(self, name: str, namespace: str | None = None) -> ToolKey:
+        """The key that a call means: its own, or where a name without namespace is no tool's, that of the tool that
+        wires without namespaces call so."""
+        key = (namespace, name)
+        return key if namespace is not None or key in self._handlers else self._flat.get(name, key)
+
+    @cached_property
+    def _flat(self) -> dict[str, ToolKey]:
+        from ferrule.model.adapt import wire_name
+        from ferrule.model.names import Callee
+
+        return {wire_name(Callee(name, space).flat): (space, name) for space, name in self._handlers if space}
 
     def supports_parallel(self, namespace: str | None, name: str) -> bool:
         """Whether calls of the tool may run beside other calls."""
@@ -44,18 +58,30 @@ class ToolRegistry:
 
     def loaded(self) -> list[ToolHandler]:
         """The handlers that exist."""
-        return [handler for handler in self._handlers.values() if isinstance(handler, ToolHandler)]
+        made = (
+            handler.made if isinstance(handler, DeferredHandler) else handler for handler in self._handlers.values()
+        )
+        return list({id(handler): handler for handler in made if handler is not None}.values())
+
+
+class DeferrableSpec(msgspec.Struct, frozen=True):
+    """A spec that may wait behind tool search. `titles`: what people call its tools, by their names."""
+
+    entry: ConfiguredToolSpec
+    titles: Mapping[str, str]
 
 
 class ToolRegistryBuilder:
     """Collects specs and handlers, then builds both halves: what the model sees and what runs."""
 
-    __slots__ = ("_asks_for_risk", "_handlers", "_specs")
+    __slots__ = ("_asks_for_risk", "_deferrable", "_deferred", "_handlers", "_specs")
 
     def __init__(self, *, asks_for_risk: bool = False) -> None:
         self._asks_for_risk = asks_for_risk
         self._handlers: dict[ToolKey, ToolHandler | DeferredHandler] = {}
         self._specs: list[ConfiguredToolSpec] = []
+        self._deferrable: list[DeferrableSpec] = []
+        self._deferred: list[DeferrableSpec] = []
 
     def push_spec(self, spec: ToolSpec) -> None:
         """Show a tool to the model; its calls run alone."""
@@ -66,9 +92,38 @@ class ToolRegistryBuilder:
     ) -> None:
         """Show a tool to the model and say whether its calls may run beside others. One that is not `read_only` asks
         for the model's estimate of its risk, where the session wants that."""
-        if self._asks_for_risk and not read_only:
-            spec = with_risk_field(spec)
-        self._specs.append(ConfiguredToolSpec(spec, supports_parallel))
+        self._specs.append(self._configured(spec, supports_parallel, read_only))
+
+    def push_deferrable(
+        self,
+        spec: ResponsesApiTool | FreeformTool | NamespaceTool,
+        supports_parallel: bool,
+        *,
+        read_only: bool = False,
+        titles: Mapping[str, str] = {},
+    ) -> None:
+        """Show tools of others (MCP, dynamic, plugins) to the model, or where there are too many, let it search for
+        them. They can be called in both cases."""
+        self._deferrable.append(DeferrableSpec(self._configured(spec, supports_parallel, read_only), titles))
+
+    def _configured(self, spec: ToolSpec, supports_parallel: bool, read_only: bool) -> ConfiguredToolSpec:
+        return ConfiguredToolSpec(
+            with_risk_field(spec) if self._asks_for_risk and not read_only else spec, supports_parallel
+        )
+
+    @property
+    def listed(self) -> int:
+        """How many tools the model sees."""
+        return sum(len(_keys_of(entry.spec)) for entry in self._entries(self._deferrable))
+
+    def defer(self) -> list[DeferrableSpec]:
+        """Take what is deferrable so far out of what the model sees."""
+        self._deferred += self._deferrable
+        self._deferrable = []
+        return self._deferred
+
+    def _entries(self, deferrable: list[DeferrableSpec]) -> list[ConfiguredToolSpec]:
+        return [*self._specs, *(waiting.entry for waiting in deferrable)]
 
     def register_handler(
         self, name: str, handler: ToolHandler | DeferredHandler, *, namespace: str | None = None
@@ -80,12 +135,20 @@ class ToolRegistryBuilder:
         """Whether the name is taken."""
         return (namespace, name) in self._handlers
 
+    @property
+    def spec_count(self) -> int:
+        """How many tools are shown to the model so far."""
+        return len(self._specs)
+
     def build(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
         """The specs to send and the registry to dispatch with."""
         parallel = frozenset(
-            key for entry in self._specs if entry.supports_parallel_tool_calls for key in _keys_of(entry.spec)
+            key
+            for entry in self._entries(self._deferrable + self._deferred)
+            if entry.supports_parallel_tool_calls
+            for key in _keys_of(entry.spec)
         )
-        return list(self._specs), ToolRegistry(dict(self._handlers), parallel)
+        return self._entries(self._deferrable), ToolRegistry(dict(self._handlers), parallel)
 
 
 def _keys_of(spec: ToolSpec) -> Sequence[ToolKey]:

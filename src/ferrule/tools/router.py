@@ -38,16 +38,16 @@ class RoutedCall(msgspec.Struct, frozen=True):
 def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id: str = "") -> RoutedCall | None:
     """The invocation that an item asks for, or None for an item that needs no answer of ours."""
     if isinstance(view, FunctionCall):
-        handler = registry.handler(view.name, view.namespace)
+        namespace, name = registry.key(view.name, view.namespace)
+        handler = registry.handler(name, namespace)
         if handler is not None:
             payload = handler.function_payload(view.arguments)
-            return RoutedCall(
-                ToolInvocation(view.call_id, view.name, payload, view.namespace, session_id, turn_id), handler
-            )
+            return RoutedCall(ToolInvocation(view.call_id, name, payload, namespace, session_id, turn_id), handler)
     routed = _payload_of(view)
     if routed is None:
         return None
     call_id, namespace, name, payload = routed
+    namespace, name = registry.key(name, namespace)
     handler = registry.handler(name, namespace)
     error = None if handler is not None else _unsupported(view, name, namespace, registry)
     return RoutedCall(ToolInvocation(call_id, name, payload, namespace, session_id, turn_id), handler, error)
