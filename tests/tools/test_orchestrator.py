@@ -160,13 +160,20 @@ async def test_the_matrix(policy: str, sandbox: str, tmp_path: Path) -> None:
 
 
 def matrix_table() -> str:
-    """The table of docs/approvals.md."""
-    columns = [f"{policy}, {sandbox}" for policy in EXPECTED for sandbox in SANDBOXES]
-    lines = [" | ".join(["", "action", *columns, ""]).strip(), "|---" * (len(columns) + 1) + "|"]
-    for index, action in enumerate(ACTIONS):
-        cells = [EXPECTED[policy][sandbox][index] for policy in EXPECTED for sandbox in SANDBOXES]
-        lines.append("| " + " | ".join([action, *cells]) + " |")
+    """The table of docs/approvals.md: a row an action, a column a sandbox, for each policy."""
+    lines: list[str] = []
+    for policy, sandboxes in EXPECTED.items():
+        lines += [f"**`{policy}`**", "", f"| | {' | '.join(SANDBOXES)} |", "|---" * (len(SANDBOXES) + 1) + "|"]
+        for index, action in enumerate(ACTIONS):
+            cells = [sandboxes[sandbox][index] for sandbox in SANDBOXES]
+            lines.append(f"| {' | '.join([action, *cells])} |")
+        lines.append("")
     return "\n".join(lines)
+
+
+def test_the_table_in_the_docs_is_this_one() -> None:
+    page = Path(__file__).parents[2] / "docs" / "approvals.md"
+    assert matrix_table() in page.read_text()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.events import ExecApproval
 from ferrule.tools.questions import Answer, NoAnswer, Question
 
 
@@ -16,10 +17,11 @@ class _Waiting(msgspec.Struct, frozen=True):
 class PendingTable:
     """Questions by their request id, in the order in which they were asked."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_given", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
+        self._given: dict[tuple[str, str], Answer] = {}
 
     def questions(self) -> list[Question]:
         """What waits now, oldest first."""
@@ -46,6 +48,16 @@ class PendingTable:
         if waiting is None or waiting.answer.done():
             raise UsageError(f"no question {request_id!r} is waiting: it was answered, or its turn ended")
         waiting.answer.set_result(answer)
+
+    def preload(self, call_id: str, fingerprint: str, answer: Answer) -> None:
+        """Answer an approval before it is asked: the call is dispatched again after its answer was stored elsewhere."""
+        self._given[call_id, fingerprint] = answer
+
+    def given(self, question: Question) -> Answer | None:
+        """The preloaded answer to a question, once; only to exactly what was shown."""
+        if not isinstance(question, ExecApproval):
+            return None
+        return self._given.pop((question.call_id, question.fingerprint), None)
 
     def withdraw_all(self, reason: str) -> None:
         """End every question without an answer."""
