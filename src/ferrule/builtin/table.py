@@ -55,5 +55,8 @@ BUILTINS = {
         Builtin("apply_patch"),
         Builtin("native_apply_patch", namespace=NATIVE, called="apply_patch"),
         Builtin("update_plan", read_only=True),
+        Builtin("read_file", parallel=True, read_only=True),
+        Builtin("list_dir", parallel=True, read_only=True),
+        Builtin("grep_files", parallel=True, read_only=True),
     )
 }

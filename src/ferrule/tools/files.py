@@ -1,9 +1,15 @@
 """Files as a tool sees them: text and bytes, on top of the layer that says what may be touched."""
 
+import errno
 import os
+import stat
+from io import FileIO
 
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.protocol.errors import RespondToModel
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""Non-blocking: a FIFO that is put in place after the look is opened at once, and files of the kernel do not wait."""
 
 
 class Files:
@@ -22,6 +28,21 @@ class Files:
     def look(self, path: str) -> Entry:
         """What stands at the path, links followed."""
         return self.layer.look(self.path(path))
+
+    def open(self, path: str) -> FileIO:
+        """A regular file, open for reading in parts; links are followed. Close it.
+
+        Raises `OSError` and nothing else: what is no regular file is refused by its kind, and never opened.
+        """
+        absolute = self.path(path)
+        _check_regular(os.stat(absolute).st_mode, absolute)
+        file = FileIO(os.open(absolute, _READ))
+        try:
+            _check_regular(os.fstat(file.fileno()).st_mode, absolute)
+        except OSError:
+            file.close()
+            raise
+        return file
 
     async def read_bytes(self, path: str) -> bytes:
         """The whole content of a regular file. A FIFO, socket or device is refused, never opened."""
@@ -44,3 +65,23 @@ _NOT_A_FILE = {
     Kind.DIRECTORY: "is a directory",
     Kind.OTHER: "is not a regular file (a FIFO, socket or device), not read",
 }
+
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def special_kind(mode: int) -> str | None:
+    """What a file is that can make its reader wait for ever ("a FIFO"), or None for files and directories."""
+    return _SPECIAL.get(stat.S_IFMT(mode))
+
+
+def _check_regular(mode: int, path: str) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    special = special_kind(mode)
+    if special is not None:
+        raise OSError(f"it is {special}, not read")

@@ -39,6 +39,12 @@ async def write_patch(patch: str | Patch, ctx: ToolContext, tracker: TurnDiffTra
         planned = plan(parsed, ctx.files.layer, cwd)
     except PatchError as error:
         raise RespondToModel(f"apply_patch verification failed: {error.verification_text}") from error
+    await write_plan(planned, ctx, tracker, cwd, patch if isinstance(patch, str) else None)
+    return planned
+
+
+async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, cwd: str, text: str | None) -> None:
+    """Write a plan through `ctx.run`; `text` is what an approval shows, None for the diffs. Raises `RespondToModel`."""
     changes = tuple(map(_file_change, planned.operations))
 
     async def attempt(access: Access) -> None:
@@ -55,13 +61,12 @@ async def write_patch(patch: str | Patch, ctx: ToolContext, tracker: TurnDiffTra
         changes=changes,
         paths=tuple(target for operation in planned.operations for target in operation.targets),
         risks=tuple(_risk(operation) for operation in planned.operations if operation.shared),
-        text=patch if isinstance(patch, str) else "\n".join(change.unified_diff for change in changes),
+        text="\n".join(change.unified_diff for change in changes) if text is None else text,
     )
     await ctx.run(effect, attempt)
     diff = tracker.record(ctx.turn_id, map(_turn_change, planned.operations))
     if diff:
         ctx.emit(TurnDiff(unified_diff=diff))
-    return planned
 
 
 def told(planned: Plan) -> str:

@@ -1,0 +1,1 @@
+"""Searching files for every tool that searches: ripgrep, or Python where it is not installed."""

@@ -1,0 +1,68 @@
+"""The one way to search: ripgrep where it is installed, else Python with the same answers."""
+
+import os
+from stat import S_ISDIR, S_ISREG
+
+from ferrule.builtin.hints import LOOKS
+from ferrule.builtin.paging import shown_name
+from ferrule.builtin.searching.request import Found, Search
+from ferrule.builtin.searching.ripgrep import find_ripgrep, search_with_ripgrep
+from ferrule.patch.planner import reason
+from ferrule.process.launcher import LaunchError
+from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.effects import ToolEffect
+from ferrule.tools.files import special_kind
+from ferrule.tools.tasks import run_blocking
+
+SHOWN_WARNINGS = 3
+
+
+class Searcher:
+    """Looks for ripgrep once. It runs through `ctx.run` like every process, so in the sandbox where there is one; it is
+    asked for by nobody, because it only reads. Without ripgrep, or a sandbox to run it in, Python searches."""
+
+    def __init__(self, commands: Commands, tool: str) -> None:
+        self._commands = commands
+        self._tool = tool
+        self._program = find_ripgrep(commands.base)
+
+    async def search(self, search: Search, ctx: ToolContext) -> Found:
+        """Raises `RespondToModel`: the place cannot be searched, the pattern cannot be read, the time is over."""
+        _check_place(search.path)
+        program = self._program
+        if program is None:
+            return await self._in_python(search)
+
+        async def attempt(access: Access) -> Found:
+            return await search_with_ripgrep(search, program, access.launcher, self._commands.base)
+
+        effect = ToolEffect(name=self._tool, arguments=search.pattern or search.include or "", annotations=LOOKS)
+        try:
+            return await ctx.run(effect, attempt)
+        except LaunchError:
+            return await self._in_python(search)
+
+    async def _in_python(self, search: Search) -> Found:
+        from ferrule.builtin.searching.python import search_in_python
+
+        return await run_blocking(search_in_python, search)
+
+
+def _check_place(path: str) -> None:
+    """Raise `RespondToModel` unless the path is a folder or a regular file: ripgrep would wait at a FIFO."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise RespondToModel(f"unable to access `{path}`: {reason(error)}") from error
+    if not (S_ISDIR(mode) or S_ISREG(mode)):
+        what = special_kind(mode) or "no regular file"
+        raise RespondToModel(f"unable to access `{path}`: it is {what}, not searched")
+
+
+def shown_warnings(warnings: list[str]) -> tuple[str, ...]:
+    """What could not be searched, in a few lines."""
+    lines = [f"Not searched: {shown_name(warning.removeprefix('rg: '))}" for warning in warnings[:SHOWN_WARNINGS]]
+    more = len(warnings) - len(lines)
+    return (*lines, f"Not searched: {more} more") if more else tuple(lines)

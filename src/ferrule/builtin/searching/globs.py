@@ -1,0 +1,159 @@
+"""Globs as ripgrep reads them, and the lines of ignore files. Source: the crates globset and ignore of ripgrep 14.
+
+`*` and `?` do not cross a `/`; `**` does, alone between slashes or at an end; `{a,b}` alternates and nests; `[...]`
+is a class; a backslash takes the next character as it is.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ferrule.protocol.errors import RespondToModel
+
+
+class GlobError(RespondToModel):
+    """The glob cannot be read; the text is for the model."""
+
+
+class Rule(NamedTuple):
+    """One line of an ignore file: what it matches, whether it takes back an earlier line, and whether it is for
+    directories only. Paths are relative to the file's folder, without a leading or trailing slash."""
+
+    matches: "re.Pattern[str]"
+    negated: bool
+    folders_only: bool
+
+
+@lru_cache(maxsize=4096)
+def glob_regex(glob: str) -> "re.Pattern[str]":
+    """The whole-path pattern of a glob; paths come from `os`, with surrogate escapes. Raises `GlobError`."""
+    return re.compile(_Reader(glob).whole(), re.DOTALL)
+
+
+@lru_cache(maxsize=4096)
+def rule_of(line: str) -> Rule | None:
+    """The rule of a line of a gitignore file, or of a `--glob`; None for blank lines, comments and bad globs."""
+    try:
+        return parse_rule(line)
+    except GlobError:
+        return None
+
+
+def parse_rule(line: str) -> Rule | None:
+    """The same, but raises `GlobError` for a bad glob."""
+    if line.startswith("#"):
+        return None
+    if not line.endswith("\\ "):
+        line = line.rstrip()
+    if not line:
+        return None
+    negated = anchored = False
+    if line.startswith(("\\!", "\\#")):
+        line = line[1:]
+        anchored = line.startswith("/")
+    else:
+        if line.startswith("!"):
+            negated, line = True, line[1:]
+        if line.startswith("/"):
+            anchored, line = True, line[1:]
+    folders_only = line.endswith("/")
+    if folders_only:
+        line = line[:-1]
+    glob = line
+    if not anchored and "/" not in line and not glob.startswith("**/"):
+        glob = f"**/{glob}"
+    if glob.endswith("/**"):
+        glob = f"{glob}/*"
+    return Rule(glob_regex(glob), negated, folders_only)
+
+
+class _Reader:
+    """Reads a glob from left to right into a regular expression."""
+
+    def __init__(self, glob: str) -> None:
+        self._glob = glob
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> str:
+        parts: list[str] = []
+        while self._at < len(self._glob):
+            parts.append(self._next())
+        if self._depth:
+            raise GlobError(f"error parsing glob '{self._glob}': an opening brace has no closing one")
+        return "".join(parts) + r"\Z"
+
+    def _next(self) -> str:
+        character = self._glob[self._at]
+        self._at += 1
+        match character:
+            case "?":
+                return "[^/]"
+            case "*":
+                return self._stars()
+            case "[":
+                return self._class()
+            case "{":
+                self._depth += 1
+                return "(?:"
+            case "}":
+                if not self._depth:
+                    raise GlobError(f"error parsing glob '{self._glob}': a closing brace has no opening one")
+                self._depth -= 1
+                return ")"
+            case "," if self._depth:
+                return "|"
+            case "\\":
+                return self._escaped()
+            case "/":
+                return self._slash()
+        return re.escape(character)
+
+    def _escaped(self) -> str:
+        if self._at >= len(self._glob):
+            raise GlobError(f"error parsing glob '{self._glob}': dangling '\\'")
+        self._at += 1
+        return re.escape(self._glob[self._at - 1])
+
+    def _slash(self) -> str:
+        """A slash, or all of `/**/` and of a last `/**`."""
+        rest = self._glob[self._at :]
+        if rest == "**" and self._at > 1:
+            self._at += 2
+            return "/.*"
+        if rest.startswith("**/") and self._at > 1:
+            while self._glob.startswith("**/", self._at):
+                self._at += 3
+            return "(?:/|/.*/)"
+        return "/"
+
+    def _stars(self) -> str:
+        glob, start = self._glob, self._at - 1
+        at_start = start == 0 or (self._depth > 0 and glob[start - 1] in "{,")
+        if at_start and glob.startswith("**", start):
+            if glob.startswith("**/", start):
+                self._at = start + 3
+                while glob.startswith("**/", self._at):
+                    self._at += 3
+                return "(?:/?|.*/)"
+            if len(glob) == start + 2:
+                self._at = start + 2
+                return ".*"
+        return "[^/]*"
+
+    def _class(self) -> str:
+        glob, at = self._glob, self._at
+        negated = at < len(glob) and glob[at] in "!^"
+        at += negated
+        start = at
+        while at < len(glob) and (glob[at] != "]" or at == start):
+            at += 1
+        if at >= len(glob):
+            raise GlobError(f"error parsing glob '{glob}': unclosed character class; missing ']'")
+        self._at = at + 1
+        body = "".join("\\" + c if c in "\\[]^&~|" else c for c in glob[start:at])
+        try:
+            re.compile(f"[{body}]")
+        except re.error as error:
+            raise GlobError(f"error parsing glob '{glob}': invalid range in a character class") from error
+        return f"[{'^' if negated else ''}{body}]"

@@ -1,0 +1,161 @@
+"""Which files ripgrep would search: its rules for hidden files and for `.gitignore`, `.ignore` and `.rgignore`.
+
+Source: the crate ignore of ripgrep 14. Of each kind of file the nearest folder that says something decides; `.rgignore`
+goes before `.ignore`, then `.gitignore`, `.git/info/exclude`, the user's global file. The last matching line of a file
+wins. Git's files count in a repository only.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ferrule.builtin.searching.globs import Rule, parse_rule, rule_of
+
+IGNORED, KEPT = True, False
+"""What a rule says of a path; None: nothing."""
+MAX_IGNORE_BYTES = 1024 * 1024
+
+_EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+class _Folder(NamedTuple):
+    """What the ignore files of one folder say; `above` is the folder that it lies in."""
+
+    path: str
+    above: "_Folder | None"
+    own: tuple[tuple[Rule, ...], tuple[Rule, ...]]
+    git: tuple[tuple[Rule, ...], tuple[Rule, ...]]
+    is_repository: bool
+
+
+class Walk:
+    """The files below `root` that a search takes, folders in no certain order. `problems` are sentences on folders
+    that could not be read."""
+
+    def __init__(self, root: str, cwd: str, include: str | None = None, *, hidden: bool = False) -> None:
+        self._root = root
+        self._cwd = cwd
+        self._hidden = hidden
+        self._overrides = [rule for glob in ([include] if include else []) if (rule := parse_rule(glob))]
+        self._global = _global_rules()
+        self.problems: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        if not os.path.isdir(self._root):
+            yield self._root
+            return
+        real = os.path.realpath(self._root)
+        pending = [(self._root, _folder(real, _parents(os.path.dirname(real)) if real != "/" else None))]
+        while pending:
+            path, rules = pending.pop()
+            try:
+                with os.scandir(path) as entries:
+                    found = list(entries)
+            except OSError as error:
+                self.problems.append(f"{path}: {error.strerror}")
+                continue
+            for entry in found:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not (is_folder or entry.is_file(follow_symlinks=False)) or self._skips(entry, rules, is_folder):
+                    continue
+                if is_folder:
+                    pending.append((entry.path, _folder(f"{rules.path.rstrip('/')}/{entry.name}", rules)))
+                else:
+                    yield entry.path
+
+    def _skips(self, entry: "os.DirEntry[str]", rules: _Folder, is_folder: bool) -> bool:
+        if self._hidden and entry.name == ".git":
+            return True
+        said = self._overridden(entry.path, is_folder)
+        if said is None:
+            said = self._ignored(f"{rules.path.rstrip('/')}/{entry.name}", rules, is_folder)
+        if said is None:
+            return not self._hidden and entry.name.startswith(".")
+        return said is IGNORED
+
+    def _overridden(self, path: str, is_folder: bool) -> bool | None:
+        """`--glob` turns the sense around: what it matches is searched, whatever ignore files say."""
+        if not self._overrides:
+            return None
+        said = _decide(self._overrides, _below(path, self._cwd), is_folder)
+        if said is not None:
+            return not said
+        wanted = any(not rule.negated for rule in self._overrides)
+        return IGNORED if wanted and not is_folder else None
+
+    def _ignored(self, path: str, folder: _Folder, is_folder: bool) -> bool | None:
+        for kind in (0, 1):
+            for each in _upwards(folder):
+                said = _decide(each.own[kind], _below(path, each.path), is_folder)
+                if said is not None:
+                    return said
+        if not any(each.is_repository for each in _upwards(folder)):
+            return None
+        for kind in (0, 1):
+            for each in _upwards(folder):
+                said = _decide(each.git[kind], _below(path, each.path), is_folder)
+                if said is not None:
+                    return said
+                if each.is_repository:
+                    break
+        return _decide(self._global, _below(path, self._cwd), is_folder)
+
+
+def _decide(rules: Sequence[Rule], path: str, is_folder: bool) -> bool | None:
+    for rule in reversed(rules):
+        if (is_folder or not rule.folders_only) and rule.matches.match(path):
+            return KEPT if rule.negated else IGNORED
+    return None
+
+
+def _upwards(folder: _Folder) -> Iterator[_Folder]:
+    each: _Folder | None = folder
+    while each is not None:
+        yield each
+        each = each.above
+
+
+def _below(path: str, folder: str) -> str:
+    start = folder if folder.endswith("/") else f"{folder}/"
+    return path[len(start) :] if path.startswith(start) else path.lstrip("/")
+
+
+def _parents(path: str) -> _Folder:
+    return _folder(path, None if path == os.path.dirname(path) else _parents(os.path.dirname(path)))
+
+
+def _folder(path: str, above: _Folder | None) -> _Folder:
+    own = (_rules(path, ".rgignore"), _rules(path, ".ignore"))
+    git = (_rules(path, ".gitignore"), _rules(path, ".git/info/exclude"))
+    return _Folder(path, above, own, git, os.path.lexists(f"{path}/.git"))
+
+
+def _rules(folder: str, name: str) -> tuple[Rule, ...]:
+    return _read_rules(f"{folder}/{name}")
+
+
+def _read_rules(path: str) -> tuple[Rule, ...]:
+    try:
+        if not os.path.isfile(path):
+            return ()
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_IGNORE_BYTES)
+    except OSError:
+        return ()
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    return tuple(rule for line in text.split("\n") if (rule := rule_of(line.removesuffix("\r"))))
+
+
+def _global_rules() -> tuple[Rule, ...]:
+    home = os.path.expanduser("~")
+    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    for file in (f"{home}/.gitconfig", f"{config}/git/config"):
+        try:
+            named = _EXCLUDES_FILE.search(Path(file).read_text(errors="replace"))
+        except OSError:
+            continue
+        if named:
+            return _read_rules(os.path.expanduser(named[1]))
+    return _read_rules(f"{config}/git/ignore")

@@ -1,0 +1,151 @@
+"""Searches with ripgrep: one process, whose results are looked at while it still runs."""
+
+import asyncio
+import os
+import re
+import shutil
+import sysconfig
+from collections.abc import Mapping
+
+from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Found, FoundFile, FoundLine, Search
+from ferrule.process.launcher import Child, Launcher, Limits, Pipes
+from ferrule.process.run import uninterrupted
+from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.tasks import run_blocking
+
+IN_PART = 2
+"""The exit code where not all was searched; also where nothing was."""
+READ_BYTES = 64 * 1024
+MAX_LINES = 10_000
+"""Lines that are taken; a model reads far fewer."""
+MAX_ERROR_BYTES = 64 * 1024
+
+_RECORD = re.compile(
+    rb"(?:--\n|[^\0\n]*: (?:WARNING: stopped searching binary|binary file matches)[^\0\n]*\n)*"
+    rb"([^\0]+)\0(\d+)([:-])([^\n]*)\n"
+)
+
+
+def find_ripgrep(env: Mapping[str, str]) -> str | None:
+    """The program: on PATH, else where the `ripgrep` wheel puts it. None: it is not installed."""
+    on_path = shutil.which("rg", path=env.get("PATH", os.defpath))
+    return on_path or shutil.which("rg", path=sysconfig.get_path("scripts"))
+
+
+async def search_with_ripgrep(search: Search, program: str, launcher: Launcher, env: Mapping[str, str]) -> Found:
+    """Raises `RespondToModel` with what ripgrep says, and `LaunchError` where it cannot be started."""
+    child = await launcher.launch([program, *_arguments(search)], env, search.cwd, Pipes(), Limits())
+    results = _Lines() if search.lines else _Files()
+    try:
+        async with asyncio.timeout(SEARCH_SECONDS):
+            errors = await _both(child, results)
+            if results.cut:
+                await child.kill_tree()
+            status = await child.wait()
+    except TimeoutError as error:
+        await uninterrupted(child.kill_tree())
+        raise RespondToModel(f"rg timed out after {SEARCH_SECONDS:g} seconds") from error
+    except BaseException:
+        await uninterrupted(child.kill_tree())
+        raise
+    found = results.found(errors.splitlines())
+    if status.code == IN_PART and not (found.files or found.lines):
+        raise RespondToModel(f"rg failed: {errors.strip()}")
+    return found
+
+
+def _arguments(search: Search) -> list[str]:
+    """No configuration of the user's changes what a model gets; the pattern can start with a dash."""
+    given = ["--no-config", "--null", "--color=never"]
+    if search.hidden:
+        given += ["--hidden", "--glob=!.git"]
+    if search.include is not None:
+        given.append(f"--glob={search.include}")
+    if search.pattern is None:
+        return [*given, "--files", "--", search.path]
+    if search.ignore_case:
+        given.append("--ignore-case")
+    if search.lines:
+        given += ["--with-filename", "--line-number", "--no-heading", "--sort=none"]
+        given += [f"--max-columns={COLUMNS}", "--max-columns-preview"]
+        given += [f"--before-context={search.before}", f"--after-context={search.after}"]
+    else:
+        given.append("--files-with-matches")
+    return [*given, f"--regexp={search.pattern}", "--", search.path]
+
+
+async def _both(child: Child, results: "_Files | _Lines") -> str:
+    """Read both outputs to their ends on threads; returns stderr. The descriptors are closed when their threads end."""
+    assert child.stderr is not None
+    reading = run_blocking(_drain, child.stdout, results)
+    errors = _Errors()
+    await asyncio.gather(reading, run_blocking(_drain, child.stderr, errors))
+    return bytes(errors.data).decode(errors="replace")
+
+
+def _drain(fd: int, results: "_Files | _Lines | _Errors") -> None:
+    try:
+        os.set_blocking(fd, True)
+        while not results.cut and (data := os.read(fd, READ_BYTES)):
+            results.take(data)
+    finally:
+        os.close(fd)
+
+
+class _Errors:
+    """The first messages; the rest is read and dropped, or ripgrep would wait."""
+
+    cut = False
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def take(self, data: bytes) -> None:
+        self.data += data[: MAX_ERROR_BYTES - len(self.data)]
+
+
+class _Files:
+    """Names, each followed by a NUL. Their times are asked for at once, beside ripgrep's own work."""
+
+    cut = False
+
+    def __init__(self) -> None:
+        self._files: list[FoundFile] = []
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        *names, self._rest = (self._rest + data).split(b"\0")
+        self._files += map(_looked_at, names)
+
+    def found(self, warnings: list[str]) -> Found:
+        return Found(files=self._files, warnings=warnings)
+
+
+class _Lines:
+    """`NAME NUL NUMBER : TEXT`, with `-` instead of `:` for lines beside a match, and `--` between groups."""
+
+    def __init__(self) -> None:
+        self._lines: list[FoundLine] = []
+        self._rest = b""
+        self.cut = False
+
+    def take(self, data: bytes) -> None:
+        data = self._rest + data
+        end = 0
+        for record in _RECORD.finditer(data):
+            name, number, sign, text = record.groups()
+            self._lines.append(FoundLine(os.fsdecode(name), int(number), text, sign == b":"))
+            end = record.end()
+        self._rest = data[end:]
+        self.cut = len(self._lines) >= MAX_LINES
+
+    def found(self, warnings: list[str]) -> Found:
+        return Found(lines=self._lines[:MAX_LINES], warnings=warnings, cut=self.cut)
+
+
+def _looked_at(name: bytes) -> FoundFile:
+    path = os.fsdecode(name)
+    try:
+        return FoundFile(path, os.stat(path).st_mtime_ns)
+    except OSError:  # it went meanwhile, or a folder above is closed to us
+        return FoundFile(path, 0)
