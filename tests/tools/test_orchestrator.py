@@ -127,18 +127,18 @@ R, F, C, AF, AC = "refused", "free", "confined", "ask, then free", "ask, then co
 # policy -> sandbox -> one outcome for each of ACTIONS
 EXPECTED: dict[str, dict[str, list[str]]] = {
     "untrusted": {
-        "read-only": [C, AC, AC, AC, AF, AF, AF, AF, AF, C, AF, AF],
-        "workspace-write": [C, AC, AC, AC, AF, AF, AF, AF, AF, C, AF, AF],
+        "read-only": [C, AC, AC, AC, AF, AF, AF, AF, AF, C, AC, AC],
+        "workspace-write": [C, AC, AC, AC, AF, AC, AF, AF, AC, C, AC, AC],
         "danger-full-access": [F, AF, AF, AF, AF, AF, AF, AF, AF, F, AF, AF],
     },
     "on-failure": {
-        "read-only": [C, C, C, AC, AF, AF, AF, AF, AF, C, AF, C],
-        "workspace-write": [C, C, C, AC, AF, C, AF, AF, AF, C, AF, C],
+        "read-only": [C, C, C, AC, AF, AF, AF, AF, AF, C, AC, C],
+        "workspace-write": [C, C, C, AC, AF, C, AF, AF, AC, C, AC, C],
         "danger-full-access": [F, F, F, AF, F, F, F, F, F, F, AF, F],
     },
     "on-request": {
-        "read-only": [C, C, C, AC, AF, AF, AF, AF, AF, C, AF, C],
-        "workspace-write": [C, C, C, AC, AF, C, AF, AF, AF, C, AF, C],
+        "read-only": [C, C, C, AC, AF, AF, AF, AF, AF, C, AC, C],
+        "workspace-write": [C, C, C, AC, AF, C, AF, AF, AC, C, AC, C],
         "danger-full-access": [F, F, F, AF, F, F, F, F, F, F, AF, F],
     },
     "never": {

@@ -11,8 +11,6 @@ from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirem
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.permissions import (
     AskForApproval,
-    DangerFullAccess,
-    ExternalSandbox,
     ReadOnly,
     ReviewDecision,
     SandboxPermissions,
@@ -155,14 +153,11 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
     )
 
 
-def wants_no_sandbox(effect: Effect) -> bool:
-    """Whether the call itself asks to run without the sandbox."""
-    return isinstance(effect, CommandEffect) and effect.sandbox_permissions is SandboxPermissions.REQUIRE_ESCALATED
-
-
-def is_confined(permissions: Permissions) -> bool:
-    """Whether a sandbox of ours stands around what tools do."""
-    return not isinstance(permissions.sandbox_policy, DangerFullAccess | ExternalSandbox)
+def outgrows(effect: Effect, plan: ConfinementPlan) -> bool:
+    """Whether the effect, once approved, needs more than the sandbox gives."""
+    if isinstance(effect, CommandEffect):
+        return effect.sandbox_permissions is SandboxPermissions.REQUIRE_ESCALATED
+    return isinstance(effect, PatchEffect) and not all(is_writable(path, plan) for path in effect.paths)
 
 
 _REFUSED = {

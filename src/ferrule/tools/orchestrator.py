@@ -13,11 +13,10 @@ from ferrule.protocol.permissions import AskForApproval, ReviewDecision
 from ferrule.tools.approval import (
     ApprovalKey,
     approval_keys,
-    is_confined,
+    outgrows,
     question,
     rejected,
     requirement_of,
-    wants_no_sandbox,
 )
 from ferrule.tools.context import Access, Attempt, ToolContext
 from ferrule.tools.denial import CommandResult, is_likely_denied
@@ -63,15 +62,14 @@ class Orchestrator:
 
         Raises `RespondToModel` where it is refused.
         """
-        confined = is_confined(ctx.permissions)
+        plan = self._workspace.plan
         needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect))
         if isinstance(needs, Forbidden):
             raise RespondToModel(needs.reason)
         if isinstance(needs, NeedsApproval):
             await self._approve(ctx, effect, needs)
-        free = not confined or (isinstance(needs, Skip) and needs.bypass_sandbox)
-        approved = isinstance(needs, NeedsApproval)
-        if free or (approved and (wants_no_sandbox(effect) or not isinstance(effect, CommandEffect))):
+        free = isinstance(needs, Skip) and needs.bypass_sandbox
+        if plan is None or free or (isinstance(needs, NeedsApproval) and outgrows(effect, plan)):
             return await attempt(self._unconfined(ctx))
         result = await attempt(self._workspace.access(ctx.cwd))
         if not await self._may_retry(ctx, effect, result):
