@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes
-from ferrule.sandbox.plan import PROTECTED_NAMES
+from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root
 from ferrule.sandbox.sandbox import Sandbox
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import run, until
@@ -121,8 +121,12 @@ async def test_sigkill_of_the_agent_and_its_zygote_at_once(
     process.kill()
     process.wait()
     await until(lambda: not running(65002) and not mounts_of(workspace))
-    await open_sandbox()
-    await until(lambda: placeholders(workspace) == [] and records(home) == [])
+    assert placeholders(workspace) == sorted(PROTECTED_NAMES)
+    elsewhere = home.parent / "elsewhere"
+    elsewhere.mkdir()
+    await open_sandbox(ConfinementPlan((Root(str(elsewhere)),)))
+    assert placeholders(workspace) == []
+    await until(lambda: records(home) == [])
 
 
 async def test_two_agents_share_the_placeholders(namespaces: None, home: Path, workspace: Path) -> None:

@@ -2,14 +2,16 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from ferrule.process.launcher import Limits, Pipes
+from ferrule.process.launcher import ExitStatus, Limits, Pipes
 from ferrule.sandbox import pool as pool_module
 from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.pool import MAX_SPARES, MAX_ZYGOTES, Pool, ZygoteKey, ZygoteLauncher, pool_of_this_loop
+from ferrule.sandbox.sandbox import Sandbox
 from tests.sandbox.running import run, until
 from tests.sandbox.test_death import zygotes_of
 
@@ -109,3 +111,25 @@ async def test_a_spare_sees_what_has_changed_since_it_was_made(pool: Pool, outsi
         assert "cannot remove" in outcome.output and "Read-only" in outcome.output
     await launcher.close()
     assert os.listdir(folder / "old") == []
+
+
+async def test_closing_one_session_leaves_the_others(
+    namespaces: None, outside: Path, workspace: Path, home: Path
+) -> None:
+    """They share a zygote, but each ends its own commands only."""
+    plan = ConfinementPlan((Root(str(workspace)),))
+    first, second = Sandbox(plan, home), Sandbox(plan, home)
+    env = {"PATH": "/usr/bin:/bin"}
+    children = [
+        await one.launch(["sleep", "60"], env, str(workspace), Pipes(merge=True), Limits()) for one in (first, second)
+    ]
+    assert len(zygotes_of(os.getpid())) == 1
+    await first.close()
+    assert await children[0].wait() == ExitStatus(signal=signal.SIGKILL)
+    other = asyncio.create_task(children[1].wait())
+    assert (await run(second, "echo x", str(workspace))).output == "x\n"
+    assert not other.done()
+    await second.close()
+    assert await other == ExitStatus(signal=signal.SIGKILL)
+    for child in children:
+        os.close(child.stdout)

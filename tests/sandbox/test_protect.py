@@ -184,3 +184,19 @@ async def test_many_come_and_go(root: Path, tmp_path: Path) -> None:
     assert os.listdir(root) == []
     for one in everyone:
         one.close()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+async def test_a_folder_of_somebody_else_as_root(tmp_path: Path) -> None:
+    """Neither we nor a command can make anything there."""
+    one = Placeholders(tmp_path / "state", [Root("/")])
+    assert await one.acquire([Cover("read", "/x"), Cover("empty", "/.git")]) == [Cover("read", "/x")]
+    one.release()
+    one.close()
+
+
+async def test_a_read_only_file_system_as_root(tmp_path: Path) -> None:
+    one = Placeholders(tmp_path / "state", [Root("/sys")])
+    assert await one.acquire([Cover("read", "/x"), Cover("empty", "/sys/.git")]) == [Cover("read", "/x")]
+    one.release()
+    one.close()

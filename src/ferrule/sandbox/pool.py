@@ -265,7 +265,6 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
     return {
         "namespaces": key.namespaces,
         "network": key.plan.network,
-        "landlock": True,
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
         "covers": _prepared(covers_of(key.plan, key.repositories)) if key.namespaces else [],
         "cover_sockets": True,

@@ -34,6 +34,8 @@ KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus"
 EMPTY_DIR, SOCKET_COVER, SCRATCH = b"/dev/.empty", b"/dev/.nosock", b"/dev/.scratch"
 NAMED_SURVIVORS = 5
 SMALLEST_PID_MAX = 301
+LANDLOCK_THAT_TRUNCATES = 3
+"""Before it any file could be emptied; alone, without namespaces, that is too little."""
 SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, kernel.SIGSTOP))
 
 
@@ -506,8 +508,9 @@ class Zygote:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        if settings["landlock"]:
-            self.ruleset = kernel.landlock_ruleset((*roots, b"/dev/shm", b"/dev/pts"), (*DEVICES, b"/dev/ptmx"))
+            if kernel.landlock_abi() < LANDLOCK_THAT_TRUNCATES:
+                raise StepError(0, f"Landlock is missing or older than version {LANDLOCK_THAT_TRUNCATES} (Linux 6.2)")
+        self.ruleset = kernel.landlock_ruleset((*roots, b"/dev/shm", b"/dev/pts"), (*DEVICES, b"/dev/ptmx"))
         if settings["namespaces"]:
             # The inits inherit it: loading it costs half a millisecond.
             kernel.load_filter(settings["filter"])
