@@ -8,6 +8,7 @@ import pytest
 from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import HookCommand, ModelSettings, ProviderSettings
 
@@ -128,7 +129,7 @@ timeout = 1.5
         "all", ("shell_command", "read_*"), "Be brief.",
     )  # fmt: skip
     assert (settings.tool_output_tokens, settings.max_turns) == (500, 9)
-    assert loaded.mcp_servers == {"docs": {"command": "docs-server", "args": ["--stdio"]}}
+    assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)
 
 
@@ -318,7 +319,10 @@ def test_a_project_adds_hooks_and_servers_but_changes_none_of_the_users(home: Ho
         ("PreToolUse", "theirs"),
         ("PostToolUse", "log"),
     ]
-    assert loaded.mcp_servers == {"docs": {"command": "docs", "approval": "prompt"}, "more": {"command": "more"}}
+    assert loaded.settings.mcp_servers == {
+        "docs": McpServerSettings(command="docs", approval="prompt"),
+        "more": McpServerSettings(command="more"),
+    }
     (warning,) = loaded.warnings
     assert "mcp_servers.docs is ignored" in warning
 

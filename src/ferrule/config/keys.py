@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
 from ferrule.protocol.settings import Confirmation, HookName, ReasoningEffort, ReasoningSummary, Verbosity
 from ferrule.protocol.specs import Wire
@@ -99,7 +100,7 @@ class ConfigTable(_Table, frozen=True):
     sandbox_workspace_write: WorkspaceWriteTable = WorkspaceWriteTable()
     shell_environment_policy: EnvironmentTable = EnvironmentTable()
     projects: dict[str, ProjectTable] = {}
-    mcp_servers: dict[str, dict[str, object]] = {}
+    mcp_servers: dict[str, McpServerSettings] = {}
     hooks: dict[HookName, tuple[HookTable, ...]] = {}
     features: FeaturesTable = FeaturesTable()
     confirmation_policy: Confirmation = "never"

@@ -10,6 +10,7 @@ import msgspec
 from ferrule.config.check import check
 from ferrule.config.keys import ConfigTable
 from ferrule.config.layers import Layer, assignment, merge, narrowed
+from ferrule.config.mcp_json import MCP_JSON, complain, read_mcp_json
 from ferrule.config.resolve import Configuration, settings_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.specs import Wire
@@ -42,12 +43,13 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     root = project_root(sources.cwd)
     project, warnings = _project_layer(root, home, check(user.source, user.values))
     layers = [Layer("", base)]
-    if project is not None:
-        check(project.source, project.values)
-        narrow, more = narrowed(project, base)
+    for own in () if project is None else (read_mcp_json(Path(root, MCP_JSON), env), project):
+        check(own.source, own.values)
+        narrow, more = narrowed(own, base)
         layers.append(narrow)
         warnings += more
     table = check("the configuration", merge([*layers, *given]))
+    complain("the configuration", table.mcp_servers)
     settings = settings_of(
         table,
         cwd=sources.cwd,
@@ -59,7 +61,6 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     )
     return Configuration(
         settings=settings,
-        mcp_servers=table.mcp_servers,
         warnings=tuple(warnings),
     )
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Mapping
 
 import msgspec
 
@@ -25,11 +24,9 @@ SERVER = "server"
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was configured. `mcp_servers` are as written: who uses them reads them further.
-    `warnings`: what was left out, one sentence each."""
+    """Everything that was configured. `warnings`: what was left out, one sentence each."""
 
     settings: Settings
-    mcp_servers: Mapping[str, Mapping[str, object]] = {}
     warnings: tuple[str, ...] = ()
 
 
@@ -72,6 +69,7 @@ def settings_of(
         accept_no_sandbox=table.accept_no_sandbox,
         features=ShellFeatures(**msgspec.structs.asdict(table.features)),
         hooks=tuple(_hook(event, hook) for event, hooks in table.hooks.items() for hook in hooks),
+        mcp_servers=table.mcp_servers,
         confirmation=table.confirmation_policy,
     )
 

@@ -232,6 +232,15 @@ class McpToolCallBegin(_Event, frozen=True, tag="mcp_tool_call.begin"):
     arguments: str = ""
 
 
+class McpToolCallProgress(_Event, frozen=True, tag="mcp_tool_call.progress"):
+    """The MCP server says how far a call is; `total` None: it does not know."""
+
+    call_id: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
 class McpToolCallEnd(_Event, frozen=True, tag="mcp_tool_call.end"):
     """The MCP server answered, or failed."""
 
@@ -305,6 +314,7 @@ Event = (
     | PatchApplyEnd
     | TurnDiff
     | McpToolCallBegin
+    | McpToolCallProgress
     | McpToolCallEnd
     | McpServerStatus
     | DynamicToolCallRequest

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.specs import Wire
 
@@ -104,6 +105,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The top folder of the trusted project."""
     features: ShellFeatures = ShellFeatures()
     hooks: tuple[HookCommand, ...] = ()
+    mcp_servers: dict[str, McpServerSettings] = {}
+    """Servers whose tools the session has, by name."""
     confirmation: Confirmation = "never"
     """Whether the risk of a call alone is a reason to ask: always, never, or where it is high or unknown."""
     accept_no_sandbox: bool = False

@@ -8,6 +8,7 @@ import msgspec
 
 from ferrule.config import ferrule_home
 from ferrule.model.stream import Model
+from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
@@ -17,6 +18,7 @@ from ferrule.session.hooks import Hook
 from ferrule.session.opening import open_session
 from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
+from ferrule.session.tool_choice import ToolChoiceLike
 from ferrule.session.turn import TurnResult
 from ferrule.sync import wait_for_coroutine
 
@@ -26,11 +28,12 @@ class Agent:
 
     `model` is a name, or a `Model`. `base_url` and `wire` reach any server; without them it is OpenAI by
     `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
-    on. `on_approval` decides what `approval_policy` asks, and `on_question` answers the rest; without them it is
-    refused. `on_event` sees everything. Raises `UsageError` for what does not exist.
+    on. `mcp_config` is `{"mcpServers": {NAME: {"command": ...}}}`. `on_approval` decides what `approval_policy` asks,
+    and `on_question` answers the rest; without them it is refused. `on_event` sees everything. Raises `UsageError`
+    for what does not exist.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the one place where everything can be said
         self,
         model: str | Model | None = None,
         *,
@@ -45,6 +48,7 @@ class Agent:
         reasoning_effort: ReasoningEffort | None = None,
         max_turns: int | None = None,
         output_schema: Mapping[str, Any] | None = None,
+        mcp_config: Mapping[str, Any] | None = None,
         hooks: Sequence[Hook] = (),
         on_event: Listener | None = None,
         on_approval: Approver | None = None,
@@ -72,6 +76,7 @@ class Agent:
             max_turns=max_turns,
             output_schema=None if output_schema is None else dict(output_schema),
             ephemeral=True,
+            mcp_servers=_servers(mcp_config),
         )
 
     async def open(self) -> Session:
@@ -82,14 +87,14 @@ class Agent:
             front_end.decide = session.decide
         return session
 
-    async def run(self, prompt: Prompt) -> TurnResult:
-        """Do what the prompt says in a new session. Raises what `Session.run` raises."""
+    async def run(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
+        """Do what the prompt says in a new session. Takes and raises what `Session.run` does."""
         async with await self.open() as session:
-            return await session.run(prompt)
+            return await session.run(prompt, tool_choice=tool_choice)
 
-    def run_sync(self, prompt: Prompt) -> TurnResult:
+    def run_sync(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
         """`run`, for plain code. Ctrl-C ends the turn and its children."""
-        return wait_for_coroutine(self.run(prompt))
+        return wait_for_coroutine(self.run(prompt, tool_choice=tool_choice))
 
     @property
     def tools_map(self) -> dict[str, Any]:
@@ -98,5 +103,14 @@ class Agent:
 
     async def _tools_map(self) -> dict[str, Any]:
         async with await self.open() as session:
+            await session.toolset.settled()
             registry = session.toolset.current()[1]
             return {name: registry.handler(name, namespace) for namespace, name in registry}
+
+
+def _servers(config: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:
+    if config is None:
+        return {}
+    from ferrule.config.mcp_json import mcp_servers_of
+
+    return mcp_servers_of(config)

@@ -50,6 +50,10 @@ class SessionHost:
 
     async def ask(self, ctx: ToolContext, question: Question) -> Answer:
         """See `ToolContext.ask`."""
+        return await self.question(question)
+
+    async def question(self, question: Question) -> Answer:
+        """Ask the user, for a call or for whoever else has a question (an MCP server)."""
         given = self.pending.given(question)
         if given is not None:
             return given

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.toolset import Toolset, tool_sources
+
+if TYPE_CHECKING:
+    from ferrule.mcp.source import McpSource
 
 
 async def open_session(
@@ -50,8 +54,35 @@ async def open_session(
     toolset = Toolset(
         ground, tool_sources(ground.conversation, include, chosen, settings.features), front_end=front_end
     )
-    await toolset.warm_up()
+    servers = _with_servers(toolset, settings, env)
+    try:
+        await toolset.warm_up()
+        if servers is not None:
+            await servers.ready()
+    except BaseException:
+        await toolset.aclose()
+        await model.aclose()
+        raise
     return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored, hooks=hooks)
+
+
+def _with_servers(toolset: Toolset, settings: Settings, env: Mapping[str, str]) -> "McpSource | None":
+    """The MCP servers, which start now and are not waited for."""
+    if not settings.mcp_servers:
+        return None
+    from ferrule.mcp.source import McpSource
+
+    servers = McpSource(
+        settings.mcp_servers,
+        cwd=settings.cwd,
+        home=settings.home,
+        env=env,
+        emit=toolset.host.emit,
+        ask=toolset.host.question,
+    )
+    toolset.add_live_source(servers)
+    servers.start()
+    return servers
 
 
 def resume_settings(

@@ -29,7 +29,7 @@ from ferrule.tools.conversation import Conversation
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.files import Files
 from ferrule.tools.hooks import ToolHooks
-from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder, ToolSource
+from ferrule.tools.registry import LiveSource, ToolRegistry, ToolRegistryBuilder, ToolSource
 
 
 class Toolset(LoopBound):
@@ -49,6 +49,7 @@ class Toolset(LoopBound):
         self.pending = PendingTable()
         self.host = SessionHost(ground.orchestrator, front_end, self.pending)
         self._sources = list(sources)
+        self._live: list[LiveSource] = []
         self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
         self._ground = ground
         self._hooks: ToolHooks | None = None
@@ -102,6 +103,16 @@ class Toolset(LoopBound):
     def add_source(self, source: ToolSource) -> None:
         """More tools, from the next request on."""
         self._sources.append(source)
+
+    def add_live_source(self, source: LiveSource) -> None:
+        """More tools, which come and go by themselves. The source is closed with the toolset."""
+        self._live.append(source)
+        self._sources.append(source)
+
+    async def settled(self) -> None:
+        """Give tools that are on their way a moment to arrive."""
+        for source in self._live:
+            await source.settled()
 
     def current(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
         """What the model sees and what runs, as of now. The same objects until a source changes."""
@@ -187,14 +198,24 @@ class Toolset(LoopBound):
         """`run`, for plain code."""
         return wait_for_coroutine(self.run(items))
 
+    @property
+    def runs_commands(self) -> bool:
+        """Whether one of the tools starts processes."""
+        return any(isinstance(source, BuiltinSource) and source.runs_commands for source in self._sources)
+
     async def warm_up(self) -> None:
-        """Let what commands need be made now: the sandbox and the login shell's environment."""
+        """Let what commands need be made now: the sandbox and the login shell's environment. Without a tool that runs
+        commands they are made when one is needed after all."""
+        if not self.runs_commands:
+            return
         await self.workspace.warm_up()
         self.conversation.commands.warm_up()
 
     async def aclose(self) -> None:
         """End the children and close the tools."""
         self.pending.withdraw_all("the session ended")
+        for source in self._live:
+            await source.aclose()
         if self._built is not None:
             for handler in self._built[2].loaded():
                 await handler.close()

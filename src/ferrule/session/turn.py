@@ -17,6 +17,7 @@ from ferrule.model.stream import (
     ResponseEvent,
     Retrying,
     TextDelta,
+    ToolChoice,
     ToolInputDelta,
 )
 from ferrule.protocol.content import text_of
@@ -24,6 +25,7 @@ from ferrule.protocol.errors import Fatal, FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
 from ferrule.session.history import aborted_output, called_id
+from ferrule.session.tool_choice import after_a_call
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.handler import InputWatcher
 from ferrule.tools.router import RoutedCall
@@ -57,13 +59,15 @@ class _Call(msgspec.Struct):
 class Turn:
     """One turn of the user. Holds what lives no longer than it."""
 
-    def __init__(self, session: "Session", turn_id: str) -> None:
+    def __init__(self, session: "Session", turn_id: str, tool_choice: ToolChoice = "auto") -> None:
         self.session = session
         self.id = turn_id
+        self.tool_choice = tool_choice
         self.usage = TokenUsage()
         self.text = ""
         self.interrupted_calls: set[str] = set()
         self._calls: list[_Call] = []
+        self._left_out = False
         self._watchers: dict[str, InputWatcher] = {}
 
     async def run(self) -> TurnResult:
@@ -105,16 +109,20 @@ class Turn:
     async def _sample(self) -> bool:
         """One request. Returns whether the model has to be asked again."""
         session = self.session
+        await session.toolset.settled()
         specs, _ = session.toolset.current()
         dispatcher = session.toolset.dispatcher(self.id)
-        self._calls, more, usage, broken = [], False, None, True
+        request = session.request(specs, self.interrupted_calls, self.tool_choice)
+        self._calls, self._left_out, more, usage, broken = [], False, False, None, True
         try:
-            async with aclosing(session.model.stream(session.request(specs, self.interrupted_calls))) as events:
+            async with aclosing(session.model.stream(request)) as events:
                 async for event in events:
                     if isinstance(event, ItemDone):
                         self._take(event.item, dispatcher)
                     elif isinstance(event, Completed):
                         usage, more = event.usage, event.end_turn is False
+                        as_said = event.incomplete is None and not self._left_out
+                        session.history.end_response(event.response_id, as_said=as_said)
                         if event.incomplete is not None:
                             session.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
                     elif session.observed:
@@ -128,12 +136,14 @@ class Turn:
         """Record an item of the model, and start it if it is a call that has not run yet."""
         call_id = called_id(item.view)
         if call_id is not None and call_id in self.interrupted_calls:
+            self._left_out = True
             return
         session = self.session
         item = _with_arguments(item)
         session.record(item)
         routed = dispatcher.route(item.view)
         if routed is not None:
+            self.tool_choice = after_a_call(self.tool_choice)
             session.emit(ItemStarted(item=item))
             started = time.monotonic()
             task = start_task(self._answer(item, routed, dispatcher, started))

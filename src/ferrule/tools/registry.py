@@ -135,11 +135,6 @@ class ToolRegistryBuilder:
         """Whether the name is taken."""
         return (namespace, name) in self._handlers
 
-    @property
-    def spec_count(self) -> int:
-        """How many tools are shown to the model so far."""
-        return len(self._specs)
-
     def build(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
         """The specs to send and the registry to dispatch with."""
         parallel = frozenset(
@@ -167,4 +162,16 @@ class ToolSource(Protocol):
 
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the tools that are there now."""
+        ...
+
+
+class LiveSource(ToolSource, Protocol):
+    """A source whose tools come and go by themselves (MCP servers)."""
+
+    async def settled(self) -> None:
+        """Wait, not for long, until what is under way has arrived: asked before each request."""
+        ...
+
+    async def aclose(self) -> None:
+        """The session ended."""
         ...

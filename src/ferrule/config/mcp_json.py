@@ -1,0 +1,72 @@
+"""`{"mcpServers": {...}}`, as `.mcp.json` files and other clients write it, turned into our own tables."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ferrule.config.check import check
+from ferrule.config.layers import Layer
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.mcp_settings import McpServerSettings
+
+MCP_JSON = ".mcp.json"
+
+_TRANSPORTS = frozenset({"stdio", "http", "streamable-http", "streamable_http"})
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def mcp_servers_of(config: Mapping[str, object], source: str = "mcp_config") -> dict[str, McpServerSettings]:
+    """The servers of `{"mcpServers": {NAME: {...}}}`. Raises `UsageError` that names the key and what is right."""
+    servers = check(source, {"mcp_servers": server_tables(config, source)}).mcp_servers
+    complain(source, servers)
+    return servers
+
+
+def complain(source: str, servers: Mapping[str, McpServerSettings]) -> None:
+    """Raise `UsageError` for the first server whose settings make no whole."""
+    for name, settings in servers.items():
+        if settings.problem is not None:
+            raise UsageError(f"{source}: mcp_servers.{name} {settings.problem}")
+
+
+def read_mcp_json(path: Path, env: Mapping[str, str]) -> Layer:
+    """The layer of a `.mcp.json`, with `${NAME}` and `${NAME:-default}` filled in; empty where there is none."""
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        return Layer(str(path), {})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f'{path} must hold an object: {{"mcpServers": {{...}}}}')
+    return Layer(str(path), {"mcp_servers": _filled(server_tables(document, str(path)), env)})
+
+
+def server_tables(config: Mapping[str, object], source: str) -> dict[str, object]:
+    """The tables of the servers under our own names. `type` only says again what the other keys say."""
+    servers = config.get("mcpServers")
+    if not isinstance(servers, Mapping):
+        raise UsageError(f'{source}: mcpServers must be an object: {{"mcpServers": {{NAME: {{"command": ...}}}}}}')
+    return {str(name): _table(server, f"{source}: mcpServers.{name}") for name, server in servers.items()}
+
+
+def _table(server: object, where: str) -> object:
+    if not isinstance(server, Mapping):
+        return server
+    for key in ("type", "transport"):
+        kind = server.get(key, "stdio")
+        if kind not in _TRANSPORTS:
+            raise UsageError(f"{where}.{key} must be stdio or http (streamable HTTP), not {kind!r}")
+    return {key: value for key, value in server.items() if key not in ("type", "transport")}
+
+
+def _filled(value: object, env: Mapping[str, str]) -> object:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: env.get(found[1]) or found[2] or "", value)
+    if isinstance(value, Mapping):
+        return {key: _filled(entry, env) for key, entry in value.items()}
+    return [_filled(entry, env) for entry in value] if isinstance(value, list) else value

@@ -1,0 +1,315 @@
+"""A server as its users see it: connected when needed, connected again when it was lost, closed once."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from ferrule.mcp.errors import McpFailure
+from ferrule.process.launcher import Launcher
+from ferrule.process.plain import PlainLauncher
+from ferrule.protocol.errors import RespondToModel, UsageError
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.mcp_settings import McpServerSettings
+from ferrule.sync import wait_for_coroutine
+from ferrule.tools.annotations import ToolAnnotations
+from ferrule.tools.tasks import run_blocking
+
+if TYPE_CHECKING:
+    from ferrule.mcp.connection import Ask, Connection, Progress
+
+T = TypeVar("T")
+
+MAX_PAGES = 100
+"""Pages of one list: a server that never ends its list is cut here."""
+MAX_TOOLS = 2_000
+"""Tools of one server; more than anybody can choose from."""
+FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
+"""Seconds between two starts of a server that fails again and again: doubled each time, up to the longest."""
+LONGEST_WAIT = 2.0
+"""Seconds that a call waits for the next start; a longer one is refused at once."""
+
+
+class McpTool(msgspec.Struct, frozen=True):
+    """A tool as its server describes it. `name` is the raw one; `schema` is the whole original."""
+
+    server: str
+    name: str
+    description: str
+    schema: JsonSchema
+    annotations: ToolAnnotations
+
+
+class MCPClient:
+    """One server. Use it in `async with`, or plain `with` from code without a loop.
+
+    Belongs to the loop on which it was first used; called from another one, it works there. `ask` answers the server's
+    questions to the user; `on_tools_changed` is told when its list of tools is another one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServerSettings,
+        *,
+        cwd: str = ".",
+        home: str | None = None,
+        env: Mapping[str, str] = os.environ,
+        launcher: Launcher | None = None,
+        ask: "Ask | None" = None,
+        on_tools_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        if settings.problem is not None:
+            raise UsageError(f"MCP server {name} {settings.problem}")
+        self.name = name
+        self.settings = settings
+        self._cwd = os.path.abspath(cwd)
+        self._home = home
+        self._env = env
+        self._launcher = launcher or PlainLauncher()
+        self._ask = ask
+        self._on_tools_changed = on_tools_changed
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+
+    async def connect(self) -> None:
+        """Start or reach the server now. Raises `McpFailure`."""
+        await self._on_own_loop(self._connected)
+
+    async def list_tools(self) -> list[McpTool]:
+        """All pages of the server's tools that the settings want, without doubles. Raises `McpFailure`."""
+        return await self._on_own_loop(self._list_tools)
+
+    async def call_tool(
+        self,
+        tool: str,
+        arguments: dict[str, JsonValue],
+        *,
+        on_progress: "Progress | None" = None,
+        timeout: float | None = None,
+    ) -> dict[str, JsonValue]:
+        """The result as the server gave it: `content`, `structuredContent`, `isError`. `timeout` is in seconds.
+
+        A lost server is started again first. Raises `McpFailure`, and `RespondToModel` with what went wrong with this
+        call: a call that may have run is not repeated.
+        """
+        limit = self.settings.tool_timeout if timeout is None else timeout
+        return await self._on_own_loop(lambda: self._call(tool, arguments, limit, on_progress))
+
+    async def request(self, method: str, params: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """One answer to `resources/list`, `resources/templates/list` (with `cursor`) or `resources/read` (with `uri`).
+
+        Raises `McpFailure`, and `RespondToModel` with the server's refusal.
+        """
+        return await self._on_own_loop(lambda: self._with_renewal(method, lambda c: c.request(method, params)))
+
+    async def has_resources(self) -> bool:
+        """Whether the server says that it has any. Raises `McpFailure`."""
+        return (await self._on_own_loop(self._connected)).has_resources
+
+    async def close(self) -> None:
+        """End the connection and the server's whole process tree. May be called more than once."""
+        self._closed = True
+        if self._loop is not None:
+            await self._on_own_loop(self._close)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __enter__(self) -> Self:
+        wait_for_coroutine(self.connect())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wait_for_coroutine(self.close())
+
+    async def _on_own_loop(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is loop:
+            return await work()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+
+    async def _connected(self) -> "Connection":
+        """The living connection; one is made where there is none, once for all who wait."""
+        if self._connection is not None and self._connection.alive:
+            return self._connection
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> "Connection":
+        if self._connection is not None:
+            await self._drop(self._connection)
+        await self._wait_for_turn()
+        from_import = await run_blocking(_load_connection)
+        connection = from_import(self.name, await self._transport(), self._ask, self._on_tools_changed)
+        try:
+            await connection.open(self.settings.startup_timeout)
+        except McpFailure:
+            self._failed()
+            raise
+        if self._closed:
+            await connection.close()
+            raise McpFailure(self.name, "refused", "was closed")
+        self._connection = connection
+        return connection
+
+    async def _wait_for_turn(self) -> None:
+        """Raises `McpFailure` where the server failed so often that its next start is far away."""
+        if self._closed:
+            raise McpFailure(self.name, "refused", "was closed")
+        wait = self._not_before - time.monotonic()
+        if wait > LONGEST_WAIT:
+            text = f"failed {self._failures} times in a row; it is started again in {wait:.0f} seconds at the earliest"
+            raise McpFailure(self.name, "crash", text)
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def _failed(self) -> None:
+        delay = min(FIRST_DELAY * 2**self._failures, LONGEST_DELAY)
+        self._failures += 1
+        self._not_before = time.monotonic() + delay
+
+    async def _transport(self) -> Any:
+        if self.settings.url is None:
+            from ferrule.mcp.stdio import StdioTransport
+
+            return StdioTransport(self.name, self.settings, self._launcher, self._cwd, self._env)
+        from ferrule.mcp.http import HttpTransport
+
+        return HttpTransport(self.name, self.settings, self._env)
+
+    async def _drop(self, connection: "Connection") -> None:
+        await connection.close()
+        if self._connection is connection:
+            self._connection = None
+
+    async def _close(self) -> None:
+        if self._connecting is not None and not self._connecting.done():
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._connection is not None:
+            await self._drop(self._connection)
+
+    async def _list_tools(self) -> list[McpTool]:
+        found: dict[str, McpTool] = {}
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            page = await self._with_renewal("tools/list", lambda c, at=cursor: c.list_tools(at))  # type: ignore[misc]
+            for raw in _entries(page.get("tools")):
+                tool = _tool(self.name, raw)
+                if tool is not None and self.settings.wants(tool.name):
+                    found.setdefault(tool.name, tool)
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or cursor in seen or len(found) >= MAX_TOOLS:
+                break
+            seen.add(cursor)
+        self._failures = 0
+        return list(found.values())[:MAX_TOOLS]
+
+    async def _call(
+        self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: "Progress | None"
+    ) -> dict[str, JsonValue]:
+        try:
+            result = await self._with_renewal(
+                f"{self.name}/{tool}", lambda c: c.call_tool(tool, arguments, timeout, on_progress)
+            )
+        except TimeoutError as error:
+            text = (
+                f"{self.name}/{tool} did not answer within {timeout:g} seconds (tool_timeout); it may still be running"
+            )
+            raise RespondToModel(text) from error
+        self._failures = 0
+        return result
+
+    async def _with_renewal(
+        self, what: str, request: Callable[["Connection"], Coroutine[Any, Any, dict[str, JsonValue]]]
+    ) -> dict[str, JsonValue]:
+        """One request. Where the session on the server's side has ended, it was not looked at: a new session, once."""
+        from mcp.shared.exceptions import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        from ferrule.mcp.http import LOGIN_NEEDED, SESSION_EXPIRED
+
+        connection = await self._connected()
+        try:
+            try:
+                return await request(connection)
+            except MCPError as error:
+                if error.code != SESSION_EXPIRED:
+                    raise
+            if self._connection is connection:
+                await self._drop(connection)
+                self._on_tools_changed()
+            connection = await self._connected()
+            return await request(connection)
+        except MCPError as error:
+            if error.code == LOGIN_NEEDED:
+                raise McpFailure(self.name, "login", error.message) from error
+            if error.code == CONNECTION_CLOSED:
+                await self._drop(connection)
+                self._failed()
+                why = connection.failure or "the connection was lost"
+                raise RespondToModel(
+                    f"{what} failed: {why}. It may have run, so it was not repeated. The next call starts the server again"
+                ) from error
+            raise RespondToModel(f"{what} failed: {error.message}") from error
+
+
+def _load_connection() -> "type[Connection]":
+    """The SDK takes most of a second to import: on a thread, and only where a server is used."""
+    try:
+        from ferrule.mcp.connection import Connection
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise UsageError("MCP servers need the extra `mcp`: pip install 'ferrule[mcp]'") from error
+    return Connection
+
+
+def _entries(value: JsonValue) -> list[dict[str, JsonValue]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _tool(server: str, raw: dict[str, JsonValue]) -> McpTool | None:
+    """The tool, or None for an entry that names none. A missing schema means: no parameters."""
+    name = raw.get("name")
+    if not isinstance(name, str) or not name:
+        return None
+    schema, description = raw.get("inputSchema"), raw.get("description")
+    return McpTool(
+        server,
+        name,
+        description if isinstance(description, str) else "",
+        JsonSchema(schema if isinstance(schema, dict) else {"type": "object", "properties": {}}),
+        _annotations(raw),
+    )
+
+
+def _annotations(raw: dict[str, JsonValue]) -> ToolAnnotations:
+    given = raw.get("annotations")
+    hints = given if isinstance(given, dict) else {}
+    title = hints.get("title", raw.get("title"))
+    known = {name: value for name, value in hints.items() if name in ToolAnnotations.__struct_fields__}
+    booleans = {name: value for name, value in known.items() if isinstance(value, bool)}
+    return ToolAnnotations(title=title if isinstance(title, str) else None, **booleans)

@@ -1,0 +1,130 @@
+"""The transport to a remote server: the SDK's streamable HTTP over a client that is bounded and names what failed."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
+from ferrule.protocol.mcp_settings import McpServerSettings
+
+SESSION_EXPIRED = -32018
+"""Our own code: the server does not know the session any more, so the request was not looked at."""
+LOGIN_NEEDED = -32019
+"""Our own code: the server wants to know who asks."""
+
+CONNECT_SECONDS = 30.0
+READ_SECONDS = 3600.0
+"""A call's own timeout is shorter; a stream that only listens may be silent."""
+
+
+class HttpTransport:
+    """Speaks to `settings.url`. `auth` adds what was logged in with."""
+
+    exit_code: int | None = None
+
+    def __init__(
+        self, name: str, settings: McpServerSettings, env: Mapping[str, str], auth: httpx2.Auth | None = None
+    ) -> None:
+        assert settings.url is not None
+        self._url = settings.url
+        timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
+        self._client = httpx2.AsyncClient(
+            headers=request_headers(settings, env), auth=auth, timeout=timeout, transport=_Careful(name)
+        )
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._client)
+            streams = await stack.enter_async_context(
+                streamable_http_client(self._url, http_client=self._client, max_sse_event_size=MAX_MESSAGE_BYTES)
+            )
+            self._stack = stack.pop_all()
+        return streams
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+    def said(self) -> str:
+        """Nothing: what a remote server prints we do not see."""
+        return ""
+
+
+def request_headers(settings: McpServerSettings, env: Mapping[str, str]) -> dict[str, str]:
+    """The configured headers; those from variables that are not set are left out."""
+    named = {header: env[name] for header, name in settings.env_http_headers.items() if env.get(name)}
+    headers = {**settings.http_headers, **settings.headers, **named}
+    token = env.get(settings.bearer_token_env_var or "")
+    return headers | ({"Authorization": f"Bearer {token}"} if token else {})
+
+
+class _Careful(httpx2.AsyncBaseTransport):
+    """Answers are read up to a limit; a status that is an error becomes a JSON-RPC error that names it."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._inner = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        if response.status_code < 400 or request.method != "POST":
+            if response.headers.get("content-type", "").lower().startswith("application/json"):
+                assert isinstance(response.stream, httpx2.AsyncByteStream)
+                response.stream = _Bounded(response.stream)
+            return response
+        failed = self._error(response, "mcp-session-id" in request.headers)
+        if failed is None:
+            return response
+        code, message = failed
+        await response.aclose()
+        body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+        headers = [(k, v) for k, v in response.headers.raw if k.lower() not in _BODY_HEADERS]
+        return httpx2.Response(
+            response.status_code,
+            headers=[*headers, (b"content-type", b"application/json")],
+            content=json.dumps(body).encode(),
+            request=request,
+        )
+
+    def _error(self, response: httpx2.Response, in_session: bool) -> tuple[int, str] | None:
+        status = response.status_code
+        if status == 404 and in_session:
+            return SESSION_EXPIRED, "the server ended the session"
+        if status in (401, 403):
+            return LOGIN_NEEDED, f"needs a login (HTTP {status}): run `ferrule mcp login {self._server}`"
+        if response.headers.get("content-type", "").lower().startswith("application/json"):
+            return None  # the body says more than the status
+        if status == 404:
+            return None  # an unknown method, to the SDK
+        return -32603, f"HTTP {status} {response.reason_phrase}".rstrip()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+_BODY_HEADERS = frozenset({b"content-type", b"content-length", b"content-encoding", b"transfer-encoding"})
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that ends in an error above the limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_MESSAGE_BYTES:
+                raise httpx2.StreamError(TOO_LONG)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

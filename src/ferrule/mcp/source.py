@@ -1,0 +1,207 @@
+"""The MCP servers of one session as a source of tools: started together, joining when they are ready."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ferrule.mcp.client import MCPClient, McpTool
+from ferrule.mcp.errors import McpFailure
+from ferrule.mcp.names import qualified_name, slash_name
+from ferrule.mcp.resources import resource_tools
+from ferrule.mcp.tools import MCPToolDefinition, mcp_tool_to_openai_tool
+from ferrule.process.launcher import Launcher
+from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
+from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
+from ferrule.protocol.mcp_settings import McpServerSettings
+from ferrule.protocol.schema_sanitize import Sanitized, sanitize
+from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.tools.handler import DeferredHandler, ToolHandler
+from ferrule.tools.registry import ToolRegistryBuilder
+
+if TYPE_CHECKING:
+    from ferrule.mcp.connection import Ask
+
+FIRST_PATIENCE = 5.0
+"""Seconds from the start of the servers that the first request waits for those that are not there yet."""
+LIST_PATIENCE = 2.0
+"""Seconds that a request waits for a list that is being read again."""
+MAX_SCHEMA_BYTES = 64 * 1024
+"""Bytes of one tool's schema; a tool with a larger one is left out."""
+
+
+class OfferedTool(msgspec.Struct, frozen=True):
+    """A tool that can be called: the name that the model uses, what it is shown, and where it comes from."""
+
+    name: str
+    tool: McpTool
+    told: Sanitized
+    parallel: bool
+
+    @property
+    def spec(self) -> ResponsesApiTool:
+        """What the model sees."""
+        return mcp_tool_to_openai_tool(self.name, self.tool, self.told)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """What people call it."""
+        title = self.tool.annotations.title
+        return {self.name: title} if title else {}
+
+
+class _Server:
+    """One server and what it offers now."""
+
+    def __init__(self, client: MCPClient) -> None:
+        self.client = client
+        self.tools: tuple[OfferedTool, ...] = ()
+        self.work: asyncio.Task[None] | None = None
+        self.stale = False
+
+
+class McpSource:
+    """A `ToolSource` whose revision grows whenever a server comes, goes or changes its tools."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, McpServerSettings],
+        *,
+        cwd: str,
+        home: str | None = None,
+        env: Mapping[str, str] = os.environ,
+        launcher: Launcher | None = None,
+        emit: Callable[[Event], None] = lambda event: None,
+        ask: "Ask | None" = None,
+    ) -> None:
+        self.revision = 0
+        self._emit = emit
+        self._opened = time.monotonic()
+        self._servers = {
+            name: _Server(
+                MCPClient(
+                    name,
+                    settings,
+                    cwd=cwd,
+                    home=home,
+                    env=env,
+                    launcher=launcher,
+                    ask=ask,
+                    on_tools_changed=lambda name=name: self._tools_changed(name),  # type: ignore[misc]
+                )
+            )
+            for name, settings in sorted(servers.items())
+            if settings.enabled
+        }
+        self.clients = {name: server.client for name, server in self._servers.items()}
+        self._resources = resource_tools(self.clients) if self.clients else ()
+
+    def start(self) -> None:
+        """Start all servers at once, and return at once."""
+        self._opened = time.monotonic()
+        for name, server in self._servers.items():
+            self._emit(McpServerStatus(server=name, status="starting"))
+            self._read_list(name, server)
+
+    async def ready(self) -> None:
+        """Wait for the servers that are required. Raises `UsageError` where one of them fails."""
+        required = [s for s in self._servers.values() if s.client.settings.required]
+        for server in required:
+            assert server.work is not None
+            await asyncio.wait([server.work])
+            if error := server.work.exception():
+                raise UsageError(f"{error} (it is required)") from error
+
+    async def settled(self) -> None:
+        """Wait, not for long, for what is under way: servers that start, lists that are read again."""
+        working = [server.work for server in self._servers.values() if server.work and not server.work.done()]
+        if not working:
+            return
+        patience = max(self._opened + FIRST_PATIENCE - time.monotonic(), 0.0)
+        if any(server.tools for server in self._servers.values() if server.work in working):
+            patience = max(patience, LIST_PATIENCE)
+        await asyncio.wait(working, timeout=patience)
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        """Add the tools that are there now; a name that is taken stays with the tool that has it."""
+        for resource in self._resources:
+            if not builder.has(resource.name):
+                builder.push_spec_with_parallel_support(resource.spec, resource.parallel, read_only=True)
+                builder.register_handler(resource.name, resource)
+        for one in (tool for server in self._servers.values() for tool in server.tools):
+            if builder.has(one.name):
+                continue
+            builder.push_deferrable(
+                one.spec, one.parallel, read_only=one.tool.annotations.readOnlyHint, titles=one.titles
+            )
+            handler = DeferredHandler(self._loader(one))
+            builder.register_handler(one.name, handler)
+            builder.register_handler(slash_name(one.tool.server, one.tool.name), handler)
+
+    async def aclose(self) -> None:
+        """End all servers, at once."""
+        for server in self._servers.values():
+            if server.work is not None:
+                server.work.cancel()
+        await asyncio.gather(*(client.close() for client in self.clients.values()))
+        works = [server.work for server in self._servers.values() if server.work is not None]
+        if works:
+            await asyncio.wait(works)
+        for name in self._servers:
+            self._emit(McpServerStatus(server=name, status="stopped"))
+
+    def _loader(self, offered: OfferedTool) -> Callable[[], ToolHandler]:
+        client = self.clients[offered.tool.server]
+        return lambda: MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told)
+
+    def _tools_changed(self, name: str) -> None:
+        server = self._servers[name]
+        if server.work is not None and not server.work.done():
+            server.stale = True
+            return
+        self._read_list(name, server)
+
+    def _read_list(self, name: str, server: _Server) -> None:
+        server.work = asyncio.create_task(self._list(name, server), name=f"ferrule-mcp-list-{name}")
+        server.work.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def _list(self, name: str, server: _Server) -> None:
+        """Read the list of one server, and again where it changed meanwhile."""
+        client = server.client
+        try:
+            while True:
+                server.stale = False
+                async with asyncio.timeout(client.settings.startup_timeout * 2):
+                    tools = await client.list_tools()
+                server.tools = self._offered(tools, client.settings)
+                self.revision += 1
+                if not server.stale:
+                    break
+        except (FerruleError, TimeoutError) as error:
+            server.tools = ()
+            self.revision += 1
+            text = (
+                f"MCP server {name} did not list its tools in time" if isinstance(error, TimeoutError) else str(error)
+            )
+            self._emit(McpServerStatus(server=name, status="failed", message=text))
+            self._emit(WarningEvent(message=f"{text}; the session goes on without its tools"))
+            raise McpFailure(name, "refused", text) if isinstance(error, RespondToModel) else error from error
+        self._emit(McpServerStatus(server=name, status="ready", message=f"{len(server.tools)} tools"))
+
+    def _offered(self, tools: Sequence[McpTool], settings: McpServerSettings) -> tuple[OfferedTool, ...]:
+        offered = []
+        for tool in tools:
+            size = len(tool.schema.encoded)
+            if size > MAX_SCHEMA_BYTES:
+                text = (
+                    f"the tool {tool.name!r} of the MCP server {tool.server} is left out: its schema has {size} bytes"
+                )
+                self._emit(WarningEvent(message=text))
+                continue
+            told = sanitize(tool.schema, tool=tool.name)
+            name = qualified_name(tool.server, tool.name)
+            offered.append(OfferedTool(name, tool, told, settings.supports_parallel_tool_calls))
+        return tuple(sorted(offered, key=lambda one: one.name))

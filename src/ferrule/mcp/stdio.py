@@ -1,0 +1,222 @@
+"""The transport to a server that we start ourselves: our launcher under the SDK's session.
+
+The SDK's own stdio client waits for the process group only; ours ends the whole tree, survives noise on stdout and any
+amount of stderr, and reads only when a message is wanted.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCResponse, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from ferrule.mcp.environment import server_directory, server_environment
+from ferrule.mcp.lines import MessageReader
+from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Pipes
+from ferrule.process.streams import LAST_READ_BYTES, Reader, Writer
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.mcp_settings import McpServerSettings
+
+EXIT_GRACE = 2.0
+"""Seconds that a server has to end by itself once its input is closed, and again after SIGTERM."""
+MAX_UNSENT_BYTES = 64 * 1024 * 1024
+"""Bytes that may wait for a server that does not read."""
+STDERR_BYTES = 2048
+"""The end of a server's stderr that an error shows."""
+READ_BYTES = 256 * 1024
+
+
+class StdioTransport:
+    """Starts the server on entry; on exit it is gone, with everything that it started."""
+
+    def __init__(
+        self, name: str, settings: McpServerSettings, launcher: Launcher, cwd: str, env: Mapping[str, str]
+    ) -> None:
+        self._settings = settings
+        self._launcher = launcher
+        self._cwd = server_directory(settings, cwd)
+        self._env = server_environment(settings, env)
+        self._reader = MessageReader(name)
+        self._stderr = b""
+        self.exit_code: int | None = None
+
+    async def __aenter__(self) -> "tuple[_Incoming, _Outgoing]":
+        command = os.path.expanduser(self._settings.command or "")
+        argv = [command, *self._settings.args]
+        try:
+            child = await self._launcher.launch(argv, self._env, self._cwd, Pipes(stdin=True), Limits())
+        except LaunchError as error:
+            path = self._env.get("PATH", os.defpath)
+            searched = f" (PATH searched: {path})" if "program not found" in str(error) and "/" not in command else ""
+            raise LaunchError(f"{error}{searched}") from error
+        assert child.stdin is not None and child.stderr is not None
+        self._child = child
+        self._errors = Reader(child.stderr, self._keep_stderr)
+        self._incoming = _Incoming(child.stdout, self._reader)
+        self._outgoing = _Outgoing(Writer(child.stdin))
+        self._watch = asyncio.create_task(self._watch_exit(child))
+        return self._incoming, self._outgoing
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._outgoing.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_GRACE):
+                await asyncio.shield(self._watch)
+        await self._child.kill_tree(grace=0.0 if self._watch.done() else EXIT_GRACE)
+        await asyncio.wait([self._watch], timeout=EXIT_GRACE)
+        self._watch.cancel()
+        await self._errors.finish(grace=0.0)
+        self._incoming.close()
+
+    async def _watch_exit(self, child: Child) -> None:
+        self.exit_code = (await child.wait()).shell_code
+        self._incoming.no_more()
+
+    def _keep_stderr(self, data: bytes) -> None:
+        self._stderr = (self._stderr + data[-STDERR_BYTES:])[-STDERR_BYTES:]
+
+    def said(self) -> str:
+        """What the server printed that may explain a failure: the end of stderr, the first bad line of stdout."""
+        found = []
+        errors = self._stderr.decode("utf-8", "replace").strip()
+        if errors:
+            found.append(f"its stderr ends with: {errors}")
+        if self._reader.first_bad_line:
+            found.append(f"its first line that is no message: {self._reader.first_bad_line}")
+        return "; ".join(found)
+
+
+class _Incoming:
+    """The messages of the server's stdout, read only when one is wanted: a flood waits in the pipe."""
+
+    def __init__(self, fd: int, reader: MessageReader) -> None:
+        self._fd = fd
+        self._reader = reader
+        self._messages: deque[SessionMessage] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = self._exited = False
+        self._last_bytes = LAST_READ_BYTES
+        os.set_blocking(fd, False)
+
+    async def receive(self) -> SessionMessage:
+        while not self._messages:
+            if self._closed:
+                raise anyio.EndOfStream
+            await (asyncio.sleep(0) if self._exited else self._readable())
+            if not self._closed:
+                self._read()
+        return self._messages.popleft()
+
+    def no_more(self) -> None:
+        """The server has exited: what is in the pipe is still read, whoever else holds it open."""
+        self._exited = True
+        self._wake()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._wake()
+            os.close(self._fd)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            data = b""
+            if not self._exited:
+                return
+        if self._exited:
+            self._last_bytes -= len(data)
+        try:
+            for message in self._reader.feed(data):
+                self._messages.extend(_typed(message))
+        except ConnectionError:
+            data = b""
+        if not data or self._last_bytes < 0:
+            self.close()
+
+    async def _readable(self) -> None:
+        self._waiter = self._loop.create_future()
+        self._loop.add_reader(self._fd, self._wake)
+        try:
+            await self._waiter
+        finally:
+            if not self._closed:
+                self._loop.remove_reader(self._fd)
+
+    def _wake(self) -> None:
+        if self._closed:
+            self._loop.remove_reader(self._fd)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Outgoing:
+    """Messages on their way to the server's stdin."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._closed = False
+
+    async def send(self, item: SessionMessage, /) -> None:
+        if self._closed or self._writer.broken or self._writer.unsent > MAX_UNSENT_BYTES:
+            raise anyio.BrokenResourceError
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        self._writer.write(text.encode("utf-8", "surrogatepass") + b"\n")
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._writer.finish()
+
+    async def aclose(self) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _typed(message: dict[str, JsonValue]) -> list[SessionMessage]:
+    """The message as the SDK wants it; nothing for one that is no JSON-RPC after all."""
+    result, number = message.get("result"), message.get("id")
+    if isinstance(result, dict) and isinstance(number, int):  # the common case, without a validation of the whole
+        return [SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))]
+    try:
+        return [SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False))]
+    except ValidationError:
+        return []

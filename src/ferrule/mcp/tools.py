@@ -1,0 +1,191 @@
+"""A server's tool as one of ours: its definition, its executor, what goes in and what comes out."""
+
+import time
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from pydantic import Field
+
+from ferrule.mcp.client import MCPClient, McpTool
+from ferrule.mcp.content import parts_of
+from ferrule.mcp.errors import McpFailure
+from ferrule.mcp.names import qualified_name
+from ferrule.protocol.content import ContentPart, InputText
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import McpToolCallBegin, McpToolCallEnd, McpToolCallProgress
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.protocol.payload import FunctionPayload, McpPayload, ToolKind, ToolPayload
+from ferrule.protocol.schema_sanitize import Sanitized, sanitize
+from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.tools.arguments import read_arguments, validate_value
+from ferrule.tools.context import Access, ToolContext, ToolInvocation
+from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.effects import McpEffect
+from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.foreign import ForeignValidator
+
+MAX_DESCRIPTION = 8_000
+"""Characters of a description; a server must not fill the context before it is even called."""
+
+
+class MCPToolAction(Action):
+    """The arguments of any MCP tool, as its server takes them."""
+
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class MCPToolObservation(Observation):
+    """The result of an MCP tool: `result` is what the server answered, `content` blocks and all."""
+
+    server: str
+    tool: str
+    result: dict[str, Any]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool itself says that it failed."""
+        return self.result.get("isError") is True
+
+    @property
+    def success(self) -> bool:
+        """The opposite of `is_error`."""
+        return not self.is_error
+
+    @property
+    def to_llm_content(self) -> str | Sequence[ContentPart]:
+        """Texts and images; a single text is just that."""
+        parts = parts_of(self.result)
+        if all(isinstance(part, InputText) for part in parts):
+            return "\n".join(cast("InputText", part).text for part in parts)
+        return parts
+
+
+class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
+    """Runs one tool on its server, from whatever loop it is called."""
+
+    def __init__(self, tool: McpTool, client: MCPClient) -> None:
+        self.tool = tool
+        self.client = client
+
+    async def __call__(self, action: MCPToolAction, ctx: ToolContext) -> MCPToolObservation:
+        """Get the call approved, run it, and say how long it took. Raises `RespondToModel`."""
+        tool = self.tool
+        arguments = msgspec.json.encode(action.data).decode()
+        effect = McpEffect(
+            server=tool.server,
+            tool=tool.name,
+            arguments=arguments,
+            annotations=tool.annotations,
+            approval=self.client.settings.approval,
+        )
+        return await ctx.run(effect, lambda access: self._observed(action, arguments, ctx, access))
+
+    async def _observed(
+        self, action: MCPToolAction, arguments: str, ctx: ToolContext, access: Access
+    ) -> MCPToolObservation:
+        if not ctx.host.observed:
+            return await self._run(action, None)
+        tool, started = self.tool, time.monotonic()
+        ctx.emit(McpToolCallBegin(call_id=ctx.call_id, server=tool.server, tool=tool.name, arguments=arguments))
+
+        def progressed(progress: float, total: float | None, message: str) -> None:
+            ctx.emit(McpToolCallProgress(call_id=ctx.call_id, progress=progress, total=total, message=message))
+
+        output: tuple[ContentPart, ...] = ()
+        success = False
+        try:
+            observation = await self._run(action, progressed)
+            output, success = parts_of(observation.result), observation.success
+            return observation
+        except RespondToModel as error:
+            output = (InputText(encodable(str(error))),)
+            raise
+        finally:
+            took = round((time.monotonic() - started) * 1000)
+            ctx.emit(
+                McpToolCallEnd(
+                    call_id=ctx.call_id,
+                    server=tool.server,
+                    tool=tool.name,
+                    duration_ms=took,
+                    success=success,
+                    output=output,
+                )
+            )
+
+    async def _run(self, action: MCPToolAction, progressed: Any) -> MCPToolObservation:
+        try:
+            result = await self.client.call_tool(self.tool.name, action.data, on_progress=progressed)
+        except McpFailure as error:
+            raise RespondToModel(str(error)) from error
+        return MCPToolObservation.model_construct(server=self.tool.server, tool=self.tool.name, result=result)
+
+    async def close(self) -> None:
+        """Close the client; where a session owns it, that has closed it already."""
+        await self.client.close()
+
+
+class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
+    """An MCP tool. Its arguments are checked against the server's own schema; a pydantic model of them is made only
+    where somebody asks for one."""
+
+    def __init__(
+        self, tool: McpTool, client: MCPClient, *, name: str | None = None, told: Sanitized | None = None
+    ) -> None:
+        self.mcp_tool = tool
+        self.told = told or sanitize(tool.schema, tool=tool.name)
+        super().__init__(
+            executor=MCPToolExecutor(tool, client),
+            name=name or qualified_name(tool.server, tool.name),
+            description=shown_description(tool.description),
+            annotations=tool.annotations,
+            parallel=client.settings.supports_parallel_tool_calls,
+        )
+        self._foreign = ForeignValidator(tool.schema, self.told)
+
+    @property
+    def kind(self) -> ToolKind:
+        """Calls of MCP tools."""
+        return ToolKind.MCP
+
+    def parameters(self) -> JsonSchema:
+        """The schema as the model is told."""
+        return self.told.schema
+
+    def matches_kind(self, payload: ToolPayload) -> bool:
+        """JSON arguments."""
+        return isinstance(payload, McpPayload | FunctionPayload)
+
+    def function_payload(self, arguments: str) -> ToolPayload:
+        """The call as the server and the tool that are meant."""
+        return McpPayload(self.mcp_tool.server, self.mcp_tool.name, arguments)
+
+    def read_action(self, invocation: ToolInvocation) -> MCPToolAction:
+        """The arguments, checked. Raises `RespondToModel` that names what is wrong."""
+        payload = invocation.payload
+        if invocation.decoded is not msgspec.UNSET:
+            data = validate_value(invocation.decoded, self._foreign)
+        elif isinstance(payload, McpPayload):
+            data = read_arguments(payload.raw_arguments, self._foreign)
+        else:
+            data = read_arguments(getattr(payload, "arguments", ""), self._foreign)
+        return MCPToolAction.model_construct(data=data)
+
+    def action_from_arguments(self, arguments: Mapping[str, JsonValue]) -> MCPToolAction:
+        """The arguments, checked against the server's schema. Raises `RespondToModel` that names what is wrong."""
+        return MCPToolAction(data=validate_value(dict(arguments), self._foreign))
+
+
+def mcp_tool_to_openai_tool(name: str, tool: McpTool, told: Sanitized | None = None) -> ResponsesApiTool:
+    """What the model sees of a tool, under `name`. `strict` is false: its schema is somebody else's."""
+    schema = (told or sanitize(tool.schema, tool=tool.name)).schema
+    return ResponsesApiTool(name=name, description=shown_description(tool.description), parameters=schema, strict=False)
+
+
+def shown_description(text: str) -> str:
+    """A server's words about its tool, without characters that a person would not see, and not without end."""
+    seen = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    return seen if len(seen) <= MAX_DESCRIPTION else f"{seen[:MAX_DESCRIPTION]}..."

@@ -1,0 +1,63 @@
+"""How an MCP server is reached and what its tools may do: `[mcp_servers.NAME]`, `.mcp.json`, `mcp_config`."""
+
+from typing import Literal
+
+import msgspec
+
+STARTUP_TIMEOUT = 60.0
+"""Seconds until a server must have answered: at their first start `npx` and `uvx` download; nobody waits for it."""
+TOOL_TIMEOUT = 120.0
+"""Seconds until a call, or its next sign of progress, must have come."""
+
+McpApproval = Literal["auto", "prompt", "allow"]
+
+
+class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One server: a `command` that speaks over its standard streams, or the `url` of a streamable HTTP one.
+
+    Timeouts are in seconds. `enabled_tools` None means all; both lists name tools as the server does.
+    """
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Variables of the server, beside the few that every server gets."""
+    env_vars: tuple[str, ...] = ()
+    """Names of our own variables that are passed on."""
+    cwd: str | None = None
+    """Where it runs: absolute, `~`, or relative to the session's directory, which is the default."""
+    url: str | None = None
+    headers: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    """The same as `headers`."""
+    env_http_headers: dict[str, str] = {}
+    """From a header to the variable that holds its value."""
+    bearer_token_env_var: str | None = None
+    """The variable that holds the bearer token."""
+    startup_timeout: float = STARTUP_TIMEOUT
+    tool_timeout: float = TOOL_TIMEOUT
+    enabled: bool = True
+    enabled_tools: tuple[str, ...] | None = None
+    disabled_tools: tuple[str, ...] = ()
+    required: bool = False
+    """No session without this server."""
+    supports_parallel_tool_calls: bool = False
+    approval: McpApproval = "auto"
+    """Which calls need approval: those not annotated as read-only (`auto`), all (`prompt`), none (`allow`)."""
+
+    def wants(self, tool: str) -> bool:
+        """Whether the tool of this raw name is used."""
+        return (self.enabled_tools is None or tool in self.enabled_tools) and tool not in self.disabled_tools
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the settings as a whole, in one sentence that says what is right."""
+        if (self.command is None) == (self.url is None):
+            return "needs either a command (a local server) or a url (a remote one)"
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            return f"url must begin with http:// or https://, not {self.url!r}"
+        if self.command is not None and not self.command.strip():
+            return "command must not be empty"
+        if self.startup_timeout <= 0 or self.tool_timeout <= 0:
+            return "startup_timeout and tool_timeout must be seconds above zero"
+        return None
