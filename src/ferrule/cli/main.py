@@ -17,6 +17,7 @@ COMMANDS = {
     "exec": "do one task without asking, and exit; `exec resume` goes on with an earlier session",
     "tools": "print the tools that a model is sent",
     "call": "run one tool call and print what the model would read",
+    "sandbox": "run a command of yours confined as the model's commands are",
     "apply-patch": "apply a patch given as argument or on standard input",
     "policy": "say whether a command may run, and why",
     "demo": "watch a scripted model fix a bug in a scratch repository; needs no key",

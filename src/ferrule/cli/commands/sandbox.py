@@ -1,0 +1,134 @@
+"""`ferrule sandbox`: one command of yours, confined as the model's commands are."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from ferrule.cli.options import Parser, add_config_flag, add_rights_flags, configuration
+from ferrule.cli.running import run_interruptibly
+from ferrule.process.launcher import Child, Limits, Pipes, Pty, Stdio
+from ferrule.process.plain import PlainLauncher
+from ferrule.process.run import open_writer
+from ferrule.process.streams import Reader, Writer
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.settings import Settings
+from ferrule.sandbox.sandbox import Sandbox, open_launcher
+from ferrule.tools.tasks import run_blocking
+
+DRAIN_SECONDS = 0.5
+"""How long the output of what outlived the command is still passed on."""
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; its exit code is ours (128 + n for a death by signal n)."""
+    parser = Parser("sandbox", "Run a command confined as the model's commands are, with your whole environment.")
+    add_rights_flags(parser)
+    parser.add_argument("-w", dest="add_dir", action="append", metavar="DIR", help="another folder that may be written")
+    parser.add_argument("--network", action="store_true", help="let it reach the network")
+    add_config_flag(parser)
+    parser.epilog = "The command follows --: ferrule sandbox -- make test"
+    own, command = _split(arguments)
+    options = parser.parse_args(own)
+    settings = configuration(options).settings
+    return run_interruptibly(_run(_with_network(settings) if options.network else settings, command))
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Our flags, and the command behind `--`."""
+    if "--" not in arguments:
+        return arguments, []
+    border = arguments.index("--")
+    return arguments[:border], arguments[border + 1 :]
+
+
+def _with_network(settings: Settings) -> Settings:
+    policy = settings.sandbox_policy
+    if not isinstance(policy, ReadOnly | WorkspaceWrite):
+        return settings
+    return msgspec.structs.replace(settings, sandbox_policy=msgspec.structs.replace(policy, network_access=True))
+
+
+async def _run(settings: Settings, command: list[str]) -> int:
+    if not command:
+        raise UsageError("give the command after --, like `ferrule sandbox -- make test`")
+    terminal = os.isatty(STDIN) and os.isatty(STDOUT)
+    stdio: Stdio = Pty(*os.get_terminal_size(STDOUT)[::-1]) if terminal else Pipes(stdin=True)
+    sandbox: Sandbox | None = None
+    if not isinstance(settings.sandbox_policy, DangerFullAccess):
+        from pathlib import Path
+
+        sandbox = await open_launcher(
+            settings.sandbox_policy, settings.cwd, Path(settings.home), unconfined_accepted=settings.accept_no_sandbox
+        )
+        for warning in sandbox.warnings:
+            print(f"ferrule: {warning}", file=sys.stderr)
+    try:
+        child = await (sandbox or PlainLauncher()).launch(command, os.environ, settings.cwd, stdio, Limits())
+        with _raw_terminal(child) if terminal else _nothing():
+            return await _pass_through(child)
+    finally:
+        if sandbox is not None:
+            await sandbox.close()
+
+
+async def _pass_through(child: Child) -> int:
+    readers = [Reader(child.stdout, lambda data: _write(STDOUT, data))]
+    if child.stderr is not None:
+        readers.append(Reader(child.stderr, lambda data: _write(STDERR, data)))
+    writer = open_writer(child)
+    feeding = asyncio.ensure_future(_feed(writer)) if writer is not None else None
+    try:
+        status = await child.wait()
+        for reader in readers:
+            await reader.finish(DRAIN_SECONDS)
+        return status.shell_code
+    finally:
+        await child.kill_tree()
+        if feeding is not None:
+            feeding.cancel()
+        if writer is not None:
+            writer.close()
+        for reader in readers:
+            reader.close()
+
+
+async def _feed(writer: Writer) -> None:
+    """Pass our standard input on. A read of it cannot be cancelled, so it happens on a daemon thread."""
+    while data := await run_blocking(os.read, STDIN, 65536):
+        writer.write(data)
+    writer.finish()
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+@contextmanager
+def _raw_terminal(child: Child) -> Iterator[None]:
+    """Every key goes to the command, and so does a change of the window's size."""
+    loop = asyncio.get_running_loop()
+    before = termios.tcgetattr(STDIN)
+    tty.setraw(STDIN)
+    loop.add_signal_handler(signal.SIGWINCH, lambda: child.resize(*os.get_terminal_size(STDOUT)[::-1]))
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
+        termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
