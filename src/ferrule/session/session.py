@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from ferrule.model.retry import delay_ms
-from ferrule.model.stream import Model, ModelError, ModelRequest
+from ferrule.model.stream import Model, ModelError, ModelRequest, ToolChoice
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
@@ -33,6 +33,7 @@ from ferrule.session.history import History, settled
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
 from ferrule.session.rollout import Rollout, SessionMeta, StoredSession, TurnContext, new_session_id
+from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
 from ferrule.session.toolset import Toolset
 from ferrule.session.turn import Turn, TurnResult
 from ferrule.sync import LoopBound
@@ -115,8 +116,11 @@ class Session(LoopBound):
         if self._front_end is not None:
             self._front_end.on_event(event)
 
-    async def run(self, prompt: Prompt) -> TurnResult:
+    async def run(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
         """One turn: the user says `prompt`, the model works until it needs nothing more.
+
+        `tool_choice`: `auto`, `none` (no call in this turn), `required` (at least one), or one tool that must be
+        called, as `{"type": "function", "function": {"name": NAME}}`; after a forced call the model is free again.
 
         Raises `ModelError` where the server fails, `TurnLimit`, and `UsageError` while another turn runs. Interrupted
         by `interrupt`, it returns what there is, marked as aborted. History is whole in every case.
@@ -124,7 +128,7 @@ class Session(LoopBound):
         self.bind_to_running_loop()
         if self._turn is not None:
             raise UsageError("a turn is running already; wait for it or interrupt it")
-        turn = Turn(self, secrets.token_hex(8))
+        turn = Turn(self, secrets.token_hex(8), as_tool_choice(tool_choice))
         self._turn = asyncio.create_task(self._run_turn(turn, prompt))
         try:
             return await asyncio.shield(self._turn)
@@ -217,8 +221,11 @@ class Session(LoopBound):
         """Put words of the user into history."""
         self.record(make_item(Message(role="user", content=(InputText(text),))))
 
-    def request(self, specs: list[ConfiguredToolSpec], interrupted_calls: set[str]) -> ModelRequest:
+    def request(
+        self, specs: list[ConfiguredToolSpec], interrupted_calls: set[str], tool_choice: ToolChoice
+    ) -> ModelRequest:
         """The next request to the model."""
+        stored = self.history.stored
         if self._specs is None or self._specs[0] is not specs:
             self._specs = (specs, tuple(entry.spec for entry in specs))
         return ModelRequest(
@@ -226,9 +233,12 @@ class Session(LoopBound):
             instructions=self._instructions,
             items=self.history.items,
             tools=self._specs[1],
+            tool_choice=tool_choice,
             settings=self.settings.model,
             output_schema=self.settings.output_schema,
             session_id=self.id,
+            previous_response_id=stored.response_id if stored else None,
+            stored_items=stored.items if stored else 0,
             on_sent=None if self._loaded is specs else self._load_tools,
             interrupted_calls=frozenset(interrupted_calls),
         )
@@ -255,7 +265,8 @@ class Session(LoopBound):
     async def _tell_sandbox(self) -> None:
         for warning in self.toolset.workspace.warnings:
             self.emit(WarningEvent(message=warning))
-        self.emit(await self.toolset.workspace.status())
+        if self.toolset.runs_commands:
+            self.emit(await self.toolset.workspace.status())
 
     def _load_tools(self) -> None:
         """The model thinks now: time to import what its calls will need."""

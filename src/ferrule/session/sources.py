@@ -27,6 +27,11 @@ class BuiltinSource:
         self._state = state
         self._handlers = {tool.name: DeferredHandler(_loader(tool, state)) for tool in self._tools}
 
+    @property
+    def runs_commands(self) -> bool:
+        """Whether one of them starts processes."""
+        return any(tool.commands for tool in self._tools)
+
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the tools, shown in the order of their names' list."""
         for tool in self._tools:
