@@ -287,6 +287,8 @@ class Session(LoopBound):
         if self._turn is not None:
             self._turn.cancel()
             await asyncio.wait([self._turn])
+        if self._telling is not None:
+            self._telling.cancel()
         background = [task for task in (self._loading, self._telling) if task is not None]
         if background:
             await asyncio.wait(background)
