@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -33,10 +34,12 @@ async def main():
 
 asyncio.run(main())
 """
+SECONDS = [f"65{number:03}.{secrets.randbelow(10**6):06}" for number in range(10)]
+"""By which a test finds its own `sleep` again."""
 LINE = "setsid sleep {seconds} & echo ready; sleep {seconds}; exit 1"
 
 
-def agent(home: Path, workspace: Path, seconds: int) -> subprocess.Popen[str]:
+def agent(home: Path, workspace: Path, seconds: str) -> subprocess.Popen[str]:
     """Another process of ours whose command runs."""
     argv = json.dumps(["/bin/bash", "-c", LINE.format(seconds=seconds)])
     process = subprocess.Popen(
@@ -48,7 +51,7 @@ def agent(home: Path, workspace: Path, seconds: int) -> subprocess.Popen[str]:
     return process
 
 
-def running(seconds: int) -> bool:
+def running(seconds: str) -> bool:
     return (
         subprocess.run(
             ["pgrep", "-f", f"^(sleep|setsid sleep) {seconds}"], stdout=subprocess.DEVNULL, check=False
@@ -101,12 +104,12 @@ def mounts_of(workspace: Path) -> list[str]:
 
 
 async def test_sigkill_of_the_agent(namespaces: None, home: Path, workspace: Path) -> None:
-    process = agent(home, workspace, 65001)
+    process = agent(home, workspace, SECONDS[1])
     assert placeholders(workspace) == sorted(PROTECTED_NAMES)
     assert mounts_of(workspace)
     process.kill()
     process.wait()
-    await until(lambda: not running(65001) and not mounts_of(workspace))
+    await until(lambda: not running(SECONDS[1]) and not mounts_of(workspace))
     await until(lambda: placeholders(workspace) == [] and records(home) == [])
 
 
@@ -114,13 +117,13 @@ async def test_sigkill_of_the_agent_and_its_zygote_at_once(
     namespaces: None, home: Path, workspace: Path, open_sandbox: OpenSandbox
 ) -> None:
     """Nobody is left who could take the placeholders away: the next start does."""
-    process = agent(home, workspace, 65002)
+    process = agent(home, workspace, SECONDS[2])
     (zygote,) = zygotes_of(process.pid)
     os.kill(process.pid, signal.SIGSTOP)
     os.kill(zygote, signal.SIGKILL)
     process.kill()
     process.wait()
-    await until(lambda: not running(65002) and not mounts_of(workspace))
+    await until(lambda: not running(SECONDS[2]) and not mounts_of(workspace))
     assert placeholders(workspace) == sorted(PROTECTED_NAMES)
     elsewhere = home.parent / "elsewhere"
     elsewhere.mkdir()
@@ -131,18 +134,18 @@ async def test_sigkill_of_the_agent_and_its_zygote_at_once(
 
 async def test_two_agents_share_the_placeholders(namespaces: None, home: Path, workspace: Path) -> None:
     """The first to end must not take them from the other, whose protection would go with them."""
-    first, second = agent(home, workspace, 65003), agent(home, workspace, 65004)
+    first, second = agent(home, workspace, SECONDS[3]), agent(home, workspace, SECONDS[4])
     first.kill()
     first.wait()
-    await until(lambda: not running(65003) and len(mounts_of(workspace)) < 10)
-    assert running(65004)
+    await until(lambda: not running(SECONDS[3]) and len(mounts_of(workspace)) < 10)
+    assert running(SECONDS[4])
     assert placeholders(workspace) == sorted(PROTECTED_NAMES)
     second.kill()
     second.wait()
-    await until(lambda: not running(65004) and placeholders(workspace) == [])
+    await until(lambda: not running(SECONDS[4]) and placeholders(workspace) == [])
 
 
-async def start(sandbox: Sandbox, workspace: Path, seconds: int) -> Child:
+async def start(sandbox: Sandbox, workspace: Path, seconds: str) -> Child:
     argv = ["/bin/bash", "-c", LINE.format(seconds=seconds)]
     child = await sandbox.launch(argv, {"PATH": os.environ["PATH"]}, str(workspace), Pipes(), Limits())
     assert os.read(child.stdout, 100) == b"ready\n"
@@ -156,12 +159,12 @@ def close(child: Child) -> None:
 
 async def test_sigkill_of_the_zygote(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
     sandbox = await open_sandbox()
-    child = await start(sandbox, workspace, 65005)
+    child = await start(sandbox, workspace, SECONDS[5])
     (zygote,) = zygotes_of(os.getpid())
     os.kill(zygote, signal.SIGKILL)
     with pytest.raises(LaunchError, match="the next command gets a new sandbox"):
         await asyncio.wait_for(child.wait(), 10)
-    assert not running(65005)
+    assert not running(SECONDS[5])
     close(child)
     assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
     assert zygotes_of(os.getpid()) != [zygote]
@@ -180,12 +183,12 @@ async def test_sigkill_of_an_idle_zygote(open_sandbox: OpenSandbox, workspace: P
 
 async def test_sigkill_of_the_init(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
     sandbox = await open_sandbox()
-    child = await start(sandbox, workspace, 65006)
+    child = await start(sandbox, workspace, SECONDS[6])
     (zygote,) = zygotes_of(os.getpid())
     os.kill(init_with_command(zygote), signal.SIGKILL)
     with pytest.raises(LaunchError, match="ended before the command did"):
         await asyncio.wait_for(child.wait(), 10)
-    assert not running(65006)
+    assert not running(SECONDS[6])
     close(child)
     assert zygotes_of(os.getpid()) == [zygote]
     assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
@@ -205,10 +208,10 @@ async def test_sigkill_of_spares(open_sandbox: OpenSandbox, workspace: Path) -> 
 
 async def test_closing_ends_everything(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
     sandbox = await open_sandbox()
-    child = await start(sandbox, workspace, 65007)
+    child = await start(sandbox, workspace, SECONDS[7])
     await sandbox.close()
     assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
     close(child)
-    assert not running(65007)
+    assert not running(SECONDS[7])
     assert zygotes_of(os.getpid()) == []
     assert placeholders(workspace) == [] and records(home) == []

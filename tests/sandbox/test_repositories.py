@@ -174,6 +174,33 @@ def test_the_scan_is_bounded(root: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert len(watch._folders) == 10
 
 
+def test_one_that_the_first_scan_did_not_reach_is_left_alone(
+    watch: RepositoryWatch, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the user's own, with hooks of the user's."""
+    git("init", "a/old", cwd=root)
+    (root / "a/old/.git/hooks/pre-commit").write_text("the user's own")
+    monkeypatch.setattr(repositories, "MAX_DEPTH", 1)
+    watch.start()
+    monkeypatch.undo()
+    for made in ("a/new/deep", "fresh/new"):
+        git("init", made, cwd=root)
+        (root / made / ".git/hooks/pre-commit").write_text("evil")
+    assert len(watch.inspect()) == 2
+    assert (root / "a/old/.git/hooks/pre-commit").exists()
+
+
+def test_a_full_tmp_does_not_hide_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repositories, "MAX_FOLDERS", 10)
+    for number in range(20):
+        (tmp_path / "t" / f"d{number}").mkdir(parents=True)
+    git("init", "w/vendor/s", cwd=tmp_path)
+    plan = ConfinementPlan((Root(str(tmp_path / "t"), reserve=False), Root(str(tmp_path / "w"))))
+    watch = RepositoryWatch(plan, tmp_path / "quarantine")
+    watch.start()
+    assert watch.protected == (f"{tmp_path}/w/vendor/s/.git",)
+
+
 def test_an_unchanged_folder_is_not_read_again(
     watch: RepositoryWatch, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

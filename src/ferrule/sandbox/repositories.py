@@ -54,11 +54,13 @@ class RepositoryWatch:
         self._roots = [root.path for root in sorted(plan.roots, key=lambda root: not root.reserve)]
         self._quarantine = quarantine
         self._folders: dict[str, _Folder] = {}
+        self._first: dict[str, _Folder] = {}
         self._known: set[tuple[int, int]] = set()
 
     def start(self) -> None:
         """Look for repositories; those found are protected from now on."""
         self._scan()
+        self._first = self._folders
         self._known = {folder.git for folder in self._folders.values() if folder.git}
 
     @property
@@ -70,20 +72,33 @@ class RepositoryWatch:
     def inspect(self) -> tuple[str, ...]:
         """After a command: disarm repositories made since the start. A sentence for each that was armed."""
         self._scan()
-        made = [path for path, folder in self._folders.items() if folder.git and folder.git not in self._known]
-        reports = (self._disarm(f"{path}/.git") for path in made)
+        strange = [path for path, folder in self._folders.items() if folder.git and folder.git not in self._known]
+        reports = (self._disarm(f"{path}/.git") for path in strange if self._appeared(path))
         return tuple(report for report in reports if report)
 
+    def _appeared(self, path: str) -> bool:
+        """Whether a folder is new: not when the first scan might only not have come so far."""
+        while path not in self._first:
+            parent = os.path.dirname(path)
+            if parent in self._first:
+                return path not in self._first[parent].children
+            if parent == path or path in self._roots:
+                return False
+            path = parent
+        return True
+
     def _scan(self) -> None:
-        """Breadth first. What has not changed is not read again, only asked for its time stamp."""
-        level, depth, folders = list(self._roots), 0, dict[str, _Folder]()
-        while level and depth <= MAX_DEPTH:
-            below: list[str] = []
-            for path in level:
-                if path not in folders and len(folders) < MAX_FOLDERS and (folder := self._read(path)):
-                    folders[path] = folder
-                    below += folder.children
-            level, depth = below, depth + 1
+        """Root by root, breadth first. What has not changed is not read again, only asked for its time stamp."""
+        folders: dict[str, _Folder] = {}
+        for root in self._roots:
+            level = [root]
+            for _ in range(MAX_DEPTH + 1):
+                below: list[str] = []
+                for path in level:
+                    if path not in folders and len(folders) < MAX_FOLDERS and (folder := self._read(path)):
+                        folders[path] = folder
+                        below += folder.children
+                level = below
         self._folders = folders
 
     def _read(self, path: str) -> _Folder | None:

@@ -24,6 +24,8 @@ SOCKET_BUFFER = 1 << 20
 LARGEST_INLINE = 100_000
 """Bytes; a longer message (a big environment) goes by a memfd, far below what the socket takes."""
 LARGEST_REPLY = 1 << 16
+EXIT_PATIENCE = 0.1
+"""Seconds: a zygote that closed its socket unasked has ended, or will in a moment."""
 
 Message = dict[str, object]
 _CLOSED = b""
@@ -153,6 +155,12 @@ class ZygoteProcess:
             reply = receive(self._control)
         except BlockingIOError:
             return
+        if reply.kind:
+            self._heard(reply)
+        else:
+            self._ended()
+
+    def _heard(self, reply: Reply) -> None:
         if reply.kind == b"R":
             self.ready = True
             self._settle()
@@ -160,8 +168,6 @@ class ZygoteProcess:
             self._hand_over(InitProcess(*reply.fds))
         elif reply.kind == b"E":
             self._lost(LaunchError(f"the sandbox could not be built: {failure_text(reply.body)}"))
-        elif not reply.kind:
-            self._ended()
 
     def _hand_over(self, init: InitProcess) -> None:
         self._asked -= 1
@@ -187,14 +193,19 @@ class ZygoteProcess:
                 future.set_exception(error)
 
     def _ended(self) -> None:
+        """It does not listen any more; what it has said before counts."""
+        with suppress(BlockingIOError):
+            while self.failure is None and (reply := receive(self._control)).kind:
+                self._heard(reply)
         if self.failure is None:
             self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
 
     def _last_words(self) -> str:
         """How it ended, and the end of what it wrote to its stderr: an exception, as one line."""
         lines = os.pread(self._errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
-        code = self._process.poll()
-        status = "" if code is None else f" with status {code}"
+        status = ""
+        with suppress(subprocess.TimeoutExpired):
+            status = f" with status {self._process.wait(EXIT_PATIENCE)}"
         return f"{status}: {lines[-1]}" if lines else status
 
     def _reap(self) -> None:
