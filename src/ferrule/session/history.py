@@ -1,6 +1,7 @@
 """The conversation as it is sent: every call has exactly one output, in call order."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ferrule.protocol.items import (
     ApplyPatchCall,
@@ -39,14 +40,22 @@ Output = (
 )
 
 
+class Stored(NamedTuple):
+    """A response that the provider may keep: its id stands for the first `items` items of the history."""
+
+    response_id: str
+    items: int
+
+
 class History:
     """The items of a conversation, in the order in which they are sent."""
 
-    __slots__ = ("_items", "_snapshot")
+    __slots__ = ("_items", "_snapshot", "stored")
 
     def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
         self._items = list(items)
         self._snapshot: tuple[ResponseItem, ...] | None = None
+        self.stored: Stored | None = None
 
     @property
     def items(self) -> tuple[ResponseItem, ...]:
@@ -59,6 +68,10 @@ class History:
         """Add one item at the end."""
         self._items.append(item)
         self._snapshot = None
+
+    def mark_stored(self, response_id: str) -> None:
+        """All items so far are what the provider knows under this id; empty: it knows them otherwise, or not at all."""
+        self.stored = Stored(response_id, len(self._items)) if response_id else None
 
     def extend(self, items: Iterable[ResponseItem]) -> None:
         """Add items at the end."""

@@ -122,7 +122,7 @@ class Turn:
                     elif isinstance(event, Completed):
                         usage, more = event.usage, event.end_turn is False
                         as_said = event.incomplete is None and not self._left_out
-                        session.history.end_response(event.response_id, as_said=as_said)
+                        session.history.mark_stored(event.response_id if as_said else "")
                         if event.incomplete is not None:
                             session.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
                     elif session.observed:
