@@ -1,0 +1,70 @@
+"""The kernel in a session: confined like any command, and ended with the turn that it holds up."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from ferrule import Agent, Toolset
+from ferrule.protocol.content import text_of
+from ferrule.protocol.items import FunctionCall, FunctionCallOutput
+from ferrule.session.session import Session
+from tests.session.models import InProcessModel, says
+
+from .js import JS, needs_node, until
+from .workbench import alive, children
+
+pytestmark = needs_node
+
+
+async def run(tools: Toolset, code: str) -> str:
+    (answer,) = await tools.run([{"type": "custom_tool_call", "call_id": "c", "name": "js_repl", "input": code}])
+    return str(answer["output"])
+
+
+async def test_the_kernel_is_confined(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    async with Toolset.for_model("gpt-5.5", cwd=inside, sandbox="workspace-write", tools=[*JS]) as tools:
+        write = "require('fs').writeFileSync('{}/made', 'x'); 'written'"
+        if "written" not in (first := await run(tools, write.format(inside))):
+            pytest.skip(f"no sandbox here: {first}")
+        refused = await run(tools, write.format(Path.home()))
+        assert "EROFS" in refused or "EACCES" in refused or "EPERM" in refused
+        assert "ok" not in await run(tools, "await fetch('http://127.0.0.1:9').then(() => 'ok', e => e.cause.code)")
+        loop = "// codex-js-repl: timeout_ms=200\nwhile (true);"
+        assert (await run(tools, loop)).startswith("js_repl execution timed out")
+        assert await run(tools, "typeof write") == "undefined\n"
+    assert not (Path.home() / "made").exists()
+    assert children() == []
+
+
+def answers(session: Session) -> list[str]:
+    return [text_of(item.view.output) for item in session.history.items if isinstance(item.view, FunctionCallOutput)]
+
+
+def cell(code: str, call_id: str) -> FunctionCall:
+    return FunctionCall(call_id=call_id, name="js_repl", arguments=json.dumps({"code": code}))
+
+
+async def test_b056_interrupting_the_turn_ends_the_busy_kernel(tmp_path: Path) -> None:
+    busy = "require('fs').writeFileSync('started', `${process.pid}`); while (true);"
+    model = InProcessModel([cell("let kept = 1", "c1"), cell(busy, "c2")], [cell("typeof kept", "c3")], [says("Done.")])
+    agent = Agent(model, tools=[*JS], cwd=tmp_path, sandbox="danger-full-access")
+    async with await agent.open() as session:
+        turn = asyncio.create_task(session.run("go"))
+        started = tmp_path / "started"
+        await until(lambda: started.exists() and started.read_text() != "")
+        pid = int(started.read_text())
+        assert session.interrupt()
+        assert (await turn).aborted
+        assert not alive(pid)
+        assert (await session.run("again")).text == "Done."
+        assert answers(session)[1].startswith("aborted")
+        assert answers(session)[2].splitlines() == [
+            "A new kernel was started, because the last one was interrupted; earlier bindings are gone.",
+            "undefined",
+        ]
+    assert children() == []
