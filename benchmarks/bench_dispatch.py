@@ -1,17 +1,21 @@
 """One call, from the item of the model to the item that answers it, beside reading its arguments alone."""
 
 import asyncio
+import time
+from collections.abc import Iterable
 from functools import partial
 
 from pydantic import BaseModel, TypeAdapter
 
-from benchmarks.measure import Work, in_turns, row
+from benchmarks import peers
+from benchmarks.measure import Row, Work, bounded, in_turns, row
 from ferrule import Toolset, tool
 from ferrule.protocol.items import FunctionCall
 from ferrule.tools.tasks import start_task
 
 ARGUMENTS = '{"a": 3, "b": 4}'
 ROUNDS, REPEAT = 40, 500
+SPECS = 20
 
 
 class Pair(BaseModel):
@@ -37,14 +41,17 @@ def add_thread(a: int, b: int) -> int:
     return a + b
 
 
-async def measure() -> list[str]:
-    """The rows."""
+async def dispatch() -> Iterable[Row]:
+    """CPU time of a whole dispatch; the thread hop also by the clock, since it waits."""
     toolset = Toolset.for_model("m", sandbox="danger-full-access", tools=[add, add_plain, add_thread])
     dispatcher = toolset.dispatcher()
     read = TypeAdapter(Pair).validate_json
 
     async def floor() -> object:
         return read(ARGUMENTS)
+
+    async def hop() -> object:
+        return await asyncio.to_thread(read, ARGUMENTS)
 
     def call(name: str) -> FunctionCall:
         return FunctionCall(call_id="call_1", name=name, arguments=ARGUMENTS)
@@ -58,20 +65,53 @@ async def measure() -> list[str]:
         partial(as_task, call("add")),
         partial(dispatcher.respond, call("add_plain")),
     ]
-    base, awaited, task, plain = await in_turns(works, ROUNDS, REPEAT)
-    [thread] = await in_turns([partial(dispatcher.respond, call("add_thread"))], ROUNDS, 20)
+    base, awaited, task, plain = await in_turns(works, ROUNDS, REPEAT, time.process_time)
+    others = await peers.dispatches(ARGUMENTS)
+    figures = await in_turns([*others.values()], ROUNDS // 4, REPEAT // 5, time.process_time)
+    threads: list[Work] = [hop, partial(dispatcher.respond, call("add_thread"))]
+    least, thread = await in_turns(threads, ROUNDS, 20)
     await toolset.aclose()
     return [
-        row("dispatch, awaited", awaited, base, 4),
+        row("dispatch, awaited", awaited, base, 4, peers=dict(zip(others, figures, strict=True))),
         row("dispatch, as a task of a turn", task, base, 15),
         row("dispatch, plain def that does not block", plain, base, 4),
-        row("dispatch, plain def on a thread", thread, base, float("inf")),
+        row("dispatch, plain def on a thread, floor asyncio.to_thread", thread, least, None),
     ]
 
 
+async def specs() -> Iterable[Row]:
+    """The tools of a request: built for the first one, looked up for the next."""
+
+    def named(number: int) -> object:
+        async def work(path: str, offset: int = 1, limit: int = 2000, mode: str = "slice") -> str:
+            """Do one of many things."""
+            return path
+
+        work.__name__ = f"tool_{number}"
+        return tool(read_only=True)(work)
+
+    def build() -> None:
+        tools = [named(number) for number in range(SPECS)]
+        Toolset.for_model("m", sandbox="danger-full-access", tools=tools).current()
+
+    toolset = Toolset.for_model("m", sandbox="danger-full-access", tools=["*"])
+    first, again = await in_turns([build, toolset.current], 5, 1, time.process_time)
+    await toolset.aclose()
+    return [
+        bounded(f"specs of {SPECS} new @tool functions, a tool", first / SPECS, None, "us", 1e6),
+        bounded("specs of the next request", again, 10, "us", 1e6),
+    ]
+
+
+async def measure() -> list[Row]:
+    """The rows."""
+    return [*await dispatch(), *await specs()]
+
+
 def main() -> None:
+    """Print one line a row."""
     for line in asyncio.run(measure()):
-        print(line)
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

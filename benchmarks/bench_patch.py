@@ -4,14 +4,17 @@ Floors are the least that any program must do, run in turn with ours: decode, sp
 hunks; read and write for the whole way.
 """
 
-import statistics
+import asyncio
+import importlib
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benchmarks.measure import row
-from ferrule.patch import PlainFiles, apply_patch, parse, plan
+from benchmarks.measure import cpu_in_turns, in_turns, is_installed, row
+from ferrule.patch import PlainFiles, Plan, apply_patch, parse, plan
 
 LINES = 100_000
 HUNKS = 100
@@ -43,13 +46,16 @@ def many_hunks(folder: Path) -> None:
     rows = (("plain", 2.5, _exact, ""), ("anchored", 3.2, _exact, "@"), ("blanks differ", 7.5, _reindented, ""))
     for name, aim, remember, anchor in rows:
         text = _hunks(lines, places, remember, anchored=bool(anchor))
-        planned = plan(parse(text), PlainFiles(), str(folder))
-        assert planned.operations[0].added == HUNKS
+        assert _plan(text, folder).operations[0].added == HUNKS
 
-        def ours(text: str = text) -> object:
-            return plan(parse(text), PlainFiles(), str(folder))
-
-        report(f"patch, 100 hunks into 100,000 lines, {name}", ours, floor, ROUNDS, aim)
+        report(
+            f"patch, 100 hunks into 100,000 lines, {name}",
+            partial(_plan, text, folder),
+            floor,
+            ROUNDS,
+            aim,
+            _openai_agents(file, text),
+        )
 
 
 def long_line(folder: Path) -> None:
@@ -63,7 +69,7 @@ def long_line(folder: Path) -> None:
         split[1] = "changed"
         return "\n".join(split).encode()
 
-    report("patch, beside a line of 10 MB", lambda: plan(parse(text), PlainFiles(), str(folder)), floor, ROUNDS, 5.0)
+    report("patch, beside a line of 10 MB", partial(_plan, text, folder), floor, ROUNDS, 5.0)
 
 
 def one_line(folder: Path) -> None:
@@ -81,21 +87,35 @@ def one_line(folder: Path) -> None:
     def floor() -> None:
         file.write_bytes(file.read_bytes())
 
-    report("patch, one line of a small file", ours, floor, SMALL_ROUNDS, 3.0)
+    report("patch, one line of a small file", ours, floor, SMALL_ROUNDS, 3.0, clock=time.perf_counter)
 
 
-def report(name: str, ours: Callable[[], object], floor: Callable[[], object], rounds: int, aim: float) -> None:
-    """One row: medians of both, taken in turn after one round that does not count."""
-    ours()
-    floor()
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for action, kept in zip((ours, floor), times, strict=True):
-            start = time.perf_counter()
-            action()
-            kept.append(time.perf_counter() - start)
-    mine, least = map(statistics.median, times)
-    print(row(name, mine, least, aim, unit="ms", scale=1e3))
+def report(
+    name: str,
+    ours: Callable[[], object],
+    floor: Callable[[], object],
+    rounds: int,
+    aim: float,
+    peer: Callable[[], object] | None = None,
+    clock: Callable[[], float] = time.process_time,
+) -> None:
+    """One row."""
+    least, mine = asyncio.run(in_turns([floor, ours], rounds, 1, clock))
+    peers = {} if peer is None else {"openai-agents": cpu_in_turns([peer], 1)[0]}
+    print(row(name, mine, least, aim, "ms", 1e3, peers), flush=True)
+
+
+def _openai_agents(file: Path, patch: str) -> Callable[[], object] | None:
+    """Its `apply_diff`, which takes the body of one update; None where it is not installed."""
+    if not is_installed("agents"):
+        return None
+    sdk: Any = importlib.import_module("agents")
+    diff = "\n".join(patch.split("\n")[2:-1])
+    return lambda: sdk.apply_diff(file.read_bytes().decode(), diff).encode()
+
+
+def _plan(text: str, folder: Path) -> Plan:
+    return plan(parse(text), PlainFiles(), str(folder))
 
 
 def _source_line(number: int) -> str:

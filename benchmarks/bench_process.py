@@ -3,12 +3,13 @@
 import asyncio
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from functools import partial
+from statistics import median
 
+from benchmarks.measure import Row, Work, at_least, bounded, in_turns, row
 from ferrule.process.launcher import Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
@@ -29,17 +30,6 @@ async def floor_asyncio() -> None:
         *TRUE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     await process.communicate()
-
-
-async def alternate(*works: Callable[[], Awaitable[None]]) -> list[float]:
-    """Median milliseconds of each, in turns."""
-    times: list[list[float]] = [[] for _ in works]
-    for _ in range(ROUNDS):
-        for spent, work in zip(times, works, strict=True):
-            started = time.perf_counter()
-            await work()
-            spent.append((time.perf_counter() - started) * 1000)
-    return [statistics.median(spent) for spent in times]
 
 
 def floor_read_loop() -> float:
@@ -65,23 +55,34 @@ def peak_megabytes() -> float:
     return peak / (1024 if sys.platform == "linux" else 1024 * 1024)
 
 
-def row(name: str, value: float, floor: float, unit: str, aim: str) -> None:
-    print(f"{name}: ours {value:.2f} {unit}, floor {floor:.2f} {unit}, ratio {value / floor:.2f} (aim {aim})")
+async def commands() -> list[Row]:
+    """The rows of short commands."""
+    works: list[Work] = [floor_asyncio, partial(ours, TRUE, Pipes()), partial(ours, TRUE, Pty())]
+    floor, pipes, pty = await in_turns(works, ROUNDS)
+    return [
+        row("bash -c true through pipes, floor asyncio's own", pipes, floor, 1.5, "ms", 1e3),
+        row("bash -c true on a terminal, floor our pipes", pty, pipes, 1.5, "ms", 1e3),
+    ]
 
 
-def main() -> None:
-    floor, pipes, pty = asyncio.run(alternate(floor_asyncio, lambda: ours(TRUE, Pipes()), lambda: ours(TRUE, Pty())))
-    row("bash -c true through pipes, floor asyncio's own", pipes, floor, "ms", "at most 1.5")
-    row("bash -c true on a terminal, floor our pipes", pty, pipes, "ms", "at most 1.5")
+def flood() -> list[Row]:
+    """The rows of much output."""
     growth, floors, rates = 0.0, [], []
     for _ in range(3):
         floors.append(floor_read_loop())
         rate, grown = ours_flood()
         rates.append(rate)
         growth = max(growth, grown)
-    name = "1 GB into bounded buffers (stdout, and both streams together), floor a blocking loop"
-    row(name, statistics.median(rates), statistics.median(floors), "MB/s", "at least 0.7")
-    print(f"growth of memory meanwhile: ours {growth:.1f} MB (aim under 20)")
+    return [
+        at_least("1 GB of output, floor a blocking loop", median(rates), median(floors), 0.7, "MB/s"),
+        bounded("1 GB of output, growth of memory", growth, 20, "MB"),
+    ]
+
+
+def main() -> None:
+    """Print one line a row."""
+    for line in (*asyncio.run(commands()), *flood()):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
-"""Row "spawn `true` confined": ours beside `posix_spawn`, and beside `bwrap` with the same rights if it is there.
+"""Spawning `true` confined: ours beside `posix_spawn`, and beside `bwrap` with the same rights and `codex sandbox`
+where they are installed.
 
-    python benchmarks/bench_sandbox.py [ROUNDS]
-
-Every round runs each contestant once, in turn. As root the run has real-time priority, so that other programs on the
-machine disturb neither side. Figures are medians; memory is what `smaps_rollup` says of an idle zygote.
+As root the run has real-time priority, so that other programs on the machine disturb no side. Memory is what
+`smaps_rollup` says of an idle zygote.
 """
 
 import asyncio
 import os
 import shutil
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
+from benchmarks.headless import environment
+from benchmarks.measure import Row, Work, bounded, in_turns, row
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan, Root
@@ -24,76 +23,85 @@ from ferrule.sandbox.pool import Pool, ZygoteKey, ZygoteLauncher, pool_of_this_l
 from ferrule.sandbox.protect import covers_of
 
 ROUNDS = 150
+PEER_ROUNDS = 15
 PAUSE = 0.02
 """Seconds between two commands, in which spares are made."""
 ENV = {"PATH": "/usr/bin:/bin"}
-MEGABYTE = 1024
+KIBIBYTES = 1024
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    """Print one line a row."""
     if os.getuid() == 0:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    asyncio.run(compare(rounds))
+    with tempfile.TemporaryDirectory(prefix="ferrule-bench-", dir="/var/tmp") as base:
+        for line in asyncio.run(compare(Path(base))):
+            print(line, flush=True)
 
 
-async def compare(rounds: int) -> None:
-    base = Path(tempfile.mkdtemp(prefix="ferrule-bench-", dir="/var/tmp"))
+async def compare(base: Path) -> list[Row]:
+    """The rows."""
+    (base / "ws" / ".git").mkdir(parents=True)
+    plan = ConfinementPlan((Root("/tmp", reserve=False), Root(str(base / "ws"))))
+    pool = pool_of_this_loop()
+    key = ZygoteKey(plan, base / "state")
+    started = time.perf_counter()
+    launcher = ZygoteLauncher(pool, key)
+    opened = time.perf_counter()
+    await launcher.ready()
+    ready = time.perf_counter()
+    cwd = str(base / "ws")
+    works: dict[str, Work] = {
+        "posix_spawn": spawn_plainly,
+        "warm": lambda: spawn(launcher, cwd),
+        "cold": lambda: spawn_cold(pool, key, launcher, cwd),
+    }
+    bwrap = bubblewrap(plan, base)
+    if bwrap is not None:
+        words = bwrap.words(["/bin/true"], cwd, [cover for cover in covers_of(plan) if cover.kind != "empty"])
+        works["bwrap"] = partial(run, words, ENV)
+    times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
+    if codex := shutil.which("codex"):
+        words = [codex, "sandbox", "-P", ":workspace", "-C", cwd, "--", "/bin/true"]
+        [times["codex"]] = await in_turns([partial(run, words, environment(base))], PEER_ROUNDS)
+    memory = await asyncio.to_thread(zygotes)
+    await launcher.close()
+    if bwrap is not None:
+        await bwrap.close()
+    return [
+        bounded("opening a sandbox, until it returns", opened - started, 5, "ms", 1e3),
+        bounded("opening a sandbox, until it is ready", ready - started, None, "ms", 1e3),
+        *spawns(times),
+        *(bounded(f"idle zygote with {pool.spares} spares", size, 5, "MiB") for size in memory),
+    ]
+
+
+def spawns(times: dict[str, float]) -> list[Row]:
+    """The rows of `true`."""
+    floor, warm, cold = (times.pop(name) for name in ("posix_spawn", "warm", "cold"))
+    bwrap = times.get("bwrap")
+    rows = [row("spawn true confined, warm, floor posix_spawn", warm, floor, 3, "ms", 1e3, times)]
+    aim = None if bwrap is None else bwrap / floor
+    return [*rows, row("spawn true confined, cold, no worse than bwrap", cold, floor, aim, "ms", 1e3, times)]
+
+
+def bubblewrap(plan: ConfinementPlan, base: Path) -> BwrapLauncher | None:
+    """The same rights by `bwrap`; None where it is not installed."""
     try:
-        (base / "ws" / ".git").mkdir(parents=True)
-        plan = ConfinementPlan((Root("/tmp", reserve=False), Root(str(base / "ws"))))
-        pool = pool_of_this_loop()
-        key = ZygoteKey(plan, base / "state")
-        started = time.perf_counter()
-        warm = ZygoteLauncher(pool, key)
-        opened = time.perf_counter()
-        await warm.ready()
-        print(f"sandbox start: opening returns after {1e3 * (opened - started):.1f} ms, ready after ", end="")
-        print(f"{1e3 * (time.perf_counter() - started):.0f} ms")
-        cwd = str(base / "ws")
-        contestants: dict[str, Callable[[], Awaitable[None]]] = {
-            "posix_spawn": spawn_plainly,
-            "warm": lambda: spawn(warm, cwd),
-            "cold": lambda: spawn_cold(pool, key, warm, cwd),
-        }
-        try:
-            bwrap = BwrapLauncher(plan, base / "state", ())
-            words = bwrap.words(["/bin/true"], cwd, [cover for cover in covers_of(plan) if cover.kind != "empty"])
-            contestants["bwrap"] = lambda: spawn_bwrap(words)
-        except LaunchError:
-            bwrap = None
-        times = await measure(contestants, rounds)
-        report(times)
-        print_memory(await asyncio.to_thread(zygotes), pool.spares)
-        await warm.close()
-        if bwrap is not None:
-            await bwrap.close()
-    finally:
-        shutil.rmtree(base)
+        return BwrapLauncher(plan, base / "state", ())
+    except LaunchError:
+        return None
 
 
-async def measure(contestants: dict[str, Callable[[], Awaitable[None]]], rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, contestant in contestants.items():
-            await asyncio.sleep(PAUSE)
-            started = time.perf_counter()
-            await contestant()
-            times[name].append(time.perf_counter() - started)
-    return {name: 1e3 * statistics.median(one) for name, one in times.items()}
+def spawn_plainly() -> None:
+    """The floor."""
+    run(["/bin/true"], ENV)
 
 
-async def spawn_plainly() -> None:
-    wait(os.posix_spawn("/bin/true", ["true"], ENV))  # noqa: ASYNC221
-
-
-def wait(pid: int) -> None:
+def run(words: list[str], env: dict[str, str]) -> None:
+    """Without any launcher around it."""
+    pid = os.posix_spawn(words[0], words, env)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-async def spawn_bwrap(words: list[str]) -> None:
-    """Without our launcher around it."""
-    wait(os.posix_spawn(words[0], words, ENV))  # noqa: ASYNC221
 
 
 async def spawn(launcher: Launcher, cwd: str) -> None:
@@ -109,30 +117,13 @@ async def spawn_cold(pool: Pool, key: ZygoteKey, launcher: Launcher, cwd: str) -
     await spawn(launcher, cwd)
 
 
-def report(times: dict[str, float]) -> None:
-    floor = times["posix_spawn"]
-    rows = [("warm", "posix_spawn", "3"), ("cold", "posix_spawn", "no worse than bwrap")]
-    if "bwrap" in times:
-        rows += [("bwrap", "posix_spawn", "peer"), ("cold", "bwrap", "1")]
-    for name, other, aim in rows:
-        print(
-            f"spawn true confined, {name}: ours {times[name]:.2f} ms, {other} {times[other]:.2f} ms, "
-            f"ratio {times[name] / times[other]:.2f} (aim {aim})"
-        )
-    assert floor > 0
-
-
-def zygotes() -> list[str]:
-    return subprocess.run(
+def zygotes() -> list[float]:
+    """Mebibytes (PSS) of each."""
+    found = subprocess.run(
         ["pgrep", "-P", str(os.getpid()), "-f", "linux.zygote"], capture_output=True, text=True, check=True
     ).stdout.split()
-
-
-def print_memory(pids: list[str], spares: int) -> None:
-    for pid in pids:
-        fields = dict(line.split()[:2] for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-        pss, private = int(fields["Pss:"]) / MEGABYTE, int(fields["Private_Dirty:"]) / MEGABYTE
-        print(f"idle zygote: {pss:.1f} MiB PSS (aim 5), {private:.1f} MiB of it private; {spares} spares")
+    texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in found]
+    return [int(text.split("Pss:")[1].split()[0]) / KIBIBYTES for text in texts]
 
 
 if __name__ == "__main__":

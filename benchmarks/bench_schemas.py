@@ -1,18 +1,14 @@
-"""What schemas and arguments cost: sanitising 2,000 foreign tools once, and reading one call's arguments.
-
-Run: python benchmarks/bench_schemas.py
-"""
+"""What schemas and arguments cost: sanitising 2,000 foreign tools once, and reading one call's arguments."""
 
 import json
 import random
-import statistics
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter
 
+from benchmarks.measure import bounded, cpu_in_turns
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.schema_sanitize import sanitize
 from ferrule.tools.arguments import ModelValidator, read_arguments
@@ -68,41 +64,26 @@ class ReadFile(BaseModel):
     mode: str = "slice"
 
 
-def _median(work: Callable[[], object], runs: int, repeat: int) -> float:
-    """Seconds of one call of `work`, the median of `runs` runs of `repeat` calls."""
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        for _ in range(repeat):
-            work()
-        times.append((time.process_time() - start) / repeat)
-    return statistics.median(times)
-
-
-def _row(name: str, ours: float, floor: float, unit: float, suffix: str, aim: str) -> None:
-    print(
-        f"{name}: ours {ours * unit:.2f} {suffix}, floor {floor * unit:.2f} {suffix}, "
-        f"ratio {ours / floor:.1f} (aim {aim})"
-    )
-
-
 def main() -> None:
     """Print one line a row."""
     schemas = [JsonSchema(json.loads(json.dumps(tool))) for tool in foreign_tools(TOOLS)]
-    ours = _median(lambda: [sanitize(schema) for schema in schemas], 7, 1)
-    floor = _median(lambda: [msgspec.json.encode(schema.mapping) for schema in schemas], 7, 1)
-    _row("sanitise 2,000 foreign tools", ours, floor, 1e3, "ms", "100 ms")
+    floor, ours = cpu_in_turns(
+        [
+            lambda: [msgspec.json.encode(schema.mapping) for schema in schemas],
+            lambda: [sanitize(schema) for schema in schemas],
+        ],
+        7,
+    )
+    print(bounded("sanitise 2,000 foreign tools, floor encoding them", ours, 100, "ms", 1e3, floor), flush=True)
 
-    adapter = TypeAdapter(ReadFile)
     validator = ModelValidator(ReadFile, schema_of_model(ReadFile))
-    raw = '{"file_path":"/repo/src/main.py","offset":120,"limit":200}'
-    floor = _median(lambda: adapter.validate_json(raw), 9, 20_000)
-    ours = _median(lambda: read_arguments(raw, validator), 9, 20_000)
-    _row("read arguments, strict", ours, floor, 1e6, "us", "floor + 1 us")
-
+    right = '{"file_path":"/repo/src/main.py","offset":120,"limit":200}'
     wrong = '{"file_path":"/repo/src/main.py","offset":"120","limit":"200"}'
-    ours = _median(lambda: read_arguments(wrong, validator), 9, 2_000)
-    _row("read arguments, tolerant", ours, floor, 1e6, "us", "50 us")
+    validate = partial(TypeAdapter(ReadFile).validate_json, right)
+    works = [validate, partial(read_arguments, right, validator), partial(read_arguments, wrong, validator)]
+    floor, strict, tolerant = cpu_in_turns(works, 9, 2_000)
+    print(bounded("read arguments, strict, floor and 1 us", strict, round(floor * 1e6 + 1, 1), "us", 1e6, floor))
+    print(bounded("read arguments, tolerant", tolerant, 50, "us", 1e6, floor))
 
 
 if __name__ == "__main__":

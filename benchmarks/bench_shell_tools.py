@@ -42,9 +42,9 @@ async def measure(cwd: str) -> list[float]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as cwd:
         least, shell_command, pipes, terminal = asyncio.run(measure(cwd))
-    print(row("shell_command true, floor asyncio's bash -c", shell_command, least, 1.5, "ms", 1e3))
-    print(row("exec_command true, floor asyncio's bash -c", pipes, least, 1.5, "ms", 1e3))
-    print(row("exec_command true with a terminal, floor pipes", terminal, pipes, 1.5, "ms", 1e3))
+    print(row("shell_command true, floor asyncio's bash -c", shell_command, least, 1.5, "ms", 1e3), flush=True)
+    print(row("exec_command true, floor asyncio's bash -c", pipes, least, 1.5, "ms", 1e3), flush=True)
+    print(row("exec_command true with a terminal, floor pipes", terminal, pipes, 1.5, "ms", 1e3), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,15 @@ bytes. `batched`: an HTTP chunk holds 100 events; `one by one`: each event is an
 costs every client of httpx2 about 7 us. Times are CPU time of the reader; the server is another process.
 """
 
-import argparse
 import asyncio
+import contextlib
 import json
 import multiprocessing
-import statistics
 import time
-from collections.abc import Awaitable, Callable
+from functools import partial
 from multiprocessing.connection import Connection
 
+from benchmarks.measure import Row, Work, bounded, in_turns, is_installed, row
 from ferrule.model.provider import open_model
 from ferrule.model.stream import ModelRequest, TextDelta
 from ferrule.protocol.items import Message, make_item
@@ -22,8 +22,11 @@ from ferrule.protocol.specs import Wire
 
 DELTAS = 50_000
 ROUNDS = 3
+PEER_DELTAS = 5_000
+"""The peer reads so many, then closes the connection."""
 AIM_US = 15
 AIM_PEER = 12
+"""The peer takes at least so many times as long."""
 
 
 def _events(wire: Wire, count: int) -> list[bytes]:
@@ -74,9 +77,10 @@ async def _serve(events: list[bytes], batch: int) -> asyncio.Server:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for chunk in framed:
-            writer.write(chunk)
-            await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            for chunk in framed:
+                writer.write(chunk)
+                await writer.drain()
         writer.close()
 
     return await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -118,11 +122,15 @@ async def _openai(port: int, wire: Wire) -> None:
             model="m", messages=[{"role": "user", "content": "hi"}], stream=True
         ):
             words += bool(chunk.choices[0].delta.content)
+            if words == PEER_DELTAS:
+                break
     else:
         async for event in await client.responses.create(model="m", input="hi", stream=True):
             words += event.type == "response.output_text.delta"
+            if words == PEER_DELTAS:
+                break
     await client.close()
-    assert words == DELTAS
+    assert words == PEER_DELTAS
 
 
 def _serve_forever(wire: Wire, batch: int, ready: Connection) -> None:
@@ -134,47 +142,29 @@ def _serve_forever(wire: Wire, batch: int, ready: Connection) -> None:
     asyncio.run(run())
 
 
-def _cost(read: Callable[[int, Wire], Awaitable[None]], port: int, wire: Wire) -> float:
-    """Microseconds of CPU time an event."""
-
-    async def run() -> float:
-        start = time.process_time()
-        await read(port, wire)
-        return time.process_time() - start
-
-    return asyncio.run(run()) / DELTAS * 1e6
-
-
-def _row(wire: Wire, batch: int, label: str, *, peer: bool) -> str:
+def _rows(wire: Wire, batch: int, label: str) -> list[Row]:
     receiver, sender = multiprocessing.Pipe()
     server = multiprocessing.Process(target=_serve_forever, args=(wire, batch, sender), daemon=True)
     server.start()
     port = receiver.recv()
-    readers = {"floor": _floor, "ours": _ours} | ({"openai": _openai} if peer else {})
-    times: dict[str, list[float]] = {name: [] for name in readers}
-    for number in range(ROUNDS):
-        for name, read in readers.items():
-            if name != "openai" or number == 0:
-                times[name].append(_cost(read, port, wire))
+    works: list[Work] = [partial(_floor, port, wire), partial(_ours, port, wire)]
+    floor, ours = (spent / DELTAS for spent in asyncio.run(in_turns(works, ROUNDS, clock=time.process_time)))
+    name = f"sse {wire}, {label}, an event"
+    rows = [bounded(name, ours, AIM_US, "us", 1e6, floor)]
+    if is_installed("openai"):
+        [spent] = asyncio.run(in_turns([partial(_openai, port, wire)], 1, clock=time.process_time))
+        peer = spent / PEER_DELTAS
+        rows.append(row(f"{name}, beside the openai SDK", ours, peer, round(1 / AIM_PEER, 3)))
     server.terminate()
-    cost = {name: statistics.median(values) for name, values in times.items()}
-    line = (
-        f"sse {wire} {label}: ours {cost['ours']:.1f} us an event, floor {cost['floor']:.1f} us, "
-        f"ratio {cost['ours'] / cost['floor']:.1f} (aim {AIM_US} us)"
-    )
-    if peer:
-        line += f"; openai SDK {cost['openai']:.0f} us, {cost['openai'] / cost['ours']:.1f}x ours (aim {AIM_PEER}x)"
-    return line
+    return rows
 
 
 def main() -> None:
     """Print one line a row."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-peer", action="store_true", help="leave out the openai SDK, which takes a minute")
-    peer = not parser.parse_args().no_peer
     for wire in ("responses", "chat"):
-        print(_row(wire, 100, "batched", peer=peer), flush=True)
-        print(_row(wire, 1, "one by one", peer=peer), flush=True)
+        for batch, label in ((100, "batched"), (1, "one by one")):
+            for line in _rows(wire, batch, label):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

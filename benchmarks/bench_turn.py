@@ -1,38 +1,33 @@
-"""Turns: as the model server sees them, and many agents at once with the model in this process."""
+"""Turns: many agents at once with the model in this process; one agent as its model server sees it, from the end of an
+answer to the arrival of the next request."""
 
 import asyncio
-import os
 import resource
 import statistics
 import tempfile
 import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
-from benchmarks.measure import bounded
+from benchmarks import peers
+from benchmarks.headless import Headless, contestants, no_op, one_line_patch, run_true
+from benchmarks.measure import Row, Work, bounded, in_turns
 from ferrule import Agent, tool
 from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
 from ferrule.protocol.content import OutputText
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import FunctionCall, Message, make_item
-from ferrule.testing import ScriptedModel, function_call, message
+from ferrule.testing import ScriptedModel, message
 
 AGENTS, TURNS = 200, 10
-CALLS = 60
+CALLS = 20
+SESSIONS = 3
 
 
 @tool(read_only=True)
 async def noop() -> str:
     """Do nothing."""
     return "ok"
-
-
-def seen_from_the_server(wire: str) -> float:
-    """Median milliseconds between the end of an answer and the arrival of the next request."""
-    script = [[function_call("noop", {})] for _ in range(CALLS)] + [[message("done")]]
-    with ScriptedModel(script) as model, tempfile.TemporaryDirectory() as folder:
-        agent = Agent("m", tools=[noop], base_url=model.base_url, wire=wire, cwd=folder)  # type: ignore[arg-type]
-        agent.run_sync("go")
-        return statistics.median(model.latencies_ns()[5:]) / 1e6
 
 
 class Instant:
@@ -57,28 +52,82 @@ class Instant:
 
 
 async def many_agents(folder: str) -> tuple[float, float]:
-    """Seconds for all turns of all agents, and megabytes of growth."""
+    """Seconds of CPU time a turn, and megabytes of growth."""
     sessions = [await Agent(Instant(), tools=[noop], cwd=folder).open() for _ in range(AGENTS)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.perf_counter()
+    started = time.process_time()
     await asyncio.gather(*(session.run("go") for session in sessions))
-    spent = time.perf_counter() - started
+    spent = time.process_time() - started
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     for session in sessions:
         await session.aclose()
-    return spent, grown
+    return spent / AGENTS / TURNS, grown
+
+
+async def peer_agents() -> dict[str, float]:
+    """Seconds of CPU time a turn of one agent."""
+    found = peers.agents(TURNS)
+    works: list[Work] = [*found.values()]
+    figures = await in_turns(works, 5, 1, time.process_time)
+    return {name: figure / TURNS for name, figure in zip(found, figures, strict=True)}
+
+
+def in_process() -> list[Row]:
+    """The rows of many agents."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [asyncio.run(many_agents(folder)) for _ in range(4)]
+    spent, grown = statistics.median(run[0] for run in runs[1:]), max(run[1] for run in runs)
+    others = asyncio.run(peer_agents())
+    return [
+        bounded(f"{AGENTS} agents x {TURNS} turns, model in process, a turn", spent, 150, "us", 1e6, peers=others),
+        bounded(f"{AGENTS} agents x {TURNS} turns, growth", grown, 10, "MB"),
+    ]
+
+
+def session(contestant: Headless, cwd: Path) -> list[list[float]]:
+    """Milliseconds of each turn of one session: no-ops, commands, patches. The first of each kind is left out."""
+    (cwd / "small.txt").write_text("line 0\n")
+    calls = [no_op() for _ in range(CALLS)]
+    calls += [run_true() for _ in range(CALLS)]
+    calls += [one_line_patch(number) for number in range(CALLS)]
+    with ScriptedModel([*([call] for call in calls), [message("done")]]) as model:
+        assert contestant.start(model, cwd).wait() == 0, contestant.name
+        model.check()
+        outputs = list(model.outputs().values())
+        times = [latency / 1e6 for latency in model.latencies_ns()]
+    assert "code 0" in outputs[CALLS] and (cwd / "small.txt").read_text() == f"line {CALLS}\n", outputs[CALLS]
+    return [times[kind * CALLS + 1 : (kind + 1) * CALLS] for kind in range(3)]
+
+
+def seen_from_the_server() -> list[Row]:
+    """The rows of headless programs, whose sessions alternate."""
+    with contestants() as (programs, cwd):
+        runs = [(program.name, session(program, cwd)) for _ in range(SESSIONS) for program in programs]
+    names = ("no-op turn", "turn with a confined `true`", "turn with a one-line patch")
+    rows = []
+    for kind, (name, aim) in enumerate(zip(names, (3, 12, 5), strict=True)):
+        times: dict[str, list[float]] = {}
+        for program, kinds in runs:
+            times.setdefault(program, []).extend(kinds[kind])
+        figures = {program: statistics.median(spent) for program, spent in times.items()}
+        ours = figures.pop("ferrule")
+        rows.append(bounded(f"{name}, seen from the server", ours, aim, "ms", peers=figures))
+    return rows
+
+
+def chat_turn() -> Row:
+    """A no-op turn on the other wire, the agent in the server's process."""
+    with ScriptedModel([*([no_op()] for _ in range(CALLS * 2)), [message("done")]]) as model:
+        with tempfile.TemporaryDirectory() as folder:
+            Agent("m", tools=["update_plan"], base_url=model.base_url, wire="chat", cwd=folder).run_sync("go")
+        spent = statistics.median(model.latencies_ns()[5:]) / 1e6
+    return bounded("no-op turn, seen from the server, chat wire, in process", spent, 3, "ms")
 
 
 def main() -> None:
-    os.environ.setdefault("HOME", tempfile.mkdtemp())
-    with tempfile.TemporaryDirectory() as folder:
-        runs = [asyncio.run(many_agents(folder)) for _ in range(3)]
-    spent, grown = statistics.median(run[0] for run in runs), max(run[1] for run in runs)
-    print(bounded(f"{AGENTS} agents x {TURNS} turns", spent, 0.3, "s"))
-    print(bounded("  a turn", spent / AGENTS / TURNS * 1e6, 150, "us"))
-    print(bounded("  growth", grown, 10, "MB"))
-    for wire in ("responses", "chat"):
-        print(bounded(f"no-op tool turn seen from the server, {wire}", seen_from_the_server(wire), 3, "ms"))
+    """Print one line a row."""
+    for line in [*in_process(), *seen_from_the_server(), chat_turn()]:
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
