@@ -1,0 +1,64 @@
+"""What a model is told before the user speaks: how to work, where it is, what the repository's owner wants."""
+
+from pathlib import Path
+
+from ferrule import Agent
+from ferrule.session.instructions import AGENTS_BYTES, BASE_INSTRUCTIONS, agents_text
+from ferrule.testing import ScriptedModel
+
+
+def folder(path: Path, text: str | None = None) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    if text is not None:
+        (path / "AGENTS.md").write_text(text)
+    return path
+
+
+def test_agents_files_go_from_the_top_of_the_repository_down_and_the_nearer_one_comes_last(tmp_path: Path) -> None:
+    folder(tmp_path, "outside of the repository")
+    top = folder(tmp_path / "repo", "for all")
+    (top / ".git").mkdir()
+    here = folder(folder(top / "a") / "b", "for b")
+    folder(top / "c", "for c")
+    assert agents_text(here) == "for all\n\nfor b"
+    assert agents_text(top) == "for all"
+
+
+def test_without_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> None:
+    folder(tmp_path, "above")
+    assert agents_text(folder(tmp_path / "here", "here")) == "here"
+    assert agents_text(folder(tmp_path / "none")) == ""
+
+
+def test_agents_files_are_bounded_together(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    folder(tmp_path, "a" * (AGENTS_BYTES - 1))
+    text = agents_text(folder(tmp_path / "b", "bc"))
+    assert text == "a" * (AGENTS_BYTES - 1) + "\n\nb"
+
+
+async def test_the_first_request_says_how_to_work_and_where(tmp_path: Path) -> None:
+    folder(tmp_path, "Use tabs.")
+    with ScriptedModel(["Done."]) as model:
+        await Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses").run("go")
+        [request] = model.requests
+    assert request.body["instructions"] == BASE_INSTRUCTIONS
+    guidance, place, said = (item["content"][0]["text"] for item in request.items)  # type: ignore[index]
+    assert "Use tabs." in guidance
+    assert f"<cwd>{tmp_path}</cwd>" in place
+    assert "<approval_policy>never</approval_policy>" in place
+    assert "<sandbox_mode>workspace-write</sandbox_mode>" in place
+    assert said == "go"
+
+
+def test_the_base_instructions_ask_for_the_three_habits() -> None:
+    for habit in ("Persist.", "Look instead of guessing.", "Plan and reflect."):
+        assert habit in BASE_INSTRUCTIONS
+
+
+async def test_own_instructions_take_their_place(tmp_path: Path) -> None:
+    with ScriptedModel(["Done."]) as model:
+        agent = Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="chat", instructions="Be brief.")
+        await agent.run("go")
+        first = model.requests[-1].items[0]
+    assert (first["role"], first["content"]) == ("system", "Be brief.")
