@@ -13,7 +13,7 @@ from tests.mcp.stub import server
 WIRES = ("responses", "chat")
 
 
-def agent(model: ScriptedModel, wire: str, cwd: Path, servers: dict[str, Any], **more: Any) -> Agent:
+def agent(model: ScriptedModel, wire: Any, cwd: Path, servers: dict[str, Any], **more: Any) -> Agent:
     return Agent("m", tools=[], base_url=model.base_url, wire=wire, cwd=cwd, mcp_config={"mcpServers": servers}, **more)
 
 

@@ -270,9 +270,8 @@ class MCPClient:
                 await self._drop(connection)
                 self._failed()
                 why = connection.failure or "the connection was lost"
-                raise RespondToModel(
-                    f"{what} failed: {why}. It may have run, so it was not repeated. The next call starts the server again"
-                ) from error
+                text = f"{what} failed: {why}. It may have run, so it was not repeated; the next call starts it again"
+                raise RespondToModel(text) from error
             raise RespondToModel(f"{what} failed: {error.message}") from error
 
 

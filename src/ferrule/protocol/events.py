@@ -268,6 +268,11 @@ class DynamicToolCallRequest(_Event, frozen=True, tag="dynamic_tool_call"):
     tool: str
     arguments: JsonValue
 
+    @property
+    def request_id(self) -> str:
+        """Under which it waits for its answer."""
+        return self.call_id
+
 
 class PlanStep(msgspec.Struct, frozen=True):
     """One step of the plan: pending, in_progress or completed."""

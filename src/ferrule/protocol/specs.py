@@ -303,6 +303,23 @@ class RemoteMcp(_Spec, frozen=True, tag="mcp"):
     allowed_tools: tuple[str, ...] | None = None
     require_approval: Literal["always", "never"] | None = None
 
+    @property
+    def label(self) -> str:
+        """The label, which the API demands: where none is given, the server's host."""
+        host = self.server_url.partition("://")[2].partition("/")[0]
+        return self.server_label or "".join(c if c.isalnum() and c.isascii() else "_" for c in host)
+
+    @property
+    def token(self) -> str | None:
+        """The bearer token."""
+        given = self.authorization
+        return given.token if isinstance(given, BearerAuthorization) else given
+
+    @cached_property
+    def responses_json(self) -> bytes:
+        """The spec as the Responses API takes it: always with a label, and the token as text."""
+        return _encode(msgspec.structs.replace(self, server_label=self.label, authorization=self.token))
+
 
 class ToolSearchTool(_Spec, frozen=True, tag="tool_search"):
     """The model looks for deferred tools; with `execution` client we search."""

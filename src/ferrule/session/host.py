@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
+from ferrule.protocol.dynamic_tools import DynamicToolResponse
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.events import Event
+from ferrule.protocol.events import DynamicToolCallRequest, Event
 from ferrule.protocol.payload import ToolOutput
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.pending import PendingTable
@@ -64,6 +65,15 @@ class SessionHost:
         self.pending.open(question)
         self.emit(question)
         return await self.pending.answer(question.request_id)
+
+    async def dynamic_call(self, request: DynamicToolCallRequest, timeout: float) -> DynamicToolResponse | NoAnswer:
+        """Ask the client that brought a tool to run it: the request is an event, the answer comes by its call id."""
+        if self._front_end is None:
+            return NoAnswer("no client listens")
+        self.pending.open(request)
+        self.emit(request)
+        answer = await self.pending.answer(request.request_id, timeout)
+        return answer if isinstance(answer, DynamicToolResponse | NoAnswer) else NoAnswer("it was answered wrongly")
 
     async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
         """See `ToolContext.call`."""

@@ -11,7 +11,9 @@ from ferrule.model.profiles import load_profiles
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.settings import Settings
+from ferrule.session.brought import NativeSource, as_servers, divide, runs_remote_mcp
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.ground import lay_ground, profile_files
 from ferrule.session.hooks import Hook
@@ -50,12 +52,18 @@ async def open_session(
     profile = profiles.model(name or "")
     ground = lay_ground(settings, profile, env)
     include = profiles.tool_set(settings.profile or profile.tools).include
-    chosen = tools if tools is not None else settings.tools
-    toolset = Toolset(
-        ground, tool_sources(ground.conversation, include, chosen, settings.features), front_end=front_end
-    )
-    servers = _with_servers(toolset, settings, env)
+    brought = divide(tools if tools is not None else settings.tools)
+    sources = tool_sources(ground.conversation, include, brought.own, settings.features)
+    toolset = Toolset(ground, sources, front_end=front_end)
+    mcp_servers = settings.mcp_servers
+    if runs_remote_mcp(model):
+        toolset.add_source(NativeSource(brought.remote))
+    else:
+        mcp_servers = {**mcp_servers, **as_servers(brought.remote)}
+    servers = _with_servers(toolset, mcp_servers, settings, env)
     try:
+        if brought.dynamic:
+            toolset.add_dynamic_tools(brought.dynamic)
         await toolset.warm_up()
         if servers is not None:
             await servers.ready()
@@ -66,14 +74,16 @@ async def open_session(
     return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored, hooks=hooks)
 
 
-def _with_servers(toolset: Toolset, settings: Settings, env: Mapping[str, str]) -> "McpSource | None":
+def _with_servers(
+    toolset: Toolset, mcp_servers: dict[str, McpServerSettings], settings: Settings, env: Mapping[str, str]
+) -> "McpSource | None":
     """The MCP servers, which start now and are not waited for."""
-    if not settings.mcp_servers:
+    if not mcp_servers:
         return None
     from ferrule.mcp.source import McpSource
 
     servers = McpSource(
-        settings.mcp_servers,
+        mcp_servers,
         cwd=settings.cwd,
         home=settings.home,
         env=env,

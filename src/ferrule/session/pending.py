@@ -6,11 +6,11 @@ import msgspec
 
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
-from ferrule.tools.questions import Answer, NoAnswer, Question
+from ferrule.tools.questions import Answer, NoAnswer, Question, Waiting
 
 
 class _Waiting(msgspec.Struct, frozen=True):
-    question: Question
+    question: Waiting
     answer: "asyncio.Future[Answer]"
 
 
@@ -24,10 +24,10 @@ class PendingTable:
         self._given: dict[tuple[str, str], Answer] = {}
 
     def questions(self) -> list[Question]:
-        """What waits now, oldest first."""
-        return [entry.question for entry in self._waiting.values()]
+        """What the user is asked now, oldest first."""
+        return [entry.question for entry in self._waiting.values() if isinstance(entry.question, Question)]
 
-    def open(self, question: Question) -> None:
+    def open(self, question: Waiting) -> None:
         """Let the question wait; its answer may be given from then on."""
         self._waiting[question.request_id] = _Waiting(question, asyncio.get_running_loop().create_future())
 

@@ -3,15 +3,16 @@
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import Model, ModelError, ModelRequest, ToolChoice
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.content import ContentPart, InputText, text_of
+from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import (
     ErrorEvent,
@@ -40,6 +41,9 @@ from ferrule.sync import LoopBound
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 from ferrule.tools.tasks import run_blocking
+
+if TYPE_CHECKING:
+    from ferrule.tools.dynamic import DynamicCallback
 
 MAX_STOP_BLOCKS = 10
 """How often in a turn Stop hooks may send the model back to work: one that never lets go must not run for ever."""
@@ -281,6 +285,20 @@ class Session(LoopBound):
     def decide(self, request_id: str, answer: Answer) -> None:
         """Answer a question. Raises `UsageError` when it does not wait (any more)."""
         self.toolset.pending.decide(request_id, answer)
+
+    def add_dynamic_tools(
+        self,
+        specs: Iterable[DynamicToolSpec],
+        callback: "DynamicCallback | None" = None,
+        *,
+        timeout: float = CALL_TIMEOUT,
+    ) -> None:
+        """See `Toolset.add_dynamic_tools`."""
+        self.toolset.add_dynamic_tools(specs, callback, timeout=timeout)
+
+    def answer_dynamic_tool(self, call_id: str, response: DynamicToolResponse) -> None:
+        """Answer a `DynamicToolCallRequest`. Raises `UsageError` when it does not wait (any more)."""
+        self.toolset.answer_dynamic_tool(call_id, response)
 
     async def aclose(self) -> None:
         """End the turn, the children, the tools and the connections."""

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
 from ferrule.config import ferrule_home
+from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import (
@@ -31,6 +32,9 @@ from ferrule.tools.files import Files
 from ferrule.tools.hooks import ToolHooks
 from ferrule.tools.registry import LiveSource, ToolRegistry, ToolRegistryBuilder, ToolSource
 
+if TYPE_CHECKING:
+    from ferrule.tools.dynamic import DynamicCallback, DynamicSource
+
 
 class Toolset(LoopBound):
     """Tools with everything behind them: registry, dispatch, processes, files. Leaving it ends its children."""
@@ -50,6 +54,7 @@ class Toolset(LoopBound):
         self.host = SessionHost(ground.orchestrator, front_end, self.pending)
         self._sources = list(sources)
         self._live: list[LiveSource] = []
+        self._dynamic: DynamicSource | None = None
         self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
         self._ground = ground
         self._hooks: ToolHooks | None = None
@@ -103,6 +108,33 @@ class Toolset(LoopBound):
     def add_source(self, source: ToolSource) -> None:
         """More tools, from the next request on."""
         self._sources.append(source)
+
+    def add_dynamic_tools(
+        self,
+        specs: Iterable[DynamicToolSpec],
+        callback: "DynamicCallback | None" = None,
+        *,
+        timeout: float = CALL_TIMEOUT,
+    ) -> None:
+        """Tools that the client runs, from the next request on: `callback`, or whoever answers the event by
+        `answer_dynamic_tool` within `timeout` seconds. Raises `UsageError` for a name that is taken."""
+        from ferrule.tools.dynamic import DynamicSource, ask_callback
+
+        names = {name for _, name in self.current()[1]}
+        if self._dynamic is None:
+            self._dynamic = DynamicSource()
+            self._sources.append(self._dynamic)
+        ask = self.host.dynamic_call if callback is None else ask_callback(callback)
+        self._dynamic.add(specs, ask, names.__contains__, timeout)
+
+    def remove_dynamic_tools(self, names: Iterable[str]) -> None:
+        """Take tools of the client away, from the next request on."""
+        if self._dynamic is not None:
+            self._dynamic.remove(names)
+
+    def answer_dynamic_tool(self, call_id: str, response: DynamicToolResponse) -> None:
+        """The client's answer to a call. Raises `UsageError` when it does not wait (any more)."""
+        self.pending.decide(call_id, response)
 
     def add_live_source(self, source: LiveSource) -> None:
         """More tools, which come and go by themselves. The source is closed with the toolset."""

@@ -2,11 +2,15 @@
 
 import msgspec
 
-from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.dynamic_tools import DynamicToolResponse
+from ferrule.protocol.events import DynamicToolCallRequest, ElicitationRequest, ExecApproval, UserInputRequest
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import ReviewDecision
 
 Question = ExecApproval | UserInputRequest | ElicitationRequest
+"""What a user is asked."""
+Waiting = Question | DynamicToolCallRequest
+"""What waits for an answer: a user's, or the client's that brought a tool."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -35,4 +39,4 @@ class NoAnswer(msgspec.Struct, frozen=True):
     reason: str
 
 
-Answer = Decision | UserAnswers | Elicited | NoAnswer
+Answer = Decision | UserAnswers | Elicited | DynamicToolResponse | NoAnswer

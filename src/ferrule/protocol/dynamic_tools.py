@@ -1,0 +1,26 @@
+"""Tools that a client brings at run time: it describes them, is asked to run them, and answers."""
+
+import msgspec
+
+from ferrule.protocol.content import InputImage, InputText
+from ferrule.protocol.json_text import JsonValue
+
+CALL_TIMEOUT = 600.0
+"""Seconds that a client has to answer a call: it may have to ask a person."""
+
+DynamicToolCallOutputContentItem = InputText | InputImage
+
+
+class DynamicToolSpec(msgspec.Struct, frozen=True):
+    """A tool of the client. `input_schema` is any JSON Schema."""
+
+    name: str
+    description: str
+    input_schema: JsonValue
+
+
+class DynamicToolResponse(msgspec.Struct, frozen=True):
+    """The client's answer to a call: texts and images, and whether the tool did what it was asked."""
+
+    content_items: tuple[DynamicToolCallOutputContentItem, ...]
+    success: bool = True

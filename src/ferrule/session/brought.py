@@ -1,0 +1,68 @@
+"""What a caller may bring among its tools that we do not run: its own (dynamic) tools, remote MCP servers."""
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from ferrule.model.stream import Model
+from ferrule.model.wire import WireModel
+from ferrule.protocol.dynamic_tools import DynamicToolSpec
+from ferrule.protocol.mcp_settings import McpApproval, McpServerSettings
+from ferrule.protocol.specs import RemoteMcp
+from ferrule.session.sources import ToolLike
+from ferrule.tools.registry import ToolRegistryBuilder
+
+_APPROVALS: dict[str | None, McpApproval] = {"always": "prompt", "never": "allow", None: "auto"}
+
+
+class Brought(NamedTuple):
+    """The tools that were asked for, divided by who runs them. `own` None: the model's usual ones."""
+
+    own: Sequence[ToolLike] | None
+    dynamic: tuple[DynamicToolSpec, ...] = ()
+    remote: tuple[RemoteMcp, ...] = ()
+
+
+def divide(tools: Sequence[ToolLike] | None) -> Brought:
+    """Who runs what."""
+    if tools is None:
+        return Brought(None)
+    return Brought(
+        [tool for tool in tools if not isinstance(tool, DynamicToolSpec | RemoteMcp)],
+        tuple(tool for tool in tools if isinstance(tool, DynamicToolSpec)),
+        tuple(tool for tool in tools if isinstance(tool, RemoteMcp)),
+    )
+
+
+def runs_remote_mcp(model: Model) -> bool:
+    """Whether the provider itself calls remote MCP servers."""
+    if not isinstance(model, WireModel) or model.wire != "responses":
+        return False
+    return any(fnmatchcase("mcp", known) for known in model.accepts.native_tools)
+
+
+def as_servers(remote: Iterable[RemoteMcp]) -> dict[str, McpServerSettings]:
+    """Remote servers for our own client, by their labels."""
+    return {
+        spec.label: McpServerSettings(
+            url=spec.server_url,
+            headers={**(spec.headers or {}), **({"Authorization": f"Bearer {spec.token}"} if spec.token else {})},
+            enabled_tools=spec.allowed_tools,
+            approval=_APPROVALS[spec.require_approval],
+        )
+        for spec in remote
+    }
+
+
+class NativeSource:
+    """Tools that the provider runs: the model sees them, nothing here does anything for them."""
+
+    revision = 0
+
+    def __init__(self, specs: Iterable[RemoteMcp]) -> None:
+        self._specs = tuple(specs)
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        """Show them."""
+        for spec in self._specs:
+            builder.push_spec(spec)

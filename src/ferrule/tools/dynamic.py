@@ -1,0 +1,173 @@
+"""Tools that a client brings at run time. One handler runs them all: it asks the client and waits for the answer.
+
+Registering a tool is consent to run it: calls are serialised, and asked for only under the policy untrusted.
+"""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from ferrule.protocol.content import InputText
+from ferrule.protocol.dynamic_tools import (
+    CALL_TIMEOUT,
+    DynamicToolCallOutputContentItem,
+    DynamicToolResponse,
+    DynamicToolSpec,
+)
+from ferrule.protocol.errors import RespondToModel, UsageError
+from ferrule.protocol.events import DynamicToolCallRequest
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.protocol.payload import FunctionPayload, ToolOutput
+from ferrule.protocol.schema_sanitize import Sanitized, sanitize
+from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.tools.annotations import ToolAnnotations
+from ferrule.tools.arguments import read_arguments, validate_value
+from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.effects import ToolEffect
+from ferrule.tools.foreign import ForeignValidator
+from ferrule.tools.handler import ToolHandler
+from ferrule.tools.questions import NoAnswer
+from ferrule.tools.registry import ToolRegistryBuilder
+
+__all__ = [
+    "DynamicSource",
+    "DynamicToolCallOutputContentItem",
+    "DynamicToolCallRequest",
+    "DynamicToolHandler",
+    "DynamicToolResponse",
+    "DynamicToolSpec",
+    "dynamic_tool_to_openai_tool",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+AskClient = Callable[[DynamicToolCallRequest, float], Awaitable[DynamicToolResponse | NoAnswer]]
+"""Sends a call to the client and waits at most so many seconds."""
+DynamicCallback = Callable[[DynamicToolCallRequest], DynamicToolResponse | Awaitable[DynamicToolResponse]]
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    spec: DynamicToolSpec
+    told: Sanitized
+    validator: ForeignValidator
+    ask: AskClient
+    timeout: float
+
+
+class DynamicToolHandler(ToolHandler):
+    """Runs every dynamic tool of a session."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, _Tool] = {}
+
+    async def is_mutating(self, invocation: ToolInvocation) -> bool:
+        """Always: what a client's tool does, we do not know."""
+        return True
+
+    async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        """Ask the client. Raises `RespondToModel` where the arguments are wrong or no answer comes."""
+        tool = self.tools.get(invocation.tool_name)
+        if tool is None:
+            raise RespondToModel(f"unsupported call: {invocation.tool_name}")
+        arguments = _arguments(invocation, tool)
+        request = DynamicToolCallRequest(
+            call_id=invocation.call_id, turn_id=invocation.turn_id, tool=tool.spec.name, arguments=arguments
+        )
+        effect = ToolEffect(
+            name=tool.spec.name,
+            arguments=msgspec.json.encode(arguments).decode(),
+            annotations=ToolAnnotations(),
+            registered_by_client=True,
+        )
+        answer = await ctx.run(effect, lambda access: tool.ask(request, tool.timeout))
+        if isinstance(answer, NoAnswer):
+            raise RespondToModel(f"the tool {tool.spec.name} gave no answer: {answer.reason}")
+        return _output(answer)
+
+
+class DynamicSource:
+    """The dynamic tools of a session, as a `ToolSource`: tools may be added and removed between requests."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.handler = DynamicToolHandler()
+
+    def add(
+        self,
+        specs: Iterable[DynamicToolSpec],
+        ask: AskClient,
+        taken: Callable[[str], bool] = lambda name: False,
+        timeout: float = CALL_TIMEOUT,
+    ) -> None:
+        """Register tools, all or none. Raises `UsageError` for a name that no model can call or that is `taken`."""
+        made: dict[str, _Tool] = {}
+        for spec in specs:
+            if not _NAME.fullmatch(spec.name):
+                raise UsageError(f"a dynamic tool cannot be named {spec.name!r}: use 1 to 64 of A-Z a-z 0-9 _ -")
+            if spec.name in made or spec.name in self.handler.tools or taken(spec.name):
+                raise UsageError(f"a tool named {spec.name!r} is there already; give the dynamic tool another name")
+            schema = _schema(spec)
+            told = sanitize(schema, tool=spec.name)
+            made[spec.name] = _Tool(spec, told, ForeignValidator(schema, told), ask, timeout)
+        self.handler.tools.update(made)
+        self.revision += 1
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Take tools away, from the next request on; names that are unknown do nothing."""
+        for name in names:
+            self.handler.tools.pop(name, None)
+        self.revision += 1
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        """Add the tools that are there now."""
+        for name, tool in self.handler.tools.items():
+            if not builder.has(name):
+                builder.push_deferrable(dynamic_tool_to_openai_tool(tool.spec, tool.told), False)
+                builder.register_handler(name, self.handler)
+
+
+def dynamic_tool_to_openai_tool(spec: DynamicToolSpec, told: Sanitized | None = None) -> ResponsesApiTool:
+    """What the model sees of a dynamic tool. `strict` is false: its schema is somebody else's."""
+    schema = (told or sanitize(_schema(spec), tool=spec.name)).schema
+    return ResponsesApiTool(name=spec.name, description=spec.description, parameters=schema, strict=False)
+
+
+def ask_callback(callback: DynamicCallback) -> AskClient:
+    """A function of the same process as the client."""
+
+    async def ask(request: DynamicToolCallRequest, timeout: float) -> DynamicToolResponse | NoAnswer:
+        try:
+            async with asyncio.timeout(timeout):
+                answer = callback(request)
+                return await answer if inspect.isawaitable(answer) else answer
+        except TimeoutError:
+            return NoAnswer(f"nobody answered within {timeout:g} seconds")
+
+    return ask
+
+
+def _schema(spec: DynamicToolSpec) -> JsonSchema:
+    return JsonSchema(spec.input_schema if isinstance(spec.input_schema, dict) else {"type": "object"})
+
+
+def _arguments(invocation: ToolInvocation, tool: _Tool) -> JsonValue:
+    if invocation.decoded is not msgspec.UNSET:
+        return validate_value(invocation.decoded, tool.validator)
+    payload = invocation.payload
+    if not isinstance(payload, FunctionPayload):
+        raise RespondToModel(f"{tool.spec.name} takes JSON arguments; call it as a function")
+    return read_arguments(payload.arguments, tool.validator)
+
+
+def _output(answer: DynamicToolResponse) -> ToolOutput:
+    """One text alone is plain text; nothing at all is said to be nothing, which some servers refuse."""
+    from ferrule.tools.definition import NO_OUTPUT
+
+    items = tuple(InputText(encodable(i.text)) if isinstance(i, InputText) else i for i in answer.content_items)
+    if len(items) == 1 and isinstance(items[0], InputText):
+        return ToolOutput(items[0].text or NO_OUTPUT, answer.success)
+    return ToolOutput(items or NO_OUTPUT, answer.success)
