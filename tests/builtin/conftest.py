@@ -7,7 +7,7 @@ import pytest
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.conversation import Conversation
 
-from .workbench import Bench, children
+from .workbench import Bench, children, eventually
 
 SHELLS = ("exec_command", "write_stdin", "shell", "container.exec", "shell_command", "local_shell", "native_shell")
 
@@ -40,7 +40,7 @@ async def benches(tmp_path: Path) -> AsyncIterator[Benches]:
     for bench in made.made:
         await bench.close()
     assert children() == []
-    assert threading.active_count() == threads
+    assert eventually(lambda: threading.active_count() == threads)
 
 
 @pytest.fixture

@@ -139,6 +139,9 @@ class Bench:
         return (await self.output(name, **arguments)).text
 
     async def close(self) -> None:
+        for handler in self.dispatcher.registry.loaded():
+            await handler.close()
+        await self.state.shared.close()
         await self.state.commands.close()
 
 

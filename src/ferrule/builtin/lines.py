@@ -94,3 +94,14 @@ def _read_into(file: FileIO, block: bytearray) -> int:
 def _would_wait() -> OSError:
     """A file of the kernel (`/proc/kmsg`) that has nothing to say yet."""
     return BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def count_lines(file: FileIO) -> int:
+    """The lines of the whole file; a last one without its newline counts."""
+    file.seek(0)
+    block = bytearray(BLOCK)
+    count, last = 0, 0x0A
+    while size := _read_into(file, block):
+        count += block.count(b"\n", 0, size)
+        last = block[size - 1]
+    return count + (last != 0x0A)

@@ -19,7 +19,8 @@ class _Package(Protocol):
 class Builtin(msgspec.Struct, frozen=True):
     """One built-in tool. `parallel`: its calls may run beside others. `read_only`: it changes nothing. `hidden`: it is
     answered, but not shown to the model (an older name of another tool). `called`: the name that calls carry, and
-    `folder`: where the tool lives, if these are not its own name."""
+    `folder`: where the tool lives, if these are not its own name. `commands`: it starts processes, so the sandbox and
+    the login shell are made ready with the session."""
 
     name: str
     parallel: bool = False
@@ -28,6 +29,7 @@ class Builtin(msgspec.Struct, frozen=True):
     hidden: bool = False
     called: str | None = None
     folder: str | None = None
+    commands: bool = False
 
     @property
     def _package(self) -> _Package:
@@ -45,18 +47,22 @@ class Builtin(msgspec.Struct, frozen=True):
 BUILTINS = {
     tool.name: tool
     for tool in (
-        Builtin("exec_command", parallel=True),
+        Builtin("exec_command", parallel=True, commands=True),
         Builtin("write_stdin"),
-        Builtin("shell_command", parallel=True),
-        Builtin("shell", parallel=True),
+        Builtin("shell_command", parallel=True, commands=True),
+        Builtin("shell", parallel=True, commands=True),
         Builtin("container.exec", hidden=True, folder="shell"),
-        Builtin("local_shell", parallel=True, namespace=NATIVE),
-        Builtin("native_shell", parallel=True, namespace=NATIVE, called="shell"),
+        Builtin("local_shell", parallel=True, namespace=NATIVE, commands=True),
+        Builtin("native_shell", parallel=True, namespace=NATIVE, called="shell", commands=True),
         Builtin("apply_patch"),
         Builtin("native_apply_patch", namespace=NATIVE, called="apply_patch"),
         Builtin("update_plan", read_only=True),
         Builtin("read_file", parallel=True, read_only=True),
         Builtin("list_dir", parallel=True, read_only=True),
         Builtin("grep_files", parallel=True, read_only=True),
+        Builtin("file_editor"),
+        Builtin("str_replace_based_edit_tool"),
+        Builtin("js_repl", commands=True),
+        Builtin("js_repl_reset", read_only=True),
     )
 }

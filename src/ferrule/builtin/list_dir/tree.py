@@ -1,4 +1,4 @@
-"""A directory tree as one sorted sequence, each directory read only when the sequence comes to what is in it."""
+"""A directory tree as one sequence, each directory read only when the sequence comes to what is in it."""
 
 import os
 from collections.abc import Iterator
@@ -6,63 +6,61 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """`level` is 0 for what stands in the root; `label` tells its kind: `/`, `@`, `?`, or nothing for a file."""
+    """`folder` is the path of what it stands in, relative to the root and empty there; `level` is 0 there. `label`
+    tells its kind: `/` a directory, `@` a link, `?` neither that nor a file."""
 
     name: str
+    folder: str
     level: int
     label: str
 
+    @property
+    def path(self) -> str:
+        """The path relative to the root."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
 
 class Tree:
-    """The entries down to `depth` levels, links not followed, in the order of their paths from the root.
+    """The entries down to `depth` levels, links not followed: in each directory by name (code points), what is in a
+    directory directly after it. `hidden` false leaves out names that start with a dot.
 
-    In that order `a-b` stands between the directory `a` and `a/x`, because `-` is less than `/`: so a directory's
-    content is a second item `a/` beside `a`. A directory below that cannot be read is one of `problems`; iterating
-    raises `OSError` for the root alone.
+    A directory below that cannot be read is one of `problems`; iterating raises `OSError` for the root alone.
     """
 
-    def __init__(self, root: str, depth: int) -> None:
+    def __init__(self, root: str, depth: int, *, hidden: bool = True) -> None:
         self._root = root
         self._depth = depth
+        self._hidden = hidden
         self.problems: list[str] = []
 
     def __iter__(self) -> Iterator[Entry]:
-        pending = [iter(_items(self._root))]
-        folders = [self._root]
+        pending = [("", iter(self._entries("")))]
         while pending:
-            item = next(pending[-1], None)
-            if item is None:
-                pending.pop()
-                folders.pop()
-                continue
-            key, label = item
-            if label is not None:
-                yield Entry(key, len(pending) - 1, label)
-            elif len(pending) < self._depth:
-                folder = f"{folders[-1]}/{key[:-1]}"
-                try:
-                    pending.append(iter(_items(folder)))
-                    folders.append(folder)
-                except OSError as error:
-                    self.problems.append(f"{folder} ({error.strerror})")
-
-
-def _items(folder: str) -> list[tuple[str, str | None]]:
-    """The entries of a folder with their labels, and for each directory its content under `name/`, sorted."""
-    items: list[tuple[str, str | None]] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = entry.name
-            if entry.is_symlink():
-                items.append((name, "@"))
-            elif entry.is_dir():
-                items.append((name, "/"))
-                items.append((f"{name}/", None))
+            folder, entries = pending[-1]
+            level = len(pending) - 1
+            for name, label in entries:
+                entry = Entry(name, folder, level, label)
+                yield entry
+                if label == "/" and level + 1 < self._depth:
+                    try:
+                        pending.append((entry.path, iter(self._entries(entry.path))))
+                    except OSError as error:
+                        self.problems.append(f"{entry.path} ({error.strerror})")
+                    else:
+                        break
             else:
-                items.append((name, "" if entry.is_file() else "?"))
-    items.sort(key=_key)
-    return items
+                pending.pop()
+
+    def _entries(self, folder: str) -> list[tuple[str, str]]:
+        with os.scandir(f"{self._root}/{folder}" if folder else self._root) as entries:
+            found = [(entry.name, _label(entry)) for entry in entries if self._hidden or entry.name[0] != "."]
+        found.sort()
+        return found
 
 
-def _key(item: tuple[str, str | None]) -> str:
-    return item[0]
+def _label(entry: "os.DirEntry[str]") -> str:
+    if entry.is_symlink():
+        return "@"
+    if entry.is_dir():
+        return "/"
+    return "" if entry.is_file() else "?"

@@ -41,6 +41,13 @@ def rule_of(line: str) -> Rule | None:
 
 def parse_rule(line: str) -> Rule | None:
     """The same, but raises `GlobError` for a bad glob."""
+    try:
+        return _parsed(line)
+    except GlobError as error:
+        raise GlobError(f"error parsing glob '{line}': {error}") from error
+
+
+def _parsed(line: str) -> Rule | None:
     if line.startswith("#"):
         return None
     if not line.endswith("\\ "):
@@ -80,7 +87,7 @@ class _Reader:
         while self._at < len(self._glob):
             parts.append(self._next())
         if self._depth:
-            raise GlobError(f"error parsing glob '{self._glob}': an opening brace has no closing one")
+            raise GlobError("an opening brace has no closing one")
         return "".join(parts) + r"\Z"
 
     def _next(self) -> str:
@@ -98,7 +105,7 @@ class _Reader:
                 return "(?:"
             case "}":
                 if not self._depth:
-                    raise GlobError(f"error parsing glob '{self._glob}': a closing brace has no opening one")
+                    raise GlobError("a closing brace has no opening one")
                 self._depth -= 1
                 return ")"
             case "," if self._depth:
@@ -111,7 +118,7 @@ class _Reader:
 
     def _escaped(self) -> str:
         if self._at >= len(self._glob):
-            raise GlobError(f"error parsing glob '{self._glob}': dangling '\\'")
+            raise GlobError("dangling '\\'")
         self._at += 1
         return re.escape(self._glob[self._at - 1])
 
@@ -149,11 +156,11 @@ class _Reader:
         while at < len(glob) and (glob[at] != "]" or at == start):
             at += 1
         if at >= len(glob):
-            raise GlobError(f"error parsing glob '{glob}': unclosed character class; missing ']'")
+            raise GlobError("unclosed character class; missing ']'")
         self._at = at + 1
         body = "".join("\\" + c if c in "\\[]^&~|" else c for c in glob[start:at])
         try:
             re.compile(f"[{body}]")
         except re.error as error:
-            raise GlobError(f"error parsing glob '{glob}': invalid range in a character class") from error
+            raise GlobError("invalid range in a character class") from error
         return f"[{'^' if negated else ''}{body}]"

@@ -14,12 +14,14 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.tasks import run_blocking
 
 IN_PART = 2
-"""The exit code where not all was searched; also where nothing was."""
+"""The exit code where some files could not be searched, or where nothing was: then the messages name no file."""
 READ_BYTES = 64 * 1024
 MAX_LINES = 10_000
 """Lines that are taken; a model reads far fewer."""
 MAX_ERROR_BYTES = 64 * 1024
 
+_BAD_IGNORE_LINE = re.compile(r": line \d+: error parsing glob ")
+"""What is wrong in a folder above is told in spite of `--no-ignore-messages`; it hinders no search."""
 _RECORD = re.compile(
     rb"(?:--\n|[^\0\n]*: (?:WARNING: stopped searching binary|binary file matches)[^\0\n]*\n)*"
     rb"([^\0]+)\0(\d+)([:-])([^\n]*)\n"
@@ -48,19 +50,19 @@ async def search_with_ripgrep(search: Search, program: str, launcher: Launcher, 
     except BaseException:
         await uninterrupted(child.kill_tree())
         raise
-    found = results.found(errors.splitlines())
-    if status.code == IN_PART and not (found.files or found.lines):
+    messages = errors.splitlines()
+    if status.code == IN_PART and not (messages and messages[0].startswith("rg: /")):
         raise RespondToModel(f"rg failed: {errors.strip()}")
-    return found
+    return results.found([line for line in messages if not _BAD_IGNORE_LINE.search(line)])
 
 
 def _arguments(search: Search) -> list[str]:
     """No configuration of the user's changes what a model gets; the pattern can start with a dash."""
-    given = ["--no-config", "--null", "--color=never"]
-    if search.hidden:
-        given += ["--hidden", "--glob=!.git"]
+    given = ["--no-config", "--null", "--color=never", "--no-ignore-messages"]
     if search.include is not None:
         given.append(f"--glob={search.include}")
+    if search.hidden:
+        given += ["--hidden", "--glob=!.git"]
     if search.pattern is None:
         return [*given, "--files", "--", search.path]
     if search.ignore_case:

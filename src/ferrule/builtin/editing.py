@@ -1,0 +1,321 @@
+"""Viewing and editing text files by strings and line numbers: what `file_editor` and its likes share."""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+
+from ferrule.builtin.apply_patch.impl import write_plan
+from ferrule.builtin.lines import count_lines, is_binary, lines_from, skip_lines
+from ferrule.builtin.list_dir.tree import Tree
+from ferrule.builtin.paging import shown_line, shown_name
+from ferrule.patch import Entry, Kind, Operation, OperationKind, Place, Plan
+from ferrule.patch.diff import compare
+from ferrule.patch.planner import reason
+from ferrule.patch.text import Text
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.truncation import byte_length
+from ferrule.tools.context import ToolContext
+from ferrule.tools.turn_diff import TurnDiffTracker
+
+MAX_BYTES = 10 * 1024 * 1024
+"""A larger file is no text that somebody edits; it can be viewed in ranges."""
+MAX_UNDO = 10
+"""Edits of one file that can be taken back."""
+SNIPPET_LINES = 4
+"""Lines shown before and after an edit."""
+LINE_BYTES = 4000
+"""Of one line an editor shows this much."""
+CLIPPED = "<response clipped>"
+"""Models know this mark from the tool's description."""
+VIEW_DEPTH = 2
+
+
+class Editor:
+    """One a session: it remembers what its edits replaced."""
+
+    def __init__(self, tracker: TurnDiffTracker) -> None:
+        self._tracker = tracker
+        self._undo: dict[str, list[tuple[bytes | None, bytes]]] = defaultdict(list)
+
+    def view(self, path: str, view_range: Sequence[int] | None, ctx: ToolContext) -> str:
+        """The file as `cat -n` shows it, or a directory two levels deep. Blocks: call it on a thread."""
+        entry = _looked_at(path, ctx)
+        if entry.kind is Kind.DIRECTORY:
+            if view_range:
+                raise invalid("view_range", str(list(view_range)), "It is not allowed for a directory.")
+            return _view_folder(path, ctx)
+        _check_file(path, entry)
+        if not view_range and entry.size > MAX_BYTES:
+            raise RespondToModel(f"{_too_large(path, entry)}; set `view_range` to view a part of it.")
+        return _view_file(path, view_range, ctx)
+
+    async def create(self, path: str, text: str, ctx: ToolContext) -> str:
+        """Write a new file; the answer says so."""
+        _check_absolute(path, ctx)
+        entry = ctx.files.look(path)
+        if entry.kind is not Kind.MISSING or os.path.lexists(path):
+            raise invalid("path", path, "It exists already, and `create` overwrites nothing.")
+        await self._write(path, entry, None, text.encode(), ctx)
+        return f"File created successfully at: {shown_name(path)}"
+
+    async def replace(self, path: str, old: str, new: str, ctx: ToolContext) -> str:
+        """Replace the only occurrence of `old`; the answer shows the place."""
+        if not old:
+            raise invalid("old_str", "", "It must not be empty; `insert` adds text without replacing any.")
+        if old == new:
+            raise invalid("new_str", new, "No replacement was performed: it must differ from `old_str`.")
+        entry, before = self._read(path, ctx)
+        text = _decode(before)
+        found = list(_pattern(old).finditer(text))
+        if len(found) != 1:
+            raise RespondToModel(_not_once(path, old, text, [match.start() for match in found]))
+        written = _line_ends(new, before)
+        start, end = found[0].span()
+        after = text[:start] + written + text[end:]
+        await self._write(path, entry, before, _encode(after), ctx)
+        first = text.count("\n", 0, start) + 1
+        return _edited(path, after, first, first + written.count("\n"))
+
+    async def insert(self, path: str, line: int, new: str, ctx: ToolContext) -> str:
+        """Insert lines after line `line` (0: before the first); the answer shows the place."""
+        entry, before = self._read(path, ctx)
+        lines = _decode(before).split("\n")
+        count = len(lines) - (not lines[-1])
+        if not 0 <= line <= count:
+            raise invalid("insert_line", str(line), f"It should be within [0, {count}], the lines of the file.")
+        added = _line_ends(new.replace("\r\n", "\n").removesuffix("\n"), before).split("\n")
+        if line == len(lines):  # the last line has no newline yet
+            lines.append("")
+        if _is_crlf(before):
+            added[-1] += "\r"
+            if line and line == count and lines[line - 1] and not lines[line - 1].endswith("\r"):
+                lines[line - 1] += "\r"
+        lines[line:line] = added
+        after = "\n".join(lines)
+        await self._write(path, entry, before, _encode(after), ctx)
+        return _edited(path, after, line + 1, line + len(added))
+
+    async def undo(self, path: str, ctx: ToolContext) -> str:
+        """Take the last edit back; of an edit that created the file nothing is left."""
+        entry, now = self._read(path, ctx)
+        if not self._undo[entry.real]:
+            raise RespondToModel(f"No edit history found for {path}.")
+        before, after = self._undo[entry.real][-1]
+        if now != after:
+            raise RespondToModel(f"{path} was changed by something else after its last edit here; nothing was undone.")
+        await self._apply(path, entry, now, before, ctx)
+        self._undo[entry.real].pop()
+        if before is None:
+            return f"Last edit to {path} undone successfully: the file that it created is removed."
+        return f"Last edit to {path} undone successfully. {_numbered(path, _decode(before).split(NEWLINE), 1)}"
+
+    def _read(self, path: str, ctx: ToolContext) -> tuple[Entry, bytes]:
+        entry = _looked_at(path, ctx)
+        if entry.kind is Kind.DIRECTORY:
+            raise invalid("path", path, "It is a directory, and only `view` works on directories.")
+        _check_file(path, entry)
+        if entry.size > MAX_BYTES:
+            raise RespondToModel(f"{_too_large(path, entry)}; edit it with a command.")
+        try:
+            with ctx.files.open(path) as file:
+                data = file.readall()
+        except OSError as error:
+            raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
+        if b"\0" in data:
+            raise RespondToModel(f"{path} is a binary file and cannot be edited as text.")
+        return entry, data
+
+    async def _write(self, path: str, entry: Entry, before: bytes | None, after: bytes, ctx: ToolContext) -> None:
+        await self._apply(path, entry, before, after, ctx)
+        history = self._undo[entry.real]
+        history.append((before, after))
+        del history[:-MAX_UNDO]
+
+    async def _apply(
+        self, path: str, entry: Entry, before: bytes | None, after: bytes | None, ctx: ToolContext
+    ) -> None:
+        if not entry.writable:
+            raise RespondToModel(f"{path} is read-only.")
+        old, new = Text.read(before or b""), Text.read(after or b"")
+        edits = tuple(compare(old, new))
+        operation = Operation(
+            kind=_kind(before, after),
+            source=Place(path, path, entry),
+            destination=None,
+            before=before,
+            after=after,
+            added=sum(len(edit.added) for edit in edits),
+            deleted=sum(edit.end - edit.start for edit in edits),
+            edits=edits,
+        )
+        await write_plan(Plan((operation,)), ctx, self._tracker, ctx.cwd, None)
+
+
+NEWLINE = "\n"
+
+
+def invalid(parameter: str, value: str, hint: str) -> RespondToModel:
+    """The refusal of one parameter."""
+    return RespondToModel(f"Invalid `{parameter}` parameter: {value}. {hint}")
+
+
+def missing(parameter: str, command: str) -> RespondToModel:
+    """The refusal of a call without a parameter that its command needs."""
+    return RespondToModel(f"Parameter `{parameter}` is required for command: {command}.")
+
+
+def _check_absolute(path: str, ctx: ToolContext) -> None:
+    if os.path.isabs(path):
+        return
+    meant = ctx.files.path(path)
+    hint = f" Maybe you meant {meant}?" if os.path.lexists(meant) else ""
+    raise invalid("path", path, f"The path should be an absolute path, starting with `/`.{hint}")
+
+
+def _looked_at(path: str, ctx: ToolContext) -> Entry:
+    _check_absolute(path, ctx)
+    try:
+        entry = ctx.files.look(path)
+    except OSError as error:
+        raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
+    if entry.kind is Kind.MISSING:
+        link = " It is a link to something that does not exist." if os.path.islink(path) else ""
+        raise invalid("path", path, f"The path does not exist.{link} Please provide a valid path.")
+    return entry
+
+
+def _check_file(path: str, entry: Entry) -> None:
+    if entry.kind is not Kind.FILE:
+        raise invalid("path", path, "It is no regular file (a FIFO, socket or device) and was not opened.")
+
+
+def _too_large(path: str, entry: Entry) -> str:
+    return f"{path} is too large: {entry.size / 1024 / 1024:.1f} MB, at most {MAX_BYTES // 1024 // 1024} MB"
+
+
+def _view_folder(path: str, ctx: ToolContext) -> str:
+    tree = Tree(ctx.files.path(path), VIEW_DEPTH, hidden=False)
+    head = f"Here's the files and directories up to 2 levels deep in {path}, excluding hidden items:"
+    root = shown_name(path.rstrip("/"))
+    lines = [head, f"{root}/"]
+    room = ctx.output_budget.bytes
+    try:
+        for entry in tree:
+            lines.append(f"{root}/{shown_name(entry.path)}{'/' if entry.label == '/' else ''}")
+            room -= byte_length(lines[-1]) + 1
+            if room < 0:
+                lines.append(CLIPPED)
+                break
+    except OSError as error:
+        raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
+    return "\n".join(lines)
+
+
+def _view_file(path: str, view_range: Sequence[int] | None, ctx: ToolContext) -> str:
+    first, last = _range(view_range)
+    shown: list[str] = []
+    note = ""
+    room = ctx.output_budget.bytes
+    try:
+        with ctx.files.open(path) as file:
+            if is_binary(file):
+                raise RespondToModel(f"{path} is a binary file and cannot be viewed as text.")
+            found = skip_lines(file, first - 1)
+            for line in islice(lines_from(file), None if last is None else last - first + 1) if found else ():
+                shown.append(shown_line(line, LINE_BYTES))
+                room -= byte_length(shown[-1]) + 8
+                if room < 0:
+                    shown.append(CLIPPED)
+                    break
+            if not shown and (view_range or first > 1):
+                lines = count_lines(file)
+                hint = f"Its first element should be within [1, {lines}], the lines of the file."
+                raise invalid("view_range", str(list(view_range or ())), hint)
+    except OSError as error:
+        raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
+    if last is not None and room >= 0 and len(shown) < last - first + 1:
+        note = f"NOTE: the file has only {first + len(shown) - 1} lines.\n"
+    return note + _numbered(path, shown, first)
+
+
+def _range(view_range: Sequence[int] | None) -> tuple[int, int | None]:
+    """First and last line; None is the end of the file."""
+    if not view_range:
+        return 1, None
+    given = str(list(view_range))
+    if len(view_range) != 2:
+        raise invalid("view_range", given, "It should be a list of two integers.")
+    first, last = view_range
+    if first < 1:
+        raise invalid("view_range", given, "Its first element should be at least 1.")
+    if last != -1 and last < first:
+        raise invalid("view_range", given, "Its second element should be -1 or not less than the first.")
+    return first, None if last == -1 else last
+
+
+def _numbered(what: str, lines: Sequence[str], first: int) -> str:
+    """Lines as `cat -n` shows them."""
+    head = f"Here's the result of running `cat -n` on {what}:"
+    return "\n".join([head, *(f"{number:6}\t{line}" for number, line in enumerate(lines, first))]) + "\n"
+
+
+def _edited(path: str, after: str, first: int, last: int) -> str:
+    """What an edit answers: the changed lines `first` to `last` with some around them."""
+    lines = after.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    start = max(first - SNIPPET_LINES, 1)
+    shown = [shown_line(_encode(line), LINE_BYTES) for line in lines[start - 1 : last + SNIPPET_LINES]]
+    snippet = _numbered(f"a snippet of {path}", shown, start)
+    return f"The file {path} has been edited. {snippet}Review the changes, and edit the file again if necessary."
+
+
+def _not_once(path: str, old: str, text: str, starts: Sequence[int]) -> str:
+    quoted = f"`{old}`" if len(old) <= 200 else f"`{old[:200]}...`"
+    if starts:
+        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:20])
+        return (
+            f"No replacement was performed: old_str {quoted} occurs {len(starts)} times in {path}, in lines {lines}. "
+            "Add lines around it until it is unique."
+        )
+    return f"No replacement was performed: old_str {quoted} did not appear verbatim in {path}.{_near(old, text)}"
+
+
+def _near(old: str, text: str) -> str:
+    """Where the text stands with other white space."""
+    loose = re.search(r"\s+".join(map(re.escape, old.split())), text) if old.strip() else None
+    if loose is None:
+        return ""
+    first, last = (text.count("\n", 0, at) + 1 for at in loose.span())
+    return f" Lines {first} to {last} differ from it only in white space."
+
+
+def _pattern(old: str) -> "re.Pattern[str]":
+    """The text itself, whatever the file's line ends are."""
+    return re.compile("\r?\n".join(map(re.escape, old.replace("\r\n", "\n").split("\n"))))
+
+
+def _is_crlf(data: bytes) -> bool:
+    return Text.read(data).crlf
+
+
+def _line_ends(text: str, data: bytes) -> str:
+    """A new text with the line ends of the file that it goes into."""
+    text = text.replace("\r\n", "\n")
+    return text.replace("\n", "\r\n") if _is_crlf(data) else text
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _kind(before: bytes | None, after: bytes | None) -> OperationKind:
+    if before is None:
+        return OperationKind.CREATE
+    return OperationKind.DELETE if after is None else OperationKind.UPDATE

@@ -1,0 +1,201 @@
+"""`read_file` as a model calls it."""
+
+import os
+import socket
+import stat
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from ferrule.builtin.lines import KEPT
+
+from .conftest import Benches
+
+
+async def read(benches: Benches, path: object, **arguments: object) -> str:
+    return await benches("read_file").call("read_file", file_path=str(path), **arguments)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    file = tmp_path / "numbers"
+    file.write_text("".join(f"{n}\n" for n in range(1, 6)))
+    return file
+
+
+async def test_lines_are_numbered_from_one(benches: Benches, numbers: Path) -> None:
+    assert await read(benches, numbers) == "L1: 1\nL2: 2\nL3: 3\nL4: 4\nL5: 5"
+    assert await read(benches, numbers, offset=2, limit=2) == "L2: 2\nL3: 3"
+    assert await read(benches, numbers, offset=5, limit=9, mode="slice") == "L5: 5"
+
+
+async def test_line_ends(benches: Benches, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"a\r\nb\r\r\n\nlast\xff\x80")
+    assert await read(benches, file) == "L1: a\nL2: b\r\nL3: \nL4: last\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"offset": 0}, "offset must be a 1-indexed line number"),
+        ({"offset": -3}, "offset must be a 1-indexed line number"),
+        ({"offset": 1.5}, "offset must be a whole number, not 1.5"),
+        ({"offset": 6}, "offset exceeds file length"),
+        ({"offset": 1e300}, "offset exceeds file length"),
+        ({"limit": 0}, "limit must be greater than zero"),
+        ({"limit": -1}, "limit must be greater than zero"),
+        ({"mode": "blocks"}, 'mode must be "slice" or "indentation", not \'blocks\''),
+        ({"mode": "indentation", "indentation": {"anchor_line": 0}}, "anchor_line must be a 1-indexed line number"),
+        ({"mode": "indentation", "indentation": {"anchor_line": 6}}, "anchor_line exceeds file length"),
+        ({"mode": "indentation", "indentation": {"max_lines": 0}}, "max_lines must be greater than zero"),
+        ({"mode": "indentation", "indentation": {"max_levels": -1}}, "max_levels must not be negative"),
+    ],
+)
+async def test_parameters_out_of_range(
+    benches: Benches, numbers: Path, arguments: dict[str, object], text: str
+) -> None:
+    output = await benches("read_file").output("read_file", file_path=str(numbers), **arguments)
+    assert (output.text, output.success) == (text, False)
+
+
+async def test_places_that_cannot_be_read(benches: Benches, tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    assert await read(benches, "numbers") == "file_path must be an absolute path"
+    missing = "failed to read file: No such file or directory (os error 2)"
+    assert await read(benches, tmp_path / "none") == missing
+    assert await read(benches, tmp_path / "dangling") == missing
+    assert await read(benches, tmp_path) == "failed to read file: Is a directory (os error 21)"
+    assert "os error 40" in await read(benches, tmp_path / "loop")
+    assert await read(benches, tmp_path / "empty") == "offset exceeds file length"
+    assert await read(benches, tmp_path / "empty", mode="indentation") == "anchor_line exceeds file length"
+    assert (await read(benches, tmp_path / "binary")).endswith("binary is a binary file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_permission_denied(benches: Benches, numbers: Path) -> None:
+    numbers.chmod(0)
+    assert await read(benches, numbers) == "failed to read file: Permission denied (os error 13)"
+
+
+async def test_b148_what_never_ends_is_not_opened(benches: Benches, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "s"))
+    started = time.monotonic()
+    assert await read(benches, tmp_path / "p") == "failed to read file: it is a FIFO, not read"
+    assert await read(benches, tmp_path / "s") == "failed to read file: it is a socket, not read"
+    assert await read(benches, "/dev/zero") == "failed to read file: it is a device, not read"
+    (tmp_path / "link").symlink_to(tmp_path / "p")
+    assert await read(benches, tmp_path / "link") == "failed to read file: it is a FIFO, not read"
+    for kernel in ("/dev/stdin", "/proc/kmsg", "/proc/self/mem"):
+        await read(benches, kernel)
+    assert time.monotonic() - started < 2
+    listening.close()
+
+
+async def test_files_of_the_kernel_have_no_size(benches: Benches) -> None:
+    assert Path("/proc/self/status").stat().st_size == 0
+    assert (await read(benches, "/proc/self/status", limit=1)).startswith("L1: Name:")
+
+
+async def test_b046_a_long_line_is_cut_on_a_character_and_marked(benches: Benches, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("needle " + "x" * 120_000 + "\n" + "é" * 400 + "\nshort\n")
+    first, second, third = (await read(benches, file)).split("\n")
+    assert first == "L1: needle " + "x" * 493 + " [line cut]"
+    assert second == "L2: " + "é" * 250 + " [line cut]"
+    assert third == "L3: short"
+    file.write_text("x" + "é" * 250)
+    assert await read(benches, file) == "L1: x" + "é" * 249 + " [line cut]"
+
+
+async def test_a_sparse_file_is_not_read_through(benches: Benches, tmp_path: Path) -> None:
+    file = tmp_path / "sparse"
+    with file.open("wb") as out:
+        out.truncate(10 * 2**30)
+    started = time.monotonic()
+    assert (await read(benches, file)).endswith("is a binary file")
+    with file.open("r+b") as out:
+        out.write(b"text\n" * 2000)
+        out.seek(0, os.SEEK_END)
+        out.write(b"\nafter\n")
+    assert await read(benches, file, offset=2002) == "L2002: after"
+    assert (await read(benches, file, offset=2001)).startswith("L2001: \0\0")
+    assert time.monotonic() - started < 2
+
+
+async def test_memory_stays_flat(benches: Benches, tmp_path: Path) -> None:
+    file = tmp_path / "large"
+    with file.open("wb") as out:
+        for _ in range(40):
+            out.write(b"some words on a line of fifty bytes or nearly so..\n" * 20_000)
+        out.write(b"y" * 30_000_000 + b"\nend\n")
+    bench = benches("read_file")
+    tracemalloc.start()
+    text = await bench.call("read_file", file_path=str(file), offset=800_001)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert text.split("\n")[1] == "L800002: end"
+    assert peak < 5_000_000 > KEPT
+
+
+async def test_odd_names(benches: Benches, tmp_path: Path) -> None:
+    for name in ("a\nb", "with space", os.fsdecode(b"bad\xff"), "ünï", "-rf", "$(x)"):
+        (tmp_path / name).write_text("inside")
+    assert await read(benches, tmp_path / "a\nb") == "L1: inside"
+    assert await read(benches, tmp_path / "-rf") == "L1: inside"
+    assert stat.S_ISREG((tmp_path / "ünï").stat().st_mode)
+    assert await read(benches, tmp_path / "ünï") == "L1: inside"
+
+
+CODE = """\
+# module
+class One:
+    x = 1
+
+    # a header
+    def first(self):
+        if self.x:
+            return 1
+
+        return 2
+
+    def second(self):
+        return 3
+
+
+class Two:
+    pass
+"""
+
+
+async def block(benches: Benches, tmp_path: Path, anchor: int, **options: object) -> list[int]:
+    file = tmp_path / "code.py"
+    file.write_text(CODE)
+    text = await read(benches, file, mode="indentation", indentation={"anchor_line": anchor, **options})
+    return [int(line[1:].partition(":")[0]) for line in text.split("\n")]
+
+
+async def test_indentation_takes_the_block_and_its_header(benches: Benches, tmp_path: Path) -> None:
+    assert await block(benches, tmp_path, 8, max_levels=1) == [7, 8, 9, 10]
+    assert await block(benches, tmp_path, 8, max_levels=2) == list(range(5, 14))
+    assert await block(benches, tmp_path, 8, max_levels=2, include_siblings=True) == list(range(3, 14))
+    assert await block(benches, tmp_path, 8) == list(range(1, 18))
+    assert await block(benches, tmp_path, 8, include_header=False) == list(range(2, 18))
+    assert await block(benches, tmp_path, 8, max_lines=1) == [8]
+    assert await block(benches, tmp_path, 8, max_lines=3) == [7, 8]
+
+
+async def test_indentation_deep_in_a_long_file(benches: Benches, tmp_path: Path) -> None:
+    file = tmp_path / "long.py"
+    file.write_text("x = 1\n" * 100_000 + "def f():\n    a = 1\n    b = 2\n\n" + "y = 1\n" * 100_000)
+    text = await read(
+        benches, file, mode="indentation", indentation={"anchor_line": 100_003, "max_levels": 0, "max_lines": 5}
+    )
+    assert [line.split(":")[0] for line in text.split("\n")] == ["L100001", "L100002", "L100003", "L100004", "L100005"]
