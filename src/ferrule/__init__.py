@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 from ferrule._version import __version__
 
 if TYPE_CHECKING:
+    from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, ExecPolicyAmendment
     from ferrule.protocol.content import InputImage, InputText
+    from ferrule.protocol.dynamic_tools import DynamicToolResponse, DynamicToolSpec
     from ferrule.protocol.errors import Fatal, FerruleError, FunctionCallError, RespondToModel, UsageError
-    from ferrule.protocol.payload import ToolOutput
-    from ferrule.protocol.permissions import AskForApproval, SandboxPermissions, SandboxPolicy
+    from ferrule.protocol.events import DynamicToolCallRequest
+    from ferrule.protocol.json_schema import AdditionalProperties, JsonSchema
+    from ferrule.protocol.payload import ShellToolCallParams, ToolKind, ToolOutput, ToolPayload
+    from ferrule.protocol.permissions import AskForApproval, ReviewDecision, SandboxPermissions, SandboxPolicy
+    from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
     from ferrule.session.agent import Agent
     from ferrule.session.session import Session
     from ferrule.session.toolset import Toolset
@@ -29,18 +34,32 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Action": "tools.definition",
+    "AdditionalProperties": "protocol.json_schema",
     "Agent": "session.agent",
     "AskForApproval": "protocol.permissions",
+    "ConfiguredToolSpec": "protocol.specs",
+    "DynamicToolCallRequest": "protocol.events",
+    "DynamicToolResponse": "protocol.dynamic_tools",
+    "DynamicToolSpec": "protocol.dynamic_tools",
+    "ExecApprovalRequest": "protocol.approvals",
+    "ExecApprovalRequirement": "protocol.approvals",
+    "ExecPolicyAmendment": "protocol.approvals",
     "Fatal": "protocol.errors",
     "FerruleError": "protocol.errors",
+    "FreeformTool": "protocol.specs",
+    "FreeformToolFormat": "protocol.specs",
     "FunctionCallError": "protocol.errors",
     "InputImage": "protocol.content",
     "InputText": "protocol.content",
+    "JsonSchema": "protocol.json_schema",
     "Observation": "tools.definition",
     "RespondToModel": "protocol.errors",
+    "ResponsesApiTool": "protocol.specs",
+    "ReviewDecision": "protocol.permissions",
     "SandboxPermissions": "protocol.permissions",
     "SandboxPolicy": "protocol.permissions",
     "Session": "session.session",
+    "ShellToolCallParams": "protocol.payload",
     "Tool": "tools.catalogue",
     "ToolAnnotations": "tools.annotations",
     "ToolBase": "tools.definition",
@@ -49,9 +68,12 @@ _HOMES = {
     "ToolExecutor": "tools.executor",
     "ToolHandler": "tools.handler",
     "ToolInvocation": "tools.context",
+    "ToolKind": "protocol.payload",
     "ToolOutput": "protocol.payload",
+    "ToolPayload": "protocol.payload",
     "ToolRegistry": "tools.registry",
     "ToolRegistryBuilder": "tools.registry",
+    "ToolSpec": "protocol.specs",
     "Toolset": "session.toolset",
     "TurnResult": "session.turn",
     "UsageError": "protocol.errors",
@@ -63,18 +85,32 @@ _HOMES = {
 
 __all__ = [
     "Action",
+    "AdditionalProperties",
     "Agent",
     "AskForApproval",
+    "ConfiguredToolSpec",
+    "DynamicToolCallRequest",
+    "DynamicToolResponse",
+    "DynamicToolSpec",
+    "ExecApprovalRequest",
+    "ExecApprovalRequirement",
+    "ExecPolicyAmendment",
     "Fatal",
     "FerruleError",
+    "FreeformTool",
+    "FreeformToolFormat",
     "FunctionCallError",
     "InputImage",
     "InputText",
+    "JsonSchema",
     "Observation",
     "RespondToModel",
+    "ResponsesApiTool",
+    "ReviewDecision",
     "SandboxPermissions",
     "SandboxPolicy",
     "Session",
+    "ShellToolCallParams",
     "Tool",
     "ToolAnnotations",
     "ToolBase",
@@ -83,9 +119,12 @@ __all__ = [
     "ToolExecutor",
     "ToolHandler",
     "ToolInvocation",
+    "ToolKind",
     "ToolOutput",
+    "ToolPayload",
     "ToolRegistry",
     "ToolRegistryBuilder",
+    "ToolSpec",
     "Toolset",
     "TurnResult",
     "UsageError",
