@@ -85,7 +85,7 @@ class BwrapLauncher:
             if cover.kind == "empty":
                 yield from ("--ro-bind", str(self._empty), cover.path)
             elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
-                yield from ("--bind" if cover.kind == "pin" else "--ro-bind", cover.path, cover.path)
+                yield from ("--bind-try" if cover.kind == "pin" else "--ro-bind-try", cover.path, cover.path)
 
 
 def find_program(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:

@@ -1,0 +1,160 @@
+"""What the file system looks like inside: roots, a `/dev` of our own, protected paths, sockets that are covered.
+
+A part of the zygote: standard library only.
+"""
+
+import os
+
+from . import kernel
+from .kernel import StepError
+
+DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
+# A process with kernel uid 0 may write here whatever its capabilities are.
+KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs", b"/proc/acpi")
+EMPTY_DIR, SOCKET_COVER, SCRATCH = b"/dev/.empty", b"/dev/.nosock", b"/dev/.scratch"
+
+
+def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
+    """Protect paths of the writable roots, in order; what is protected already stays so.
+
+    `read`: read-only as it is; skipped when it is gone. `empty`: an empty read-only directory over a placeholder.
+    `link`: a read-only file with this content over a symbolic link. `pin`: cannot be renamed, stays writable.
+    """
+    for kind, path, content in covers:
+        try:
+            cover_one(kind, path, content)
+        except (OSError, StepError):
+            # The host may have removed it meanwhile, or it is closed to us and so to the command, too.
+            if os.path.lexists(path) or kind not in ("read", "pin"):
+                cover_one(kind, path, content)
+
+
+def cover_one(kind: str, path: bytes, content: bytes) -> None:
+    if kind == "pin":
+        pin(path)
+    elif kernel.is_read_only(path):
+        return
+    elif kind == "read":
+        kernel.bind(path, path, kernel.ATTR_RDONLY)
+    elif kind == "empty":
+        kernel.bind(EMPTY_DIR, path, kernel.ATTR_RDONLY)
+    else:
+        cover_link(path, content)
+
+
+pinned: set[tuple[bytes, int, int]] = set()
+
+
+def pin(path: bytes) -> None:
+    """A mount point cannot be renamed. Later inits inherit the set along with the mounts."""
+    status = os.lstat(path)
+    if (path, status.st_dev, status.st_ino) not in pinned:
+        kernel.bind(path, path)
+        pinned.add((path, status.st_dev, status.st_ino))
+
+
+def cover_link(path: bytes, content: bytes) -> None:
+    kernel.mount(b"tmpfs", SCRATCH, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+    file = SCRATCH + b"/link"
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o444)
+    os.write(fd, content)
+    os.close(fd)
+    kernel.bind(file, path, kernel.ATTR_RDONLY)
+    kernel.unmount(SCRATCH)
+
+
+class HostSockets:
+    """Covers the named sockets of the host. The table stays the host's: it was opened before its network was left."""
+
+    def __init__(self, fixed: list[bytes]) -> None:
+        self.fixed = fixed
+        self.table = os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)
+        self.seen = b""
+        self.complete = False
+
+    def cover(self) -> bool:
+        """Cover what is not covered yet. False if a socket exists whose place cannot be told from its name."""
+        os.lseek(self.table, 0, os.SEEK_SET)
+        table = read_all(self.table)
+        if table != self.seen:
+            self.seen = table
+            names, self.complete = named_sockets(table)
+            for path in (*self.fixed, *names):
+                self.complete = cover_socket(path) and self.complete
+        return self.complete
+
+
+def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
+    """The absolute paths of `/proc/net/unix`, and whether every name in it is one or is abstract."""
+    names, complete = set(), True
+    for line in table.split(b"\n")[1:-1]:
+        fields = line.split(None, 7)
+        if len(fields) < 7 or not fields[0].endswith(b":"):
+            complete = False  # the rest of a name with a line break
+        elif len(fields) == 8 and fields[7].startswith(b"/"):
+            names.add(fields[7])
+        elif len(fields) == 8 and not fields[7].startswith(b"@"):
+            complete = False  # bound by a relative name
+    return names, complete
+
+
+def cover_socket(path: bytes) -> bool:
+    """False if it is there, uncovered."""
+    try:
+        kind = os.lstat(path).st_mode & 0o170000
+        if kind == 0o140000:
+            kernel.bind(SOCKET_COVER, path)
+        elif kind == 0o040000 and os.listdir(path):
+            kernel.bind(EMPTY_DIR, path, kernel.ATTR_RDONLY)
+    except OSError:
+        return True  # the path is gone, or leads through a folder that the command cannot enter either
+    except StepError:
+        return not os.path.lexists(path)
+    return True
+
+
+def build_tree(roots: list[bytes]) -> None:
+    """The whole disk read-only but for the roots, and a `/dev` of our own."""
+    # Private, not slave: a slave would receive later mounts of the host, writable.
+    kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    # Cloned before the disk turns read-only, so that submounts which are read-only already stay so.
+    trees = [(root, kernel.clone_tree(root)) for root in roots]
+    kernel.set_attributes(kernel.ATTR_RDONLY | kernel.ATTR_NOSUID, path=b"/")
+    for root, tree in trees:
+        kernel.set_attributes(kernel.ATTR_NOSUID | kernel.ATTR_NODEV, tree)
+        kernel.attach(tree, root)
+    build_dev()
+
+
+def build_dev() -> None:
+    devices = [(path, kernel.clone_tree(path)) for path in DEVICES if os.path.exists(path)]
+    kernel.mount(b"tmpfs", b"/dev", b"tmpfs", kernel.MS_NOSUID, b"mode=755")
+    for path, tree in devices:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        kernel.attach(tree, path)
+    for name in (b"/dev/pts", b"/dev/shm", SCRATCH):
+        os.mkdir(name, 0o755)
+    os.mkdir(EMPTY_DIR, 0o555)
+    os.close(os.open(SOCKET_COVER, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o400))
+    # Without `gid=5`: the group of terminals is not mapped, the kernel would refuse.
+    options = b"newinstance,ptmxmode=0666,mode=620"
+    kernel.mount(b"devpts", b"/dev/pts", b"devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
+    os.symlink(b"pts/ptmx", b"/dev/ptmx")
+    os.symlink(b"/proc/self/fd", b"/dev/fd")
+    for number, name in enumerate((b"stdin", b"stdout", b"stderr")):
+        os.symlink(b"fd/%d" % number, b"/dev/" + name)
+    kernel.set_attributes(kernel.ATTR_RDONLY, path=b"/dev", recursive=False)
+    kernel.mount(b"tmpfs", b"/dev/shm", b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, b"mode=1777")
+
+
+def cover_kernel_knobs() -> None:
+    for path in KERNEL_KNOBS:
+        if os.path.exists(path):
+            kernel.bind(path, path, kernel.ATTR_RDONLY)
+
+
+def read_all(fd: int) -> bytes:
+    parts = []
+    while part := os.read(fd, 1 << 16):
+        parts.append(part)
+    return b"".join(parts)
