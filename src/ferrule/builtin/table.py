@@ -64,5 +64,7 @@ BUILTINS = {
         Builtin("str_replace_based_edit_tool"),
         Builtin("js_repl", commands=True),
         Builtin("js_repl_reset", read_only=True),
+        Builtin("tool_search", parallel=True, read_only=True, namespace=NATIVE),
+        Builtin("search_tool_bm25", parallel=True, read_only=True),
     )
 }

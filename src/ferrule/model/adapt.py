@@ -92,18 +92,59 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
     Freeform tools become functions, namespaces are flattened, tools that the provider would run are left out. Raises
     `ModelError` that names the tool where a tool that runs here cannot be sent, or two tools end up with one name.
     """
+    specs = tuple(specs)
     tools: list[WireTool] = []
     declared: dict[tuple[str | None, str], Callee] = {}
     sent: dict[tuple[str | None, str], str] = {}
+    told = searched_for(specs) if server.tool_search and wire == "responses" else []
     for spec in specs:
         for tool, space, callees in _adapt(spec, server, wire):
-            tools.append(tool)
+            if not any(spec is known for known in told):
+                tools.append(tool)
             for name, callee in callees:
                 if (space, name) in declared:
                     raise ModelError(f"Two tools are called {name!r} on the wire: rename or disable one of them.")
                 declared[space, name] = callee
                 sent[callee.namespace, callee.name] = name
     return WireTools(tuple(tools), CallNames(declared), sent)
+
+
+def searched_for(specs: Iterable[ToolSpec]) -> list[ToolSpec]:
+    """The tools that a search of ours has found: the model knows them from its answer in the history, and to say them
+    again would cost their tokens twice and the cache of what comes after them."""
+    specs = tuple(specs)
+    if not any(isinstance(spec, ToolSearchTool) and spec.execution == "client" for spec in specs):
+        return []
+    return [spec for spec in specs if _is_deferred(spec)]
+
+
+def _is_deferred(spec: ToolSpec) -> bool:
+    if isinstance(spec, NamespaceTool):
+        return all(tool.defer_loading for tool in spec.tools)
+    return isinstance(spec, ResponsesApiTool | FreeformTool) and spec.defer_loading
+
+
+def as_functions(spec: ToolSpec) -> Iterator[ResponsesApiTool]:
+    """The functions with flat names that a tool is where nothing but functions is known; none for what only the
+    Responses API has."""
+    if isinstance(spec, NamespaceTool):
+        for tool in spec.tools:
+            for function in as_functions(tool):
+                yield msgspec.structs.replace(function, name=wire_name(Callee(tool.name, spec.name).flat))
+    elif isinstance(spec, FreeformTool):
+        yield spec.as_function()
+    elif isinstance(spec, ResponsesApiTool):
+        yield spec
+    elif isinstance(spec, ToolSearchTool) and spec.execution == "client":
+        yield _search_function(spec)
+
+
+def _search_function(spec: ToolSearchTool) -> ResponsesApiTool:
+    return ResponsesApiTool(
+        name="tool_search",
+        description=spec.description or "Looks for tools that are not listed here.",
+        parameters=JsonSchema(spec.parameters) if spec.parameters else _QUERY,
+    )
 
 
 _Adapted = tuple[WireTool, str | None, list[tuple[str, Callee]]]
@@ -125,11 +166,7 @@ def _adapt(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterator[_Ada
         and spec.execution == "client"
         and not (server.tool_search and wire == "responses")
     ):
-        function = ResponsesApiTool(
-            name="tool_search",
-            description=spec.description or "Looks for tools that are not listed here.",
-            parameters=JsonSchema(spec.parameters) if spec.parameters else _QUERY,
-        )
+        function = _search_function(spec)
         yield (
             WireTool(_json(function, wire), function.name, "function"),
             None,

@@ -77,6 +77,7 @@ class Session(LoopBound):
         self.model_name = model_name
         self.toolset = toolset
         self.history = History(settled(stored.responses) if stored else ())
+        toolset.recall(self.history.items)
         self.usage = TokenUsage()
         self.stream_retries = settings.provider.stream_max_retries if settings.provider else 0
         self._front_end = front_end

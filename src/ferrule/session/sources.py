@@ -6,12 +6,14 @@ from typing import Any
 from ferrule.builtin import BUILTINS, Builtin
 from ferrule.builtin.shell_selection import SHELL_TOOLS, current_platform, select_shell
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ShellFeatures
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
-from ferrule.tools.registry import ToolRegistryBuilder
+from ferrule.tools.registry import NATIVE, ToolRegistryBuilder
+from ferrule.tools.search import MAX_LISTED, ToolSearch, as_loaded_specs, loaded_keys
 
 ToolLike = Any
 """A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec; a plain function."""
@@ -42,6 +44,40 @@ class BuiltinSource:
 
 def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:
     return lambda: tool.create(state)[0]
+
+
+class SearchSource:
+    """Tool search, the last of the sources: where there are too many tools it takes those of others out of what the
+    model sees, and shows the search and what was found."""
+
+    def __init__(self, state: ConversationState) -> None:
+        self._state = state
+        self._search = state.shared.get(ToolSearch)
+        self._handler = DeferredHandler(_loader(BUILTINS["tool_search"], state))
+
+    @property
+    def revision(self) -> int:
+        """Grows with every new tool that was found."""
+        return self._search.revision
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        """Defer what can wait, if there are more tools than a request should list."""
+        deferred = builder.defer() if builder.listed > MAX_LISTED else []
+        self._search.offer(deferred)
+        if not deferred:
+            return
+        if not any(builder.has(*name) for name in (("tool_search", NATIVE), ("search_tool_bm25",))):
+            tool = BUILTINS["tool_search"]
+            builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=True)
+        for namespace in (NATIVE, None):
+            builder.register_handler("tool_search", self._handler, namespace=namespace)
+        for spec in as_loaded_specs(self._search.found):
+            builder.push_spec_with_parallel_support(spec, False, read_only=True)
+
+    def recall(self, items: Iterable[ResponseItem]) -> None:
+        """Take as found what searches in the history have found."""
+        outputs = [item.view for item in items if isinstance(item.view, ToolSearchOutput)]
+        self._search.mark(key for output in outputs for key in loaded_keys(output.tools))
 
 
 class DefinitionSource:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import msgspec
 
 from ferrule.config import ferrule_home
+from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
-from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, read_item
+from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import (
     AskForApproval,
@@ -17,13 +18,13 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
 )
 from ferrule.protocol.settings import Settings, ShellFeatures
-from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, Wire
+from ferrule.protocol.specs import ConfiguredToolSpec, Wire
 from ferrule.session.front_end import Approver, FrontEnd, Listener, Questioned, callbacks
 from ferrule.session.ground import Ground, as_approval_policy, as_policy, lay_ground, profile_files
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
-from ferrule.session.sources import BuiltinSource, DefinitionSource, ToolLike, expand_profile, split_tools
+from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
@@ -55,6 +56,7 @@ class Toolset(LoopBound):
         self._sources = list(sources)
         self._live: list[LiveSource] = []
         self._dynamic: DynamicSource | None = None
+        self._search = SearchSource(ground.conversation)
         self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
         self._ground = ground
         self._hooks: ToolHooks | None = None
@@ -148,21 +150,27 @@ class Toolset(LoopBound):
 
     def current(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
         """What the model sees and what runs, as of now. The same objects until a source changes."""
-        revisions = tuple(source.revision for source in self._sources)
+        sources = (*self._sources, self._search)
+        revisions = tuple(source.revision for source in sources)
         if self._built is None or self._built[0] != revisions:
             builder = ToolRegistryBuilder(asks_for_risk=self.asks_for_risk)
-            for source in self._sources:
+            for source in sources:
                 source.register(builder)
             self._built = (revisions, *builder.build())
         return self._built[1], self._built[2]
+
+    def recall(self, history: Iterable[ResponseItem]) -> None:
+        """Go on with the tools that searches in a stored history have found."""
+        self._search.recall(history)
 
     def specs(self, wire: Wire = "responses") -> list[dict[str, JsonValue]]:
         """The `tools` of a request to the Responses API, or with "chat" to Chat Completions."""
         specs = [entry.spec for entry in self.current()[0]]
         if wire == "responses":
-            return [spec.to_responses() for spec in specs]
-        chat = ((spec.as_function() if isinstance(spec, FreeformTool) else spec).to_chat() for spec in specs)
-        return [spec for spec in chat if spec is not None]
+            told = searched_for(specs)
+            return [spec.to_responses() for spec in specs if spec not in told]
+        functions = (function for spec in specs for function in as_functions(spec))
+        return [chat for function in functions if (chat := function.to_chat()) is not None]
 
     def dispatcher(self, turn_id: str = "") -> Dispatcher:
         """What runs the calls of one sampling step."""

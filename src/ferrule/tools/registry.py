@@ -31,10 +31,15 @@ class ToolRegistry:
         return found
 
     def key(self, name: str, namespace: str | None = None) -> ToolKey:
-        """The key that a call means: its own, or where a name without namespace is no tool's, that of the tool that
-        wires without namespaces call so."""
+        """The key that a call means: its own; else that of the tool which is called so where there are no namespaces,
+        or in one of its name's parts where there are."""
         key = (namespace, name)
-        return key if namespace is not None or key in self._handlers else self._flat.get(name, key)
+        if key in self._handlers:
+            return key
+        if namespace is None:
+            return self._flat.get(name, key)
+        flat = (None, f"{namespace}__{name}")
+        return flat if flat in self._handlers else key
 
     @cached_property
     def _flat(self) -> dict[str, ToolKey]:
