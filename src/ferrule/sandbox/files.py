@@ -11,7 +11,9 @@ from contextlib import contextmanager
 
 from ferrule.patch.files import PlainFiles
 from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
+from ferrule.sandbox.protect import covers_of
 
+PROTECTED = "protected: what is written there runs or decides later"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -23,12 +25,18 @@ class ConfinedFiles(PlainFiles):
 
     def __init__(self, plan: ConfinementPlan, *, fsync: bool = False) -> None:
         super().__init__(fsync=fsync)
-        self._kept = plan.read_only
+        self._plan = plan
+        self._kept: tuple[str, ...] = ()
+        self.look_again()
         self._roots: list[tuple[str, int]] = []
         for root in plan.roots:  # outer ones first
             if not any(is_within(root.path, outer) for outer, _ in self._roots):
                 self._roots.append((root.path, os.open(root.path, _FOLDER)))
         self._tops = tuple(root.path for root in plan.roots)
+
+    def look_again(self) -> None:
+        """Find out what is protected now: a `.git` may have become a link, or a file that points elsewhere."""
+        self._kept = tuple(cover.path for cover in covers_of(self._plan) if cover.kind != "pin")
 
     def close(self) -> None:
         """Let the roots go; every later write is refused."""
@@ -55,12 +63,12 @@ class ConfinedFiles(PlainFiles):
     def _check(self, target: str, path: str) -> None:
         for kept in self._kept:
             if is_within(target, kept):
-                raise _refused("kept read-only", path)
+                raise _refused(PROTECTED, path)
         for top in self._tops:
             if is_within(target, top):
                 parts = target[len(top.rstrip("/")) + 1 :].casefold().split("/")  # some file systems fold case
                 if parts[0] in PROTECTED_NAMES or ".git" in parts:
-                    raise _refused("protected: what is written there runs or decides later", path)
+                    raise _refused(PROTECTED, path)
 
 
 def _walk(root: int, below: str) -> int:

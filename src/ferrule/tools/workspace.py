@@ -58,6 +58,7 @@ class Workspace:
 
     def access(self, cwd: str) -> Access:
         """The confined means of an attempt."""
+        self._confined_files.look_again()
         return Access(self, Files(self._confined_files, cwd), sandboxed=True)
 
     async def warm_up(self) -> None:
