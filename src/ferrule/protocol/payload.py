@@ -80,12 +80,14 @@ NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput
 class ToolOutput(msgspec.Struct, frozen=True):
     """What a tool answers. `success` is for the front end; the model reads only the body.
 
-    `bounded` says that the tool kept the output budget itself; dispatch cuts what is not.
+    `bounded` says that the tool kept the output budget itself; dispatch cuts what is not. `ends_turn`: the model is not
+    asked again, and the text is its last word.
     """
 
     body: OutputBody | NativeOutput
     success: bool | None = None
     bounded: bool = False
+    ends_turn: bool = False
 
     @property
     def text(self) -> str:

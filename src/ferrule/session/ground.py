@@ -65,6 +65,7 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
         commands=Commands(plain, settings.cwd, settings.shell_environment_policy, base=env),
         turn_diff=TurnDiffTracker(settings.cwd),
+        home=settings.home,
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env, security))

@@ -68,10 +68,12 @@ class Turn:
         self.interrupted_calls: set[str] = set()
         self._calls: list[_Call] = []
         self._left_out = False
+        self._last_word: str | None = None
         self._watchers: dict[str, InputWatcher] = {}
 
     async def run(self) -> TurnResult:
-        """Sample until no tool ran. Raises `ModelError`, `Fatal` and `TurnLimit`; history is whole in every case."""
+        """Sample until no tool ran, or one ended the turn. Raises `ModelError`, `Fatal` and `TurnLimit`; history is
+        whole in every case."""
         limit = self.session.settings.max_turns
         asked = sent_back = 0
         while True:
@@ -84,6 +86,7 @@ class Turn:
             if again is None:
                 return TurnResult(self.text, self.usage, self.id)
             sent_back += 1
+            self._last_word = None
             self.session.say(again)
 
     async def _sample_patiently(self) -> bool:
@@ -130,6 +133,9 @@ class Turn:
             broken = False
         finally:
             await self._settle(usage, broken)
+        if self._last_word is not None:
+            self.text = self._last_word
+            return False
         return more or bool(self._calls)
 
     def _take(self, item: ResponseItem, dispatcher: Dispatcher) -> None:
@@ -159,6 +165,8 @@ class Turn:
     ) -> ResponseItem:
         """Run a call; its answer is on disk as soon as it is there."""
         output = await dispatcher.run(routed)
+        if output.ends_turn:
+            self._last_word = output.text
         answer = output.into_response(routed.invocation.call_id, routed.invocation.payload)
         self.session.store(answer)
         if self.session.observed:

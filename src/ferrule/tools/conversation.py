@@ -59,11 +59,13 @@ class ConversationState(Protocol):
     @property
     def turn_diff(self) -> TurnDiffTracker: ...
     @property
+    def home(self) -> str: ...
+    @property
     def shared(self) -> Shared: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """The state that a session hands out."""
+    """The state that a session hands out. `home` is where Ferrule keeps its own files."""
 
     cwd: str
     permissions: Permissions
@@ -71,4 +73,5 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     output_budget: OutputBudget
     commands: Commands
     turn_diff: TurnDiffTracker
+    home: str = ""
     shared: Shared = msgspec.field(default_factory=Shared)

@@ -66,6 +66,8 @@ class Observation(BaseModel):
 
     bounded: ClassVar[bool] = False
     """The tool kept `ctx.output_budget` itself; nothing is cut afterwards."""
+    ends_turn: ClassVar[bool] = False
+    """The model is not asked again; what it would read is its last word to the user."""
 
     @property
     def to_llm_content(self) -> str | Sequence[ContentPart]:
@@ -86,7 +88,7 @@ class Observation(BaseModel):
         """The answer to the call. Native tools answer with an item of their own here."""
         content = self.to_llm_content
         body = encodable(content) if isinstance(content, str) else tuple(content)
-        return ToolOutput(body, self.success, self.bounded)
+        return ToolOutput(body, self.success, self.bounded, self.ends_turn)
 
 
 A = TypeVar("A", bound=Action)

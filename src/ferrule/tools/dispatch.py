@@ -126,7 +126,7 @@ async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolCon
     if output.success is False:
         return output
     after = await hooks.after(invocation, tool_input, output, ctx)
-    return output if after.output is None else ToolOutput(after.output, output.success)
+    return output if after.output is None else msgspec.structs.replace(output, body=after.output, bounded=False)
 
 
 def _refusal(error: BaseException, invocation: ToolInvocation) -> RespondToModel:
@@ -155,11 +155,11 @@ def bound(output: ToolOutput, budget: OutputBudget) -> ToolOutput:
         if len(body) <= budget.limit >> 2:  # no character takes more than four bytes
             return output
         short = truncate_text(body, budget)
-        return output if short is body else ToolOutput(short, output.success, True)
+        return output if short is body else msgspec.structs.replace(output, body=short, bounded=True)
     if isinstance(body, tuple):
         cut = truncate_items([part.text if isinstance(part, InputText) else part for part in body], budget)
         parts = cast("tuple[ContentPart, ...]", tuple(InputText(p) if isinstance(p, str) else p for p in cut))
-        return ToolOutput(parts, output.success, True)
+        return msgspec.structs.replace(output, body=parts, bounded=True)
     return output
 
 

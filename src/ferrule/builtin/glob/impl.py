@@ -1,0 +1,57 @@
+"""Finds files by name."""
+
+import os
+import re
+
+from ferrule.builtin.glob.definition import LIMIT, GlobAction, GlobObservation
+from ferrule.builtin.paging import shown_name
+from ferrule.builtin.searching.door import Searcher, shown_warnings
+from ferrule.builtin.searching.globs import GlobError, glob_regex
+from ferrule.builtin.searching.request import Search, newest_first
+from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import ToolContext
+from ferrule.tools.executor import ToolExecutor
+
+_MAGIC = re.compile(r"[*?\[{\\]")
+
+
+class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
+    """Every file not ignored is listed, and the glob decides: as a `--glob` it would bring back ignored ones."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._searcher = Searcher(commands, "glob")
+
+    async def __call__(self, action: GlobAction, ctx: ToolContext) -> GlobObservation:
+        """The paths. Raises `RespondToModel`."""
+        folder, pattern = _split(action.pattern, ctx.files.path(action.path or ctx.cwd))
+        if not pattern:
+            raise RespondToModel("pattern must not be empty")
+        try:
+            matches = glob_regex(pattern if "/" in pattern else f"**/{pattern}").match
+        except GlobError as error:
+            raise RespondToModel(f"error parsing glob '{action.pattern}': {error}") from error
+        if not os.path.isdir(folder):
+            raise RespondToModel(f"Search path '{shown_name(folder)}' is not a valid directory")
+        found = await self._searcher.search(Search(path=folder, cwd=folder, hidden=True), ctx)
+        below = len(folder.rstrip("/")) + 1
+        files = newest_first([file for file in found.files if matches(file.path[below:])])
+        return GlobObservation(
+            files=[shown_name(file.path) for file in files[:LIMIT]],
+            pattern=action.pattern,
+            search_path=shown_name(folder),
+            truncated=len(files) > LIMIT,
+            warnings=shown_warnings(found.warnings),
+        )
+
+
+def _split(pattern: str, folder: str) -> tuple[str, str]:
+    """The folder to search and the glob below it; an absolute glob names its own folder."""
+    pattern = pattern.strip()
+    if pattern.startswith("~"):
+        pattern = os.path.expanduser(pattern)
+    if not os.path.isabs(pattern):
+        return folder, pattern.removeprefix("./")
+    parts = pattern.split("/")
+    plain = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts) - 1)
+    return "/".join(parts[:plain]) or "/", "/".join(parts[plain:])
