@@ -266,7 +266,7 @@ class ToolSearchCall(_Item, frozen=True, tag="tool_search_call"):
 class ToolSearchOutput(_Item, frozen=True, tag="tool_search_output"):
     """The tools that were found, as full specs."""
 
-    tools: tuple[msgspec.Raw, ...] = ()
+    tools: tuple[msgspec.Raw, ...] = msgspec.field(default_factory=lambda: ())  # so an empty list is sent too
     execution: str = "server"
     call_id: str | None = None
 
