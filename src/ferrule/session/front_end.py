@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ElicitationRequest, Event, ExecApproval, UserInputRequest
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.tools.events import ToolEvent
@@ -61,7 +63,8 @@ class Callbacks:
             answer = await self._ask(question)
         except Exception as error:  # noqa: BLE001 - the caller's function failed: the question has no answer
             answer = NoAnswer(f"the callback that answers raised {type(error).__name__}: {error}")
-        self.decide(question.request_id, answer)
+        with suppress(UsageError):  # the turn ended meanwhile: nobody waits for this answer any more
+            self.decide(question.request_id, answer)
 
     async def _ask(self, question: Question) -> Answer:
         if isinstance(question, ExecApproval):
