@@ -1,0 +1,178 @@
+"""What goes wrong: on the wire, and around a turn. To add a fault, write a function under its decorator."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.session.session import Session
+from ferrule.session.turn import TurnResult
+from ferrule.testing import Failed, Item, RandomChunks, Stall, StreamError, defects, hang_up, http_error, raw, step
+from ferrule.testing.steps import Raw, Step
+from tests.soak.census import processes
+from tests.soak.workloads import Scene
+
+IDLE_TIMEOUT_MS = 1000
+"""How long the model's server may be silent before the client gives it up."""
+
+WireFault = Callable[[random.Random, list[Item]], Step | Raw]
+WIRE_FAULTS: dict[str, WireFault] = {}
+
+
+def wire_fault(fault: WireFault) -> WireFault:
+    """Register a way in which a response goes wrong. The model says the same again when it is asked again."""
+    WIRE_FAULTS[fault.__name__] = fault
+    return fault
+
+
+@wire_fault
+def dropped(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return step(*items, cut_after=rng.randrange(4000), chunks=RandomChunks(rng.randrange(1000)))
+
+
+@wire_fault
+def hung_up(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return hang_up()
+
+
+@wire_fault
+def rate_limited(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return http_error(429, "slow down", headers={"retry-after": rng.choice(["0", "0.3", "1"])})
+
+
+@wire_fault
+def server_error(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return http_error(rng.choice([500, 502, 503]), "oops", headers={"retry-after-ms": "100"})
+
+
+@wire_fault
+def garbage(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return raw(rng.choice([b"<html>proxy</html>", b"data: {\n\n", b"data: []\n\n", b"\xff\xfe\0", b""]))
+
+
+@wire_fault
+def unfinished(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return step(*items, end="missing")
+
+
+@wire_fault
+def failed(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return step(*items, end=rng.choice([Failed(), StreamError(), StreamError(nested=True)]))
+
+
+@wire_fault
+def broken_event(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return step(*items, edits=defects.insert('{"type": "response.outp', before="done"))
+
+
+@wire_fault
+def silent(rng: random.Random, items: list[Item]) -> Step | Raw:
+    return step(*items, stall=Stall(at=rng.randrange(2000)))
+
+
+def harmless(rng: random.Random, items: list[Item]) -> Step:
+    """No fault, but not always all at once."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return step(*items, chunks=RandomChunks(rng.randrange(1000), most=400))
+    if kind == 1:
+        return step(*items, stall=Stall(at=rng.randrange(2000), seconds=0.2))
+    return step(*items, delta_chars=200)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The turn that is struck. `scene.rng` is not used here: the turn's own course must not depend on timing."""
+
+    scene: Scene
+    session: Session
+    turn: "asyncio.Task[TurnResult]"
+    rng: random.Random
+
+    async def moment(self) -> None:
+        """Some time into the turn."""
+        await asyncio.sleep(self.rng.expovariate(1 / 0.4))
+
+
+TurnFault = Callable[[Trouble], Awaitable[object]]
+TURN_FAULTS: dict[str, TurnFault] = {}
+NEEDS_ROOT = {"full_disk"}
+"""Faults of sessions that work on a small tmpfs of their own."""
+NEEDS_PLACE = {"kill_server": "mcp", "kill_kernel": "js_repl"}
+"""Faults that want a tool in the turn."""
+SHARED = {"kill_zygote"}
+"""Faults that strike other sessions as well; every second round is without them, so that its outputs can be judged."""
+
+
+def turn_fault(fault: TurnFault) -> TurnFault:
+    """Register what happens beside a turn; it is cancelled when the turn has ended."""
+    TURN_FAULTS[fault.__name__] = fault
+    return fault
+
+
+@turn_fault
+async def interrupted(trouble: Trouble) -> None:
+    await trouble.moment()
+    trouble.session.interrupt()
+
+
+@turn_fault
+async def caller_cancelled(trouble: Trouble) -> None:
+    await trouble.moment()
+    trouble.turn.cancel()
+
+
+@turn_fault
+async def closed_meanwhile(trouble: Trouble) -> None:
+    await trouble.moment()
+    await trouble.session.aclose()
+
+
+@turn_fault
+async def kill_zygote(trouble: Trouble) -> None:
+    """Of any session: nobody sees from outside whose zygote it is."""
+    await _kill_again_and_again(trouble, lambda command, cwd: "linux.zygote import main" in command)
+
+
+@turn_fault
+async def kill_server(trouble: Trouble) -> None:
+    await _kill_again_and_again(trouble, lambda command, cwd: "mcp/stub.py" in command and cwd == trouble.scene.folder)
+
+
+@turn_fault
+async def kill_kernel(trouble: Trouble) -> None:
+    await _kill_again_and_again(trouble, lambda command, cwd: "kernel.js" in command and cwd == trouble.scene.folder)
+
+
+async def _kill_again_and_again(trouble: Trouble, matches: Callable[[str, Path], bool]) -> None:
+    while True:
+        await trouble.moment()
+        found = await asyncio.to_thread(processes, trouble.scene.folder.parent)
+        targets = [one.pid for one in found if matches(one.command, Path(one.cwd)) and one.state != "Z"]
+        if targets:
+            with suppress(ProcessLookupError):
+                os.kill(trouble.rng.choice(targets), signal.SIGKILL)
+
+
+@turn_fault
+async def full_disk(trouble: Trouble) -> None:
+    """Fill the disk, and let it go when the turn has ended."""
+    filler = trouble.scene.folder / "filler"
+    try:
+        while True:
+            await trouble.moment()
+            _fill(filler)
+            await trouble.moment()
+            filler.unlink(missing_ok=True)
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+def _fill(filler: Path) -> None:
+    with suppress(OSError), filler.open("ab", buffering=0) as file:  # until there is no space left
+        while file.write(b"\0" * 4096):
+            pass
