@@ -1,0 +1,112 @@
+"""`docs/coverage.md` stays true: what it names exists, and nothing that models or users see is missing from it."""
+
+import ast
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import ferrule
+from ferrule.builtin import BUILTINS
+from ferrule.protocol.events import Event
+from ferrule.protocol.specs import RawTool, ToolSpec
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "coverage.md"
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """The rows of all tables: the thing, our names, the tests."""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("| ") and not line.startswith("| What |"):
+            thing, names, tests = (cell.strip() for cell in line.strip("|").split(" | "))
+            yield thing, names, tests
+
+
+ROWS = list(rows())
+
+
+def quoted(column: int) -> list[str]:
+    """Everything between backticks in a column, each once."""
+    return sorted({found for row in ROWS for found in _QUOTED.findall(row[column])})
+
+
+def exists(name: str) -> bool:
+    """Whether a path below `ferrule` names something; a field of a pydantic model counts."""
+    found: object = ferrule
+    for part in name.split("."):
+        fields = getattr(found, "model_fields", {})
+        if part in fields:
+            found = fields[part]
+        elif hasattr(found, part):
+            found = getattr(found, part)
+        elif isinstance(found, ModuleType) and hasattr(found, "__path__") and _is_module(found, part):
+            found = importlib.import_module(f"{found.__name__}.{part}")
+        else:
+            return False
+    return True
+
+
+def _is_module(package: ModuleType, name: str) -> bool:
+    return importlib.util.find_spec(f"{package.__name__}.{name}") is not None
+
+
+def is_a_test(test: str) -> bool:
+    """Whether a file below `tests/` has a function of this name: `FILE::FUNCTION`."""
+    file, _, function = test.partition("::")
+    return function.startswith("test_") and function in functions_of(TESTS / file)
+
+
+@cache
+def functions_of(file: Path) -> frozenset[str]:
+    """The functions of a module, which is read and not run."""
+    if not file.is_file():
+        return frozenset()
+    body = ast.parse(file.read_text()).body
+    return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_every_row_has_a_name_and_a_test() -> None:
+    assert len(ROWS) > 150
+    for thing, names, tests in ROWS:
+        assert thing
+        assert _QUOTED.search(names), thing
+        assert _QUOTED.search(tests), thing
+
+
+def test_every_name_exists() -> None:
+    assert [name for name in quoted(1) if not exists(name)] == []
+
+
+def test_every_test_exists() -> None:
+    assert [test for test in quoted(2) if not is_a_test(test)] == []
+
+
+def test_every_tool_spec_and_event_is_on_the_page() -> None:
+    page = PAGE.read_text()
+    kinds = [kind.__name__ for kind in (*get_args(ToolSpec), *get_args(Event)) if kind is not RawTool]
+    tools = [tool.name for tool in BUILTINS.values()]
+    assert [name for name in (*kinds, *tools) if not re.search(rf"\b{re.escape(name)}\b", page)] == []
+
+
+def test_what_does_not_exist_is_noticed() -> None:
+    action = "builtin.shell.definition.ShellAction"
+    names = [
+        "protocol.specs.ToolSpec",
+        "protocol.specs.NoSuchSpec",
+        "nothing",
+        f"{action}.command",
+        f"{action}.nothing",
+    ]
+    assert [exists(name) for name in names] == [True, False, False, True, False]
+    tests = [
+        "test_public.py::test_an_unknown_name_is_an_attribute_error",
+        "test_public.py::test_nothing",
+        "no.py::test_a",
+    ]
+    assert [is_a_test(test) for test in tests] == [True, False, False]
