@@ -130,10 +130,13 @@ def _context_kept(case: Case, theirs: Outcome, ours: Outcome) -> bool:
 
 def _addition(case: Case, theirs: Outcome, ours: Outcome) -> bool:
     """The same lines at another place, and some chunk only adds: after its anchor, or with a blank line behind it. A
-    later hunk for the same file may then fit ours only."""
-    if not (ours.done and _has_addition(case.patch)):
+    later hunk for the same file may then fit in one of the trees only."""
+    parsed = ours.done or "Failed to find" in ours.text
+    if not (parsed and _has_addition(case.patch)):
         return False
-    return _sorted(theirs.tree) == _sorted(ours.tree) if theirs.done else _is_repeated(case.patch)
+    if theirs.done and ours.done:
+        return _sorted(theirs.tree) == _sorted(ours.tree)
+    return theirs.done != ours.done and _is_repeated(case.patch)
 
 
 def _is_repeated(patch: str) -> bool:
