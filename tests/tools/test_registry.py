@@ -1,5 +1,7 @@
 """A tool made of a spec and a handler: registered, shown, looked up and run, with no definition around it."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -8,6 +10,7 @@ from ferrule import (
     FreeformToolFormat,
     JsonSchema,
     ResponsesApiTool,
+    ReviewDecision,
     ShellToolCallParams,
     ToolContext,
     ToolHandler,
@@ -16,11 +19,14 @@ from ferrule import (
     ToolOutput,
     ToolPayload,
     ToolRegistryBuilder,
+    Toolset,
 )
+from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import CustomToolCall, FunctionCall
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, LocalShellPayload, McpPayload
 from ferrule.tools.dispatch import Dispatcher
-from tests.tools.contexts import context
+from ferrule.tools.effects import ToolEffect
+from tests.tools.contexts import RecordingHost, context
 
 EMPTY = JsonSchema({"type": "object", "properties": {}, "required": [], "additionalProperties": False})
 TIME = ResponsesApiTool(name="time", description="Tells the time.", parameters=EMPTY)
@@ -123,3 +129,80 @@ def test_an_output_answers_in_the_form_of_its_payload(payload: ToolPayload, kind
     item = msgspec.json.decode(ToolOutput("out", False).into_response("c", payload).raw)
     assert (item["type"], item["call_id"], item["output"]) == (kind, "c", "out")
     assert "success" not in item
+
+
+class Setter(Clock):
+    """Says that it changes things."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    async def is_mutating(self, invocation: ToolInvocation) -> bool:
+        return '"read"' not in getattr(invocation.payload, "arguments", "")
+
+    async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        self.ran += 1
+        return ToolOutput("set", True)
+
+
+class OneTool:
+    """A source with one bare handler."""
+
+    revision = 0
+
+    def __init__(self, handler: ToolHandler) -> None:
+        self.handler = handler
+
+    def register(self, builder: ToolRegistryBuilder) -> None:
+        builder.push_spec(TIME)
+        builder.register_handler("time", self.handler)
+
+
+@pytest.mark.parametrize(
+    ("policy", "decision", "asked", "ran"),
+    [
+        ("untrusted", ReviewDecision.DENIED, 1, 1),
+        ("untrusted", ReviewDecision.APPROVED, 1, 2),
+        ("never", ReviewDecision.DENIED, 0, 2),
+    ],
+)
+async def test_a_call_that_changes_things_is_approved_before_it_runs(
+    policy: str, decision: ReviewDecision, asked: int, ran: int, tmp_path: Path
+) -> None:
+    questions: list[str] = []
+
+    def decide(question: ExecApproval) -> ReviewDecision:
+        questions.append(question.text)
+        return decision
+
+    handler = Setter()
+    toolset = Toolset.for_model("m", cwd=tmp_path, tools=[], approval_policy=policy, on_approval=decide)
+    toolset.add_source(OneTool(handler))
+    async with toolset:
+        calls = [
+            {"type": "function_call", "call_id": str(n), "name": "time", "arguments": raw}
+            for n, raw in enumerate(['{"do":"read"}', '{"do":"write"}'])
+        ]
+        read, written = await toolset.run(calls)
+    assert read["output"] == "set"
+    assert (len(questions), handler.ran) == (asked, ran)
+    assert all('{"do":"write"}' in text for text in questions)
+    assert ("rejected" in str(written["output"])) is (ran == 1)
+
+
+async def test_a_handler_that_acts_through_the_context_is_not_asked_for_twice() -> None:
+    class Careful(Setter):
+        acts_through_context = True
+
+    host = RecordingHost()
+    for handler in (Setter(), Careful()):
+        builder = ToolRegistryBuilder()
+        builder.register_handler("time", handler)
+        ctx = context(host)
+        await Dispatcher(builder.build()[1], lambda invocation, ctx=ctx: ctx).respond(
+            FunctionCall(call_id="1", name="time", arguments="{}")
+        )
+        assert handler.ran == 1
+    [effect] = host.effects
+    assert isinstance(effect, ToolEffect)
+    assert (effect.name, effect.arguments) == ("time", "{}")

@@ -123,6 +123,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
     read-only tools do. `blocking` says whether a plain `def` executor runs on a thread (the default) or in the loop.
     """
 
+    acts_through_context = True
+
     def __init__(
         self,
         *,

@@ -13,7 +13,9 @@ from ferrule.protocol.items import ItemView, ResponseInputItem
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, ToolOutput
 from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
+from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.effects import ToolEffect
 from ferrule.tools.events import AgentErrorEvent
 from ferrule.tools.gate import Gate
 from ferrule.tools.handler import ToolHandler
@@ -110,7 +112,7 @@ class Dispatcher:
         if not handler.matches_kind(invocation.payload):
             raise RespondToModel(_wrong_kind(invocation))
         if self.hooks is None:
-            return handler.handle(invocation, ctx)
+            return _run(handler, invocation, ctx)
         return _hooked(handler, invocation, ctx, self.hooks)
 
 
@@ -122,11 +124,28 @@ async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolCon
     if before.tool_input is not msgspec.UNSET:
         tool_input = before.tool_input
         invocation = _with_input(invocation, tool_input)
-    output = await handler.handle(invocation, ctx)
+    output = await _run(handler, invocation, ctx)
     if output.success is False:
         return output
     after = await hooks.after(invocation, tool_input, output, ctx)
     return output if after.output is None else msgspec.structs.replace(output, body=after.output, bounded=False)
+
+
+def _run(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
+    return (
+        handler.handle(invocation, ctx) if handler.acts_through_context else _run_as_a_whole(handler, invocation, ctx)
+    )
+
+
+async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+    """The call of a handler that asks for nothing itself: what may change things is approved before it runs."""
+    if not await handler.is_mutating(invocation):
+        return await handler.handle(invocation, ctx)
+    decoded = invocation.decoded
+    arguments = handler.tool_input(invocation.payload) if decoded is msgspec.UNSET else decoded
+    shown = msgspec.json.encode(arguments).decode()
+    effect = ToolEffect(name=invocation.tool_name, arguments=shown, annotations=ToolAnnotations())
+    return await ctx.run(effect, lambda access: handler.handle(invocation, ctx))
 
 
 def _refusal(error: BaseException, invocation: ToolInvocation) -> RespondToModel:

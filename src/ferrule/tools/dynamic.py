@@ -61,6 +61,8 @@ class _Tool(msgspec.Struct, frozen=True):
 class DynamicToolHandler(ToolHandler):
     """Runs every dynamic tool of a session."""
 
+    acts_through_context = True
+
     def __init__(self) -> None:
         self.tools: dict[str, _Tool] = {}
 

@@ -30,6 +30,9 @@ class InputWatcher(Protocol):
 class ToolHandler:
     """Runs the invocations of one tool. Subclass it for a bare handler, or write a `ToolDefinition`."""
 
+    acts_through_context: bool = False
+    """It acts by `ctx.run` alone, where each act is approved. Else a call that `is_mutating` is approved as a whole."""
+
     @property
     def kind(self) -> ToolKind:
         """Which payloads it serves."""
