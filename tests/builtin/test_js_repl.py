@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ferrule.builtin.js_repl.node import find_node
@@ -19,8 +20,7 @@ from ferrule.tools.effects import CommandEffect
 
 from .conftest import Benches
 from .js import JS, needs_node, until
-from .states import conversation
-from .workbench import Bench, alive, children
+from .workbench import Bench, alive, children, unaffected
 
 pytestmark = needs_node
 
@@ -228,7 +228,8 @@ async def test_tools_are_called_from_inside(js: Bench, tmp_path: Path) -> None:
 
 async def test_freeform_text_reaches_a_freeform_tool(benches: Benches, tmp_path: Path) -> None:
     profile = ModelProfile(name="test", apply_patch="freeform")
-    js = benches(*JS, "apply_patch", state=conversation(tmp_path, profile=profile))
+    state = msgspec.structs.replace(unaffected(tmp_path), profile=profile)
+    js = benches(*JS, "apply_patch", state=state)
     patch = "*** Begin Patch\\n*** Add File: new.txt\\n+text\\n*** End Patch"
     answer = await js.answer(
         CustomToolCall(call_id="c", name="js_repl", input=f"await ferrule.tool('apply_patch', '{patch}')")

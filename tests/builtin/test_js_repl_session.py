@@ -18,26 +18,34 @@ from .workbench import alive, children
 pytestmark = needs_node
 
 
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start-up files of whoever runs the tests have no part in them."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("FERRULE_HOME", raising=False)
+    (tmp_path / "home").mkdir()
+
+
 async def run(tools: Toolset, code: str) -> str:
     (answer,) = await tools.run([{"type": "custom_tool_call", "call_id": "c", "name": "js_repl", "input": code}])
     return str(answer["output"])
 
 
 async def test_the_kernel_is_confined(tmp_path: Path) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside = tmp_path / "inside"
     inside.mkdir()
-    outside.mkdir()
+    outside = Path(__file__).parent
     async with Toolset.for_model("gpt-5.5", cwd=inside, sandbox="workspace-write", tools=[*JS]) as tools:
         write = "require('fs').writeFileSync('{}/made', 'x'); 'written'"
         if "written" not in (first := await run(tools, write.format(inside))):
             pytest.skip(f"no sandbox here: {first}")
-        refused = await run(tools, write.format(Path.home()))
+        refused = await run(tools, write.format(outside))
         assert "EROFS" in refused or "EACCES" in refused or "EPERM" in refused
         assert "ok" not in await run(tools, "await fetch('http://127.0.0.1:9').then(() => 'ok', e => e.cause.code)")
         loop = "// codex-js-repl: timeout_ms=200\nwhile (true);"
         assert (await run(tools, loop)).startswith("js_repl execution timed out")
         assert await run(tools, "typeof write") == "undefined\n"
-    assert not (Path.home() / "made").exists()
+    assert not (outside / "made").exists()
     assert children() == []
 
 
