@@ -125,6 +125,22 @@ async def test_an_executor_without_context_is_one_effect_unless_it_only_reads() 
     assert len(host.effects) == 1
 
 
+async def test_a_tool_is_called_with_an_action_and_without_a_context_where_it_needs_none() -> None:
+    class Plain(ToolExecutor[CountWords, WordCount]):
+        def __call__(self, action: CountWords) -> WordCount:
+            return WordCount(words=len(action.text.split()))
+
+    reads = ToolDefinition[CountWords, WordCount](executor=Plain(), annotations=ToolAnnotations(readOnlyHint=True))
+    assert await reads(CountWords(text="a b")) == WordCount(words=2)
+    writes = ToolDefinition[CountWords, WordCount](executor=Plain())
+    host = RecordingHost()
+    assert await writes(CountWords(text="a"), context(host)) == WordCount(words=1)
+    assert [type(effect) for effect in host.effects] == [ToolEffect]
+    for tool in (writes, ToolDefinition[CountWords, WordCount](executor=Counter())):
+        with pytest.raises(TypeError, match="count_words acts through a context"):
+            await tool(CountWords(text="a"))
+
+
 async def test_a_plain_executor_runs_on_a_thread_unless_it_says_it_does_not_block() -> None:
     class Blocking(ToolExecutor[CountWords, WordCount]):
         def __call__(self, action: CountWords) -> WordCount:

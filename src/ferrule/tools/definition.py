@@ -94,7 +94,7 @@ class Observation(BaseModel):
 A = TypeVar("A", bound=Action)
 O = TypeVar("O", bound=Observation)  # noqa: E741
 
-Execute = Callable[[Any, ToolContext], Any]
+Execute = Callable[[Any, Any], Any]
 
 
 class Execution(NamedTuple):
@@ -161,6 +161,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         execution = self._execution(blocking)
         self._execute = execution.call
         self._acts_alone = not (execution.takes_context or self.annotations.readOnlyHint)
+        self._needs_context = executor is not None and (execution.takes_context or self._acts_alone)
         self._spec: ToolSpec | None = None
 
     @classmethod
@@ -277,9 +278,14 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             return result.to_output(invocation.call_id)
         return output_of(result)
 
-    async def __call__(self, action: A, ctx: ToolContext) -> O:
-        """Run a validated action. Returns the observation."""
-        if self._acts_alone:
+    async def __call__(self, action: A, ctx: ToolContext | None = None) -> O:
+        """Run a validated action. Returns the observation. A read-only tool that takes no context runs without one.
+
+        Raises `TypeError` where a context is needed.
+        """
+        if ctx is None and self._needs_context:
+            raise TypeError(f"{self.name} acts through a context: call it with one")
+        if ctx is not None and self._acts_alone:
             effect = ToolEffect(name=self.name, arguments=action.model_dump_json(), annotations=self.annotations)
             return await ctx.run(effect, lambda access: self._execute(action, ctx))
         return await self._execute(action, ctx)  # type: ignore[no-any-return]
