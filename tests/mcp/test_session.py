@@ -1,16 +1,38 @@
 """MCP servers through a whole session, with a scripted model over both wires."""
 
+import asyncio
+import base64
+import json
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ferrule import Agent
-from ferrule.protocol.events import McpServerStatus, McpToolCallBegin, McpToolCallEnd
+from ferrule.mcp import source
+from ferrule.mcp.tools import MCPToolDefinition
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.events import (
+    ExecApproval,
+    McpServerStatus,
+    McpToolCallBegin,
+    McpToolCallEnd,
+    McpToolCallProgress,
+)
+from ferrule.protocol.permissions import ReviewDecision
 from ferrule.testing import ScriptedModel, function_call, message
-from tests.mcp.stub import server
+from ferrule.tools.questions import Answer, Elicited
+from tests.mcp.stub import server, tool
 
 WIRES = ("responses", "chat")
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
+
+
+def statuses(events: list[Any]) -> list[McpServerStatus]:
+    return [event for event in events if isinstance(event, McpServerStatus)]
 
 
 def agent(model: ScriptedModel, wire: Any, cwd: Path, servers: dict[str, Any], **more: Any) -> Agent:
@@ -33,3 +55,269 @@ async def test_a_tool_is_listed_in_the_first_request_and_called(wire: str, tmp_p
     assert end.duration_ms < 5_000
     statuses = [event.status for event in seen if isinstance(event, McpServerStatus)]
     assert statuses == ["starting", "ready", "stopped"]
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_b115_an_image_is_shown_and_no_base64_is_text(wire: str, tmp_path: Path) -> None:
+    result = {
+        "content": [
+            {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "f:///a.txt", "text": "hi there"}},
+            {"type": "audio", "data": PIXEL, "mimeType": "audio/wav"},
+            {"type": "future"},
+        ]
+    }
+    script = [[function_call("mcp__stub__result", {"result": result})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, wire, tmp_path, {"stub": server()}).run("go")
+        sent = model.requests[1].raw.decode()
+        answer = model.requests[1].outputs[0].text
+    assert f"data:image/png;base64,{PIXEL}" in sent
+    assert sent.count(PIXEL) == 3  # twice in the call's own arguments, and once as the image that is shown
+    assert "hi there" in answer
+
+
+async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_path: Path) -> None:
+    servers = {
+        "fast": server(),
+        "slow": server("slow=1.5"),
+        "silent": server("silent", startup_timeout=0.5),
+        "dead": server("crash-at-start"),
+        "missing": {"command": "npx-missing"},
+    }
+    events: list[Any] = []
+    with ScriptedModel([[message("one")], [message("two")]]) as model:
+        made = agent(model, "responses", tmp_path, servers, on_event=events.append)
+        source.FIRST_PATIENCE, patience = 1.0, source.FIRST_PATIENCE
+        try:
+            async with await made.open() as session:
+                await session.run("first")
+                await until(lambda: any(e.server == "slow" and e.status == "ready" for e in statuses(events)))
+                await session.run("second")
+                await until(lambda: sum(event.status == "failed" for event in statuses(events)) == 3)
+        finally:
+            source.FIRST_PATIENCE = patience
+        first, second = (set(request.tool_names) for request in model.requests)
+    assert "mcp__fast__echo" in first
+    assert "mcp__slow__echo" not in first
+    assert {"mcp__fast__echo", "mcp__slow__echo"} <= second
+    failed = {event.server: event.message for event in statuses(events) if event.status == "failed"}
+    assert "did not answer within 0.5 seconds" in failed["silent"]
+    assert "exited with code 3" in failed["dead"]
+    assert "program not found: npx-missing" in failed["missing"]
+
+
+async def test_servers_start_side_by_side(tmp_path: Path) -> None:
+    servers = {f"s{i}": server("slow=0.5", enabled_tools=["echo"]) for i in range(8)}
+    with ScriptedModel([[message("done")]]) as model:
+        started = time.monotonic()
+        async with await agent(model, "responses", tmp_path, servers).open() as session:
+            await session.run("go")
+        assert time.monotonic() - started < 3.5
+        assert sum(name.endswith("__echo") for name in model.requests[0].tool_names) == 8
+
+
+async def test_a_required_server_that_fails_fails_the_session(tmp_path: Path) -> None:
+    with (
+        ScriptedModel([]) as model,
+        pytest.raises(UsageError, match=r"MCP server needed exited with code 3.*\(it is required\)"),
+    ):
+        await agent(model, "chat", tmp_path, {"needed": server("crash-at-start", required=True)}).open()
+
+
+async def test_a_changed_list_is_read_before_the_next_request(tmp_path: Path) -> None:
+    script = [[function_call("mcp__stub__grow", {})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, "responses", tmp_path, {"stub": server()}).run("go")
+        assert "mcp__stub__grown" not in model.requests[0].tool_names
+        assert "mcp__stub__grown" in model.requests[1].tool_names
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_other_spelling_reaches_the_same_tool(wire: str, tmp_path: Path) -> None:
+    script = [[function_call("stub/echo", {"text": "slash"})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, wire, tmp_path, {"stub": server()}).run("go")
+        assert model.requests[1].outputs[0].text == "ECHO: slash"
+
+
+async def test_tools_that_are_not_wanted_are_not_there(tmp_path: Path) -> None:
+    servers = {
+        "some": server(enabled_tools=["echo", "slow"], disabled_tools=["slow"]),
+        "off": server(enabled=False),
+    }
+    with ScriptedModel([[message("done")]]) as model:
+        await agent(model, "chat", tmp_path, servers).run("go")
+        names = [name for name in model.requests[0].tool_names if name.startswith("mcp__")]
+        assert names == ["mcp__some__echo"]
+
+
+@pytest.mark.parametrize(
+    ("approval", "tool", "policy", "asked", "answer"),
+    [
+        ("auto", "echo", "never", 0, "ECHO: x"),
+        ("auto", "write", "never", 0, "MCP tool call requires approval, but the approval policy is never; the setting"),
+        ("auto", "write", "on-request", 1, "write:"),
+        ("prompt", "echo", "on-request", 1, "ECHO: x"),
+        ("allow", "write", "never", 0, "write:"),
+    ],
+)  # fmt: skip
+async def test_what_needs_approval(
+    approval: str, tool: str, policy: str, asked: int, answer: str, tmp_path: Path
+) -> None:
+    questions: list[ExecApproval] = []
+
+    def approve(question: ExecApproval) -> ReviewDecision:
+        questions.append(question)
+        return ReviewDecision.APPROVED
+
+    script = [[function_call(f"mcp__stub__{tool}", {"text": "x"})], [message("done")]]
+    with ScriptedModel(script) as model:
+        servers = {"stub": server(approval=approval)}
+        await agent(model, "chat", tmp_path, servers, approval_policy=policy, on_approval=approve).run("go")
+        assert model.requests[1].outputs[0].text.startswith(answer)
+    assert [question.text for question in questions] == [f'stub/{tool} {{"text":"x"}}'] * asked
+
+
+async def test_wrong_arguments_are_refused_in_the_words_of_the_servers_schema(tmp_path: Path) -> None:
+    script = [[function_call("mcp__stub__echo", {"text": [1]})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, "chat", tmp_path, {"stub": server()}).run("go")
+        assert "text: expected a string" in model.requests[1].outputs[0].text
+
+
+async def test_b106_names_of_properties_are_sent_back_as_the_server_knows_them(tmp_path: Path) -> None:
+    properties = {
+        "uids[]": {"type": "array"},
+        "projects.any": {"type": "string"},
+        "名前": {"type": "string"},
+        "a b": {},
+    }
+    odd = tool("odd", properties, annotations={"readOnlyHint": True})
+    odd["inputSchema"]["required"] = ["uids[]"]
+    arguments = {"uids[]": [1], "projects.any": "p", "名前": "n", "a b": 1}
+    script = [[function_call("mcp__stub__odd", arguments)], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, "chat", tmp_path, {"stub": server("tools=" + json.dumps([odd]))}).run("go")
+        assert json.loads(model.requests[1].outputs[0].text.removeprefix("odd: ")) == arguments
+
+
+async def test_results_are_cut_to_the_budget(tmp_path: Path) -> None:
+    result = {"content": [{"type": "text", "text": "x" * 400_000}]}
+    script = [[function_call("mcp__stub__result", {"result": result})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, "chat", tmp_path, {"stub": server()}).run("go")
+        answer = model.requests[1].outputs[0].text
+    assert len(answer) < 50_000
+    assert "truncated" in answer
+
+
+async def test_progress_is_an_event(tmp_path: Path) -> None:
+    events: list[Any] = []
+    script = [[function_call("mcp__stub__progress", {})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, "chat", tmp_path, {"stub": server()}, on_event=events.append).run("go")
+    steps = [event for event in events if isinstance(event, McpToolCallProgress)]
+    assert [(step.progress, step.total, step.message) for step in steps[:2]] == [(0, 6, "step 0"), (1, 6, "step 1")]
+
+
+async def test_an_elicitation_goes_to_the_front_end(tmp_path: Path) -> None:
+    script = [[function_call("mcp__stub__ask", {})], [message("done")]]
+    with ScriptedModel(script) as model:
+
+        def answer(question: Any) -> Answer:
+            assert (question.server, question.message) == ("stub", "Really?")
+            return Elicited("accept", {"ok": False})
+
+        await agent(model, "chat", tmp_path, {"stub": server()}, on_question=answer).run("go")
+        assert json.loads(model.requests[1].outputs[0].text) == {"action": "accept", "content": {"ok": False}}
+
+
+async def test_an_interrupted_turn_cancels_its_call(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    events: list[Any] = []
+    with ScriptedModel([[function_call("mcp__stub__slow", {})]]) as model:
+        made = agent(model, "chat", tmp_path, {"stub": server(f"log={log}")}, on_event=events.append)
+        async with await made.open() as session:
+            turn = asyncio.ensure_future(session.run("go"))
+            await until(lambda: any(isinstance(event, McpToolCallBegin) for event in events))
+            session.interrupt()
+            assert (await turn).aborted
+            await until(lambda: "cancelled" in log.read_text())
+    assert "end" in log.read_text()
+
+
+async def test_calls_run_side_by_side_where_the_server_says_so(tmp_path: Path) -> None:
+    slow = [function_call("mcp__stub__slow", {}) for _ in range(4)]
+    took = {}
+    for parallel in (True, False):
+        with ScriptedModel([slow, [message("done")]]) as model:
+            servers = {"stub": server(env={"SLOW": "0.3"}, supports_parallel_tool_calls=parallel)}
+            async with await agent(model, "chat", tmp_path, servers).open() as session:
+                await session.toolset.settled()
+                started = time.monotonic()
+                await session.run("go")
+                took[parallel] = time.monotonic() - started
+    assert took[True] < 0.9
+    assert took[False] > 1.2
+
+
+async def test_resources_are_listed_and_read(tmp_path: Path) -> None:
+    calls = [
+        function_call("list_mcp_resources", {}),
+        function_call("list_mcp_resources", {"server": "b"}),
+        function_call("list_mcp_resource_templates", {"server": "a", "cursor": " "}),
+        function_call("read_mcp_resource", {"server": "a", "uri": "memo://one"}),
+        function_call("list_mcp_resources", {"cursor": "c"}),
+        function_call("read_mcp_resource", {"server": "zz", "uri": "x"}),
+        function_call("read_mcp_resource", {"server": "a", "uri": "memo://two"}),
+        function_call("read_mcp_resource", {"server": " ", "uri": "memo://two"}),
+    ]
+    with ScriptedModel([calls, [message("done")]]) as model:
+        await agent(model, "responses", tmp_path, {"b": server(), "a": server()}).run("go")
+        answers = [output.text for output in model.requests[1].outputs]
+    one = {"uri": "memo://one", "name": "one", "mimeType": "text/plain"}
+    assert json.loads(answers[0]) == {"resources": [{"server": "a", **one}, {"server": "b", **one}]}
+    assert json.loads(answers[1]) == {"server": "b", "resources": [{"server": "b", **one}]}
+    templates = [{"server": "a", "uriTemplate": "memo://{name}", "name": "memo"}]
+    assert json.loads(answers[2]) == {"server": "a", "resourceTemplates": templates}
+    read = json.loads(answers[3])
+    assert (read["server"], read["uri"], read["contents"][0]) == (
+        "a",
+        "memo://one",
+        {"uri": "memo://one", "text": "first"},
+    )
+    assert "AAAA" not in answers[3]
+    assert answers[4] == "cursor can only be used when a server is specified"
+    assert answers[5] == "unknown MCP server 'zz'; the servers are: a, b"
+    assert "resources/read failed" in answers[6]
+    assert "no such resource" in answers[6]
+    assert answers[7] == "server must be provided"
+
+
+async def test_without_servers_nothing_of_it_is_there(tmp_path: Path) -> None:
+    with ScriptedModel([[message("done")]]) as model:
+        program = (
+            "import sys; from ferrule import Agent; "
+            f"Agent('m', base_url={model.base_url!r}, cwd={str(tmp_path)!r}).run_sync('hi'); "
+            "print([n for n in sys.modules if n.split('.')[0] in ('mcp', 'mcp_types') or n.startswith('ferrule.mcp.')])"
+        )
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        assert out.decode().strip() == "[]"
+        assert not [name for name in model.requests[0].tool_names if "mcp" in name]
+
+
+async def test_the_tools_of_servers_stand_in_the_tools_map(tmp_path: Path) -> None:
+    with ScriptedModel([]) as model:
+        made = agent(model, "chat", tmp_path, {"stub": server()})
+        tools = await asyncio.to_thread(lambda: made.tools_map)
+    assert isinstance(tools["mcp__stub__echo"], MCPToolDefinition)
+    assert tools["stub/echo"] is tools["mcp__stub__echo"]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -77,6 +78,7 @@ class MCPClient:
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._users: Counter[Connection] = Counter()
         self._failures = 0
         self._not_before = 0.0
         self._closed = False
@@ -196,7 +198,7 @@ class MCPClient:
             return StdioTransport(self.name, self.settings, self._launcher, self._cwd, self._env)
         from ferrule.mcp.http import HttpTransport
 
-        return HttpTransport(self.name, self.settings, self._env)
+        return HttpTransport(self.name, self.settings, self._env, self._home)
 
     async def _drop(self, connection: "Connection") -> None:
         await connection.close()
@@ -207,8 +209,9 @@ class MCPClient:
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
-        if self._connection is not None:
-            await self._drop(self._connection)
+        mine = [self._connection] if self._connection is not None else []
+        self._connection = None
+        await asyncio.gather(*(connection.close() for connection in {*mine, *self._users}))
 
     async def _list_tools(self) -> list[McpTool]:
         found: dict[str, McpTool] = {}
@@ -254,15 +257,15 @@ class MCPClient:
         connection = await self._connected()
         try:
             try:
-                return await request(connection)
+                return await self._using(connection, request)
             except MCPError as error:
                 if error.code != SESSION_EXPIRED:
                     raise
             if self._connection is connection:
-                await self._drop(connection)
+                self._connection = None
                 self._on_tools_changed()
             connection = await self._connected()
-            return await request(connection)
+            return await self._using(connection, request)
         except MCPError as error:
             if error.code == LOGIN_NEEDED:
                 raise McpFailure(self.name, "login", error.message) from error
@@ -273,6 +276,20 @@ class MCPClient:
                 text = f"{what} failed: {why}. It may have run, so it was not repeated; the next call starts it again"
                 raise RespondToModel(text) from error
             raise RespondToModel(f"{what} failed: {error.message}") from error
+
+    async def _using(
+        self, connection: "Connection", request: Callable[["Connection"], Coroutine[Any, Any, dict[str, JsonValue]]]
+    ) -> dict[str, JsonValue]:
+        """One request on this connection. One that was replaced is closed by its last user."""
+        self._users[connection] += 1
+        try:
+            return await request(connection)
+        finally:
+            self._users[connection] -= 1
+            if not self._users[connection]:
+                del self._users[connection]
+                if connection is not self._connection:
+                    await connection.close()
 
 
 def _load_connection() -> "type[Connection]":

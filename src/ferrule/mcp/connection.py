@@ -52,7 +52,9 @@ class Connection:
         self._closing = anyio.Event()
         self._deadlines: dict[asyncio.Timeout, float] = {}
         self._asking = 0
+        self._entering = True
         self._session: ClientSession
+        self._opened: asyncio.Future[None]
         self._task: asyncio.Task[None]
         self._wire: Wire | None = None
         self.failure: McpFailure | None = None
@@ -64,37 +66,50 @@ class Connection:
 
     async def open(self, timeout: float) -> None:
         """Connect and shake hands within `timeout` seconds. Raises `McpFailure`."""
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._own(opened, timeout), name=f"ferrule-mcp-{self.server}")
+        self._opened = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._own(self._opened, timeout), name=f"ferrule-mcp-{self.server}")
         try:
-            await asyncio.shield(opened)
+            await asyncio.shield(self._opened)
         except asyncio.CancelledError:
             await self.close()
-            if opened.done():
-                opened.exception()
+            self._opened.exception()
             raise
 
     async def close(self) -> None:
         """End the connection, and the process behind it. May be called more than once."""
         self._closing.set()
+        if self._entering:  # afterwards a cancellation would only disturb the way out
+            self._entering = False
+            self._task.cancel()
         await asyncio.wait([self._task])
+        if not self._opened.done():  # it was cancelled before it began
+            self._opened.set_exception(McpFailure(self.server, "refused", "was closed"))
 
     async def _own(self, opened: "asyncio.Future[None]", timeout: float) -> None:
         try:
             async with AsyncExitStack() as stack:
-                async with asyncio.timeout(timeout):
-                    read, write = await stack.enter_async_context(self._transport)
-                    self._wire = wire = Wire(read, write)
-                    self._session = await stack.enter_async_context(self._make_session(wire))
-                    await _shake_hands(self._session)
+                try:
+                    async with asyncio.timeout(timeout):
+                        wire = await self._enter(stack)
+                finally:
+                    self._entering = False
                 opened.set_result(None)
                 await self._until_over(wire)
+        except asyncio.CancelledError:
+            self.failure = McpFailure(self.server, "refused", "was closed")
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - whatever ends a connection is told, once
             self.failure = self._explain(error, timeout)
         else:
             self.failure = self._explain(None, timeout)
         if not opened.done():
             opened.set_exception(self.failure)
+
+    async def _enter(self, stack: AsyncExitStack) -> Wire:
+        read, write = await stack.enter_async_context(self._transport)
+        self._wire = Wire(read, write)
+        self._session = await stack.enter_async_context(self._make_session(self._wire))
+        await _shake_hands(self._session)
+        return self._wire
 
     async def _until_over(self, wire: Wire) -> None:
         async with anyio.create_task_group() as group:

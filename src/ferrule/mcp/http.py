@@ -10,6 +10,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
+from ferrule.mcp.logins import LoginAuth, LoginStore
 from ferrule.protocol.mcp_settings import McpServerSettings
 
 SESSION_EXPIRED = -32018
@@ -23,18 +24,20 @@ READ_SECONDS = 3600.0
 
 
 class HttpTransport:
-    """Speaks to `settings.url`. `auth` adds what was logged in with."""
+    """Speaks to `settings.url`, with the login that is stored in `home` unless the headers say who asks."""
 
     exit_code: int | None = None
 
-    def __init__(
-        self, name: str, settings: McpServerSettings, env: Mapping[str, str], auth: httpx2.Auth | None = None
-    ) -> None:
+    def __init__(self, name: str, settings: McpServerSettings, env: Mapping[str, str], home: str | None = None) -> None:
         assert settings.url is not None
         self._url = settings.url
-        timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
+        headers = request_headers(settings, env)
+        knows_who = home is None or any(header.lower() == "authorization" for header in headers)
         self._client = httpx2.AsyncClient(
-            headers=request_headers(settings, env), auth=auth, timeout=timeout, transport=_Careful(name)
+            headers=headers,
+            auth=None if knows_who or home is None else LoginAuth(LoginStore(home, settings.url)),
+            timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
+            transport=_Careful(name),
         )
         self._stack = AsyncExitStack()
 

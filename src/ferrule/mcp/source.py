@@ -174,7 +174,8 @@ class McpSource:
         try:
             while True:
                 server.stale = False
-                async with asyncio.timeout(client.settings.startup_timeout * 2):
+                await client.connect()
+                async with asyncio.timeout(client.settings.startup_timeout):
                     tools = await client.list_tools()
                 server.tools = self._offered(tools, client.settings)
                 self.revision += 1

@@ -1,0 +1,122 @@
+"""The login at a remote server: the SDK's OAuth flow, with the user's browser and a page of ours on loopback."""
+
+import asyncio
+from collections.abc import Callable
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from ferrule.mcp.logins import Login, LoginStore
+from ferrule.protocol.errors import FerruleError
+
+LOGIN_SECONDS = 300.0
+"""How long the user has to log in."""
+_PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nDone: you can close this window.\n"
+
+
+class LoginFailed(FerruleError):
+    """The login did not succeed. The text has no secrets."""
+
+
+async def log_in(url: str, home: str, show: Callable[[str], None]) -> bool:
+    """Log in at `url` and store what it gives. `show` is handed the address that the user must open.
+
+    Returns False where the server wants no login. Raises `LoginFailed`.
+    """
+    answered: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda r, w: _answer(r, w, answered), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        provider = _provider(url, f"http://127.0.0.1:{port}/callback", show, answered)
+        try:
+            async with asyncio.timeout(LOGIN_SECONDS), httpx2.AsyncClient(auth=provider) as client:
+                response = await client.post(url, json=_PING, headers={"Accept": "application/json, text/event-stream"})
+        except TimeoutError as error:
+            raise LoginFailed(f"nobody logged in within {LOGIN_SECONDS:g} seconds") from error
+        except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as error:
+            raise LoginFailed(f"the login at {url} failed ({type(error).__name__})") from error
+        except httpx2.HTTPError as error:
+            raise LoginFailed(f"{url} cannot be reached: {type(error).__name__}") from error
+    login = _login_of(provider, url)
+    if login is None:
+        return False
+    if response.status_code in (401, 403):
+        raise LoginFailed(f"{url} refuses the new login (HTTP {response.status_code})")
+    LoginStore(home, url).write(login)
+    return True
+
+
+_PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+class _Memory:
+    """The flow's storage; what it gave is stored at its end."""
+
+    def __init__(self) -> None:
+        self._tokens: OAuthToken | None = None
+        self._client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
+
+
+def _provider(
+    url: str, callback: str, show: Callable[[str], None], answered: "asyncio.Future[AuthorizationCodeResult]"
+) -> OAuthClientProvider:
+    async def redirect(address: str) -> None:
+        show(address)
+
+    async def wait() -> AuthorizationCodeResult:
+        return await answered
+
+    metadata = OAuthClientMetadata(
+        client_name="Ferrule", redirect_uris=[AnyUrl(callback)], grant_types=["authorization_code", "refresh_token"]
+    )
+    return OAuthClientProvider(url, metadata, _Memory(), redirect, wait)
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: "asyncio.Future[AuthorizationCodeResult]"
+) -> None:
+    """One request of the user's browser."""
+    target = (await reader.readline()).decode("latin-1").split(" ")[1:2]
+    query = parse_qs(urlsplit(target[0]).query) if target else {}
+    writer.write(_PAGE)
+    await writer.drain()
+    writer.close()
+    if ("code" in query or "error" in query) and not answered.done():
+        result = AuthorizationCodeResult(
+            code=query.get("code", [""])[0], state=query.get("state", [None])[0], iss=query.get("iss", [None])[0]
+        )
+        answered.set_result(result)
+
+
+def _login_of(provider: OAuthClientProvider, url: str) -> Login | None:
+    context = provider.context
+    tokens, client = context.current_tokens, context.client_info
+    if tokens is None or client is None:
+        return None
+    known = context.oauth_metadata
+    return Login(
+        access_token=tokens.access_token,
+        refresh_token=tokens.refresh_token,
+        expires_at=context.token_expiry_time or 0.0,
+        token_endpoint=str(known.token_endpoint) if known else urljoin(url, "/token"),
+        client_id=client.client_id,
+        client_secret=client.client_secret,
+        auth_method=client.token_endpoint_auth_method,
+        resource=context.get_resource_url() if context.protected_resource_metadata else None,
+        scope=tokens.scope,
+    )

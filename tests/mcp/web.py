@@ -1,0 +1,117 @@
+"""Remote servers for tests: a real one of the SDK, and a stub that answers what it is told."""
+
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import uvicorn
+from mcp.server import MCPServer
+
+Reply = tuple[int, dict[str, str], bytes]
+
+
+@asynccontextmanager
+async def served(server: MCPServer, **options: Any) -> AsyncIterator[str]:
+    """The SDK's server on loopback; gives its address."""
+    config = uvicorn.Config(server.streamable_http_app(**options), port=0, log_level="error", lifespan="on")
+    running = uvicorn.Server(config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(running.serve)
+        while not running.started:  # noqa: ASYNC110 - it has no event for it
+            await anyio.sleep(0.01)
+        port = running.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/mcp"
+        running.should_exit = True
+        running.force_exit = True
+
+
+class Asked:
+    """One request as the stub got it."""
+
+    def __init__(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        self.path = handler.path
+        self.headers = {name.lower(): value for name, value in handler.headers.items()}
+        self.raw = body.decode()
+
+    @property
+    def json(self) -> dict[str, Any]:
+        value = json.loads(self.raw)
+        assert isinstance(value, dict)
+        return value
+
+    @property
+    def form(self) -> dict[str, str]:
+        return {name: values[0] for name, values in parse_qs(self.raw).items()}
+
+    @property
+    def session(self) -> str | None:
+        return self.headers.get("mcp-session-id")
+
+
+@contextmanager
+def stub(answer: Callable[[Asked], Reply]) -> Iterator[str]:
+    """An HTTP server whose POSTs `answer` answers; gives its address. There is no stream to listen to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            asked = Asked(self, self.rfile.read(int(self.headers.get("content-length", 0))))
+            status, headers, body = answer(asked)
+            self.send_response(status)
+            for name, value in {"content-type": "application/json", **headers}.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send_error(405)
+
+        def do_DELETE(self) -> None:
+            self.send_error(405)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def result_of(asked: Asked, result: Any, **headers: str) -> Reply:
+    """A JSON-RPC result."""
+    return 200, headers, json.dumps({"jsonrpc": "2.0", "id": asked.json["id"], "result": result}).encode()
+
+
+def mcp_result(asked: Asked, **headers: str) -> Reply:
+    """What a small server answers: one tool that echoes."""
+    message = asked.json
+    if "id" not in message:
+        return 202, {}, b""
+    if message["method"] == "ping":
+        return result_of(asked, {})
+    if message["method"] == "initialize":
+        info = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "w", "version": "1"},
+        }
+        return result_of(asked, info, **headers)
+    if message["method"] == "tools/list":
+        tool = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+        return result_of(asked, {"tools": [tool]})
+    text = message["params"]["arguments"].get("text")
+    return result_of(asked, {"content": [{"type": "text", "text": f"ECHO: {text}"}]})
