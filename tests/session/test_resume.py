@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -13,12 +14,19 @@ from ferrule import tool
 from ferrule.model.stream import Model
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import WarningEvent
-from ferrule.protocol.items import FunctionCallOutput
+from ferrule.protocol.items import FunctionCallOutput, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import ModelSettings, Settings
 from ferrule.session.history import settled
 from ferrule.session.opening import open_session, resume_settings
-from ferrule.session.rollout import find_rollout, new_session_id, read_rollout, stored_rollouts
+from ferrule.session.rollout import (
+    Rollout,
+    SessionMeta,
+    find_rollout,
+    new_session_id,
+    read_rollout,
+    stored_rollouts,
+)
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from tests.session.models import InProcessModel, calls, says
@@ -100,6 +108,59 @@ async def test_a_half_written_line_is_skipped(tmp_path: Path) -> None:
     stored = read_rollout(path)
     assert stored.skipped_lines == 1
     assert settled(stored.responses) == whole
+
+
+async def test_what_follows_a_half_written_line_is_kept(tmp_path: Path) -> None:
+    async with await opened(settings(tmp_path), InProcessModel([says("hi")])) as session:
+        await session.run("go")
+    path = find_rollout(str(tmp_path / "home"), None)
+    path.write_bytes(path.read_bytes() + b'{"timestamp":"x","type":"response_item","payl')
+    stored = read_rollout(path)
+    async with await opened(settings(tmp_path), InProcessModel([says("again")]), stored=stored) as session:
+        await session.run("go on")
+        history = session.history.items
+    assert settled(read_rollout(path).responses) == list(history)
+    whole = [
+        line for line in path.read_bytes().splitlines() if line and b'"payl' not in line.replace(b'"payload"', b"")
+    ]
+    assert [json.loads(line)["type"] for line in whole].count("turn_context") == 2
+    assert read_rollout(path).skipped_lines == 1
+
+
+def test_a_line_that_did_not_fit_on_the_disk_costs_only_itself(tmp_path: Path) -> None:
+    rollout = Rollout.create(str(tmp_path), new_session_id())
+    rollout.meta(SessionMeta(new_session_id(), "now", "/"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (rollout.path.stat().st_size + 100, before[1]))  # like a full disk
+    try:
+        with pytest.raises(OSError, match="large"):
+            rollout.item(make_item(says("lost" * 100)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    kept = make_item(says("kept"))
+    rollout.item(kept)
+    rollout.close()
+    stored = read_rollout(rollout.path)
+    assert stored.skipped_lines == 1
+    assert settled(stored.responses) == [kept]
+
+
+async def test_a_response_without_its_end_is_answered_before_the_user_speaks_again(tmp_path: Path) -> None:
+    model = InProcessModel([says("Looking."), calls("quick", "{}", "c")], [says("Done.")])
+    async with await opened(settings(tmp_path), model) as session:
+        await session.run("go")
+    path = find_rollout(str(tmp_path / "home"), None)
+    lines = path.read_bytes().splitlines(keepends=True)
+    crashed = next(index for index, line in enumerate(lines) if b"function_call_output" in line)
+    path.write_bytes(b"".join(lines[:crashed]))  # as if the process had died while the tool ran
+    for answer in ("one", "two"):
+        stored = read_rollout(path)
+        async with await opened(settings(tmp_path), InProcessModel([says(answer)]), stored=stored) as session:
+            await session.run(f"go on {answer}")
+            history = list(session.history.items)
+        assert settled(read_rollout(path).responses) == history
+    kinds = [str(item.view.__struct_config__.tag) for item in history]
+    assert kinds[-6:] == ["function_call", "function_call_output", "message", "message", "message", "message"]
 
 
 async def test_sessions_are_private(tmp_path: Path) -> None:

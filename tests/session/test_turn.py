@@ -219,6 +219,71 @@ async def test_max_turns_stops_a_model_that_never_ends(tmp_path: Path) -> None:
     assert [call for call, _ in outputs(session)] == ["c0", "c1"]
 
 
+@pytest.mark.parametrize("cancel", ["interrupt", "caller"])
+async def test_history_is_whole_however_often_the_user_interrupts(tmp_path: Path, cancel: str) -> None:
+    entered, leaving, leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(read_only=True)
+    async def lingers() -> str:
+        try:
+            entered.set()
+            await asyncio.Event().wait()
+        finally:
+            leaving.set()
+            await leave.wait()
+        return ""
+
+    batch = [calls("quick", call_id="a"), calls("lingers", call_id="b")]
+    async with await Agent(InProcessModel(batch), tools=[quick, lingers], cwd=tmp_path).open() as session:
+        running = asyncio.create_task(session.run("go"))
+
+        def again() -> None:
+            assert session.interrupt() if cancel == "interrupt" else running.cancel()
+
+        await entered.wait()
+        again()
+        await leaving.wait()
+        for _ in range(3):
+            again()
+            await asyncio.sleep(0)
+        assert not running.done()
+        leave.set()
+        [ended] = await asyncio.gather(running, return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError) if cancel == "caller" else ended.aborted  # type: ignore[union-attr]
+        assert [call_id for call_id, _ in outputs(session)] == ["a", "b"]
+
+
+async def test_closing_ends_everything_even_if_one_part_fails_to_end(tmp_path: Path) -> None:
+    class Broken:
+        revision = 0
+
+        def register(self, builder: object) -> None:
+            pass
+
+        async def settled(self) -> None:
+            pass
+
+        async def aclose(self) -> None:
+            raise OSError("no space left")
+
+    class Closes(InProcessModel):
+        closed = False
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    model = Closes([calls("exec_command", '{"cmd": "sleep 60", "yield_time_ms": 250}')], [says("ok")])
+    agent = Agent(model, tools=["exec_command"], cwd=tmp_path, sandbox="danger-full-access")
+    session = await agent.open()
+    session.toolset.add_live_source(Broken())
+    await session.run("go")
+    assert len(session.toolset.conversation.commands.sessions) == 1
+    with pytest.raises(OSError, match="no space left"):
+        await session.aclose()
+    assert model.closed
+    assert len(session.toolset.conversation.commands.sessions) == 0
+
+
 async def test_one_turn_at_a_time(tmp_path: Path) -> None:
     entered = asyncio.Event()
 

@@ -16,7 +16,7 @@ import msgspec
 from ferrule._version import __version__
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import ResponseItem, read_item
+from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
 
 FOLDER_MODE = 0o700
@@ -68,13 +68,15 @@ def new_session_id() -> str:
 
 
 class Rollout:
-    """Appends to one session's file. The file is made with the first line; each line is one write."""
+    """Appends to one session's file. The file is made with the first line; each line is one write. After a line that
+    could be written in part only (a full disk, a crash) the next one begins a line of its own."""
 
-    __slots__ = ("_fd", "path")
+    __slots__ = ("_fd", "_torn", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
+        self._torn = False
 
     @classmethod
     def create(cls, home: str, session_id: str) -> "Rollout":
@@ -114,19 +116,25 @@ class Rollout:
             self._fd = self._open()
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = b'{"timestamp":"%b","type":"%b","payload":%b}\n' % (stamp.encode(), kind.encode(), payload)
-        view = memoryview(line)
+        view = memoryview(b"\n" + line if self._torn else line)
+        self._torn = True
         while view:
             view = view[os.write(self._fd, view) :]
+        self._torn = False
 
     def _open(self) -> int:
         missing = [folder for folder in (self.path.parent, *self.path.parent.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        size = os.fstat(fd).st_size
+        self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        return fd
 
 
 class StoredSession(msgspec.Struct, frozen=True):
-    """A rollout as it was read: `responses` are its items, cut where a response of the model ended."""
+    """A rollout as it was read: `responses` are its items, cut where a response of the model ended, or where somebody
+    else spoke after it: the end of one that broke off is not told."""
 
     path: Path
     meta: SessionMeta
@@ -151,7 +159,11 @@ def read_rollout(path: Path) -> StoredSession:
                 case "turn_context":
                     context = msgspec.json.decode(line.payload, type=TurnContext)
                 case "response_item":
-                    items.append(read_item(bytes(line.payload)))
+                    item = read_item(bytes(line.payload))
+                    if isinstance(item.view, Message) and item.view.role != "assistant":
+                        responses.append(tuple(items))
+                        items = []
+                    items.append(item)
                 case "event_msg" if _event_type(line.payload) == "token_count":
                     responses.append(tuple(items))
                     items = []

@@ -4,6 +4,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import Model, ModelError, ModelRequest, ToolChoice
 from ferrule.process.plain import PlainLauncher
+from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.errors import FerruleError, UsageError
@@ -140,8 +142,7 @@ class Session(LoopBound):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                self._turn.cancel()
-                await asyncio.wait([self._turn])
+                await _end(self._turn)
                 raise
             return TurnResult(turn.text, turn.usage, turn.id, aborted=True)
         finally:
@@ -302,19 +303,19 @@ class Session(LoopBound):
         self.toolset.answer_dynamic_tool(call_id, response)
 
     async def aclose(self) -> None:
-        """End the turn, the children, the tools and the connections."""
-        if self._turn is not None:
-            self._turn.cancel()
-            await asyncio.wait([self._turn])
-        if self._telling is not None:
-            self._telling.cancel()
-        background = [task for task in (self._loading, self._telling) if task is not None]
-        if background:
-            await asyncio.wait(background)
-        await self.toolset.aclose()
-        await self.model.aclose()
-        if self._rollout is not None:
-            self._rollout.close()
+        """End the turn, the children, the tools and the connections; each, even if another one fails to end."""
+        async with AsyncExitStack() as ends:
+            if self._rollout is not None:
+                ends.callback(self._rollout.close)
+            ends.push_async_callback(self.model.aclose)
+            ends.push_async_callback(self.toolset.aclose)
+            if self._turn is not None:
+                await _end(self._turn)
+            if self._telling is not None:
+                self._telling.cancel()
+            background = [task for task in (self._loading, self._telling) if task is not None]
+            if background:
+                await asyncio.wait(background)
 
     async def __aenter__(self) -> Self:
         return self
@@ -350,6 +351,16 @@ class Session(LoopBound):
                 self.emit(
                     WarningEvent(message=f"the session cannot be saved in {self._rollout.path}: {error.strerror}")
                 )
+
+
+async def _end(turn: "asyncio.Task[TurnResult]") -> None:
+    """Cancel a turn and wait for its end, however often the waiting is cancelled: history is whole only then."""
+    turn.cancel()
+    await uninterrupted(_ended(turn))
+
+
+async def _ended(turn: "asyncio.Task[TurnResult]") -> None:
+    await asyncio.wait([turn])
 
 
 def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -252,16 +253,16 @@ class Toolset(LoopBound):
         self.conversation.commands.warm_up()
 
     async def aclose(self) -> None:
-        """End the children and close the tools."""
+        """End the children and close the tools; each, even if another one fails to end."""
         self.pending.withdraw_all("the session ended")
-        for source in self._live:
-            await source.aclose()
-        if self._built is not None:
-            for handler in self._built[2].loaded():
-                await handler.close()
-        await self.conversation.shared.close()
-        await self.conversation.commands.close()
-        await self.workspace.close()
+        async with AsyncExitStack() as ends:
+            ends.push_async_callback(self.workspace.close)
+            ends.push_async_callback(self.conversation.commands.close)
+            ends.push_async_callback(self.conversation.shared.close)
+            for handler in self._built[2].loaded() if self._built is not None else ():
+                ends.push_async_callback(handler.close)
+            for source in self._live:
+                ends.push_async_callback(source.aclose)
 
     def close(self) -> None:
         """`aclose`, for plain code."""

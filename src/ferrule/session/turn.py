@@ -20,6 +20,7 @@ from ferrule.model.stream import (
     ToolChoice,
     ToolInputDelta,
 )
+from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import Fatal, FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
@@ -245,12 +246,11 @@ async def _all_done(calls: Sequence[_Call]) -> None:
 
 
 async def _cancel(calls: Sequence[_Call]) -> None:
-    """End what still runs and wait until it has ended, whatever it does with the cancellation."""
-    pending = [call.task for call in calls if not call.task.done()]
-    for task in pending:
-        task.cancel()
-    if pending:
-        await asyncio.wait(pending)
+    """End what still runs and wait until it has ended, whatever it does with the cancellation, and however often the
+    user asks for it."""
+    for call in calls:
+        call.task.cancel()
+    await uninterrupted(_all_done(calls))
 
 
 __all__ = ["Fatal", "Turn", "TurnLimit", "TurnResult"]
