@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes, Pty
+from ferrule.protocol.permissions import WorkspaceWrite
+from ferrule.sandbox.sandbox import open_launcher
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import finish, read_all, run, until
 
@@ -171,3 +173,13 @@ async def test_cancelled_launch_leaves_nothing(open_sandbox: OpenSandbox, worksp
 
 def _running(command: str) -> bool:
     return os.system(f"pgrep -fx '{command}' > /dev/null") == 0
+
+
+async def test_no_place_for_its_state_is_a_launch_error(workspace: Path, outside: Path) -> None:
+    home = outside / "home"
+    home.mkdir()
+    (home / "sandbox").write_text("no folder")
+    sandbox = await open_launcher(WorkspaceWrite(), str(workspace), home)
+    with pytest.raises(LaunchError, match="could not be built"):
+        await sandbox.level()
+    await sandbox.close()

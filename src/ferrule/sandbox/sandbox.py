@@ -106,6 +106,12 @@ class Sandbox:
             await launcher.close()
 
     async def _open(self) -> Level:
+        try:
+            return await self._best_level()
+        except OSError as error:
+            raise LaunchError(f"the sandbox could not be built: {error}") from error
+
+    async def _best_level(self) -> Level:
         state_dir = self._home / "sandbox"
         await asyncio.to_thread(self._look_around, state_dir)
         failures = []
