@@ -19,7 +19,7 @@ from ferrule.patch import PlainFiles, Plan, apply_patch, parse, plan
 LINES = 100_000
 HUNKS = 100
 ROUNDS = 15
-SMALL_ROUNDS = 500
+SMALL_ROUNDS = 300
 
 
 def main() -> None:

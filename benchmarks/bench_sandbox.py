@@ -24,6 +24,7 @@ from ferrule.sandbox.protect import covers_of
 
 ROUNDS = 150
 PEER_ROUNDS = 15
+REPOSITORIES = 100
 PAUSE = 0.02
 """Seconds between two commands, in which spares are made."""
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -65,6 +66,7 @@ async def compare(base: Path) -> list[Row]:
         words = [codex, "sandbox", "-P", ":workspace", "-C", cwd, "--", "/bin/true"]
         [times["codex"]] = await in_turns([partial(run, words, environment(base))], PEER_ROUNDS)
     memory = await asyncio.to_thread(zygotes)
+    beside = await beside_repositories(pool, base)
     await launcher.close()
     if bwrap is not None:
         await bwrap.close()
@@ -72,17 +74,40 @@ async def compare(base: Path) -> list[Row]:
         bounded("opening a sandbox, until it returns", opened - started, 5, "ms", 1e3),
         bounded("opening a sandbox, until it is ready", ready - started, None, "ms", 1e3),
         *spawns(times),
+        row(
+            f"spawn true confined, warm, {REPOSITORIES} repositories below a root, floor none",
+            beside,
+            times["warm"],
+            None,
+            "ms",
+            1e3,
+        ),
         *(bounded(f"idle zygote with {pool.spares} spares", size, 5, "MiB") for size in memory),
     ]
 
 
 def spawns(times: dict[str, float]) -> list[Row]:
     """The rows of `true`."""
-    floor, warm, cold = (times.pop(name) for name in ("posix_spawn", "warm", "cold"))
-    bwrap = times.get("bwrap")
-    rows = [row("spawn true confined, warm, floor posix_spawn", warm, floor, 3, "ms", 1e3, times)]
-    aim = None if bwrap is None else bwrap / floor
-    return [*rows, row("spawn true confined, cold, no worse than bwrap", cold, floor, aim, "ms", 1e3, times)]
+    floor, warm, cold = (times[name] for name in ("posix_spawn", "warm", "cold"))
+    peers = {name: spent for name, spent in times.items() if name in ("bwrap", "codex")}
+    aim = peers["bwrap"] / floor if "bwrap" in peers else None
+    return [
+        row("spawn true confined, warm, floor posix_spawn", warm, floor, 3, "ms", 1e3, peers),
+        row("spawn true confined, cold, no worse than bwrap", cold, floor, aim, "ms", 1e3, peers),
+    ]
+
+
+async def beside_repositories(pool: Pool, base: Path) -> float:
+    """Seconds of a warm spawn where each of many repositories is protected."""
+    repositories = [base / "many" / str(number) / ".git" for number in range(REPOSITORIES)]
+    for folder in repositories:
+        folder.mkdir(parents=True)
+    plan = ConfinementPlan((Root(str(base / "many")),))
+    launcher = ZygoteLauncher(pool, ZygoteKey(plan, base / "other", tuple(map(str, repositories))))
+    await launcher.ready()
+    [spent] = await in_turns([lambda: spawn(launcher, str(base / "many"))], ROUNDS // 5, pause=PAUSE)
+    await launcher.close()
+    return spent
 
 
 def bubblewrap(plan: ConfinementPlan, base: Path) -> BwrapLauncher | None:

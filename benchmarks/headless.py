@@ -12,6 +12,9 @@ from pathlib import Path
 
 from ferrule.testing import ScriptedModel, custom_tool_call, function_call
 
+WITHOUT_TMP = ("-c", "sandbox_workspace_write.exclude_slash_tmp=true")
+"""What lies in /tmp differs from machine to machine, and every repository there is one more thing to protect."""
+
 
 @dataclass(frozen=True, slots=True)
 class Headless:
@@ -23,7 +26,7 @@ class Headless:
 
     def start(self, model: ScriptedModel, cwd: Path) -> subprocess.Popen[bytes]:
         """Start one task against this server."""
-        flags = ("-m", "gpt-5.5", "-s", "workspace-write", "-C", str(cwd))
+        flags = ("-m", "gpt-5.5", "-s", "workspace-write", "-C", str(cwd), *WITHOUT_TMP)
         return subprocess.Popen(
             [*self.program, *self._provider(model.base_url), *flags, "go"],
             env=environment(self.home),
