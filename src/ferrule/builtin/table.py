@@ -60,6 +60,8 @@ BUILTINS = {
         Builtin("read_file", parallel=True, read_only=True),
         Builtin("list_dir", parallel=True, read_only=True),
         Builtin("grep_files", parallel=True, read_only=True),
+        Builtin("execute_bash", commands=True),
+        Builtin("bash", commands=True),
         Builtin("glob", parallel=True, read_only=True),
         Builtin("grep", parallel=True, read_only=True),
         Builtin("view_image", parallel=True, read_only=True),

@@ -1,0 +1,195 @@
+"""One bash that runs command after command: variables, functions and the working directory live on between them.
+
+It is an interactive bash on pipes. So Ctrl-C ends a command and not the shell, whatever runs; a command reads what is
+sent while it runs; and nothing echoes or wraps lines. Before each prompt it prints a secret mark with the exit code
+and the directory of the command that ended.
+"""
+
+import asyncio
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
+from ferrule.process.launcher import Child, Launcher, Limits, Pipes
+from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
+from ferrule.process.run import TERM_GRACE, open_writer, uninterrupted
+
+START_SECONDS = 10.0
+INTERRUPT_GRACE = 1.0
+"""Seconds in which an interrupted command ends before its shell is ended with it."""
+DRAIN_SECONDS = 0.2
+
+_ARGUMENTS = ("--noprofile", "--norc", "--noediting", "-i")
+_NO_TERMINAL = re.compile(rb"bash: \[\d+: \d+ \(\d+\)\] tcsetattr: Inappropriate ioctl for device\n")
+"""What an interactive bash without a terminal says after a job that a signal ended."""
+_STDIO = Pipes(stdin=True, merge=True)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a command until now. `exit_code` None: it still runs, because nothing was written for a while or,
+    `timed_out`, because its time was over. `ended`: the shell itself ended with it."""
+
+    output: Captured
+    exit_code: int | None = None
+    timed_out: bool = False
+    ended: bool = False
+    notice: str | None = None
+
+    @property
+    def transcript(self) -> str:
+        """The output as text."""
+        return self.output.text()
+
+
+class KeptShell:
+    """One process. A step at a time: `run`, then `wait` while it has not ended."""
+
+    def __init__(self, child: Child, cwd: str) -> None:
+        self._child = child
+        self._mark = secrets.token_hex(16).encode()
+        self._pattern = re.compile(rb"\n" + self._mark + rb"(\d+) ([^\n]*)\n")
+        self._held = b""
+        self._pending = HeadTail()
+        self._news = asyncio.Event()
+        self._exit_code: int | None = None
+        self._on_output: OnOutput | None = None
+        self._outputs = Outputs(child, self._read, CAPTURE_BYTES)
+        self._writer = open_writer(child)
+        self._exit = asyncio.ensure_future(child.wait())
+        self._exit.add_done_callback(lambda _: self._news.set())
+        self.busy = False
+        self.cwd = cwd
+
+    @classmethod
+    async def start(cls, launcher: Launcher, bash: str, env: Mapping[str, str], cwd: str) -> "KeptShell":
+        """Start bash and wait for its first prompt. Raises `LaunchError`."""
+        child = await launcher.launch([bash, *_ARGUMENTS], env, cwd, _STDIO, Limits())
+        shell = cls(child, cwd)
+        mark = shell._mark.decode()
+        prompt = f"printf '\\n%s%d %s\\n' {mark} $? \"$PWD\""
+        shell._send(f"PS1= PS2= PROMPT_COMMAND={shlex.quote(prompt)}; set +H; unset HISTFILE\n")
+        try:
+            await shell.wait(START_SECONDS, None)
+        except BaseException:
+            await uninterrupted(shell.end())
+            raise
+        return shell
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run another command."""
+        return not self._exit.done()
+
+    async def run(
+        self, script: str, quiet_seconds: float | None, limit_seconds: float | None, on_output: OnOutput | None
+    ) -> Step:
+        """Run a script of any number of lines, and `wait`. A cancelled wait ends the command."""
+        self._on_output = capped(on_output)
+        self._send(f"eval -- {shlex.quote(script)}\n")
+        try:
+            return await self.wait(quiet_seconds, limit_seconds)
+        except asyncio.CancelledError:
+            await uninterrupted(self.stop())
+            raise
+
+    async def wait(self, quiet_seconds: float | None, limit_seconds: float | None) -> Step:
+        """Wait for the end of the command: at most until nothing was written for `quiet_seconds`, or for
+        `limit_seconds` in all. The output is what came since the last step."""
+        self.busy = True
+        limit = None if limit_seconds is None else time.monotonic() + limit_seconds
+        timed_out = False
+        while self._exit_code is None and self.alive:
+            left = None if limit is None else limit - time.monotonic()
+            patience = min((seconds for seconds in (left, quiet_seconds) if seconds is not None), default=None)
+            self._news.clear()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._news.wait()
+            except TimeoutError:
+                timed_out = limit is not None and time.monotonic() >= limit
+                break
+        return await self._step(timed_out)
+
+    async def _step(self, timed_out: bool) -> Step:
+        code, self._exit_code = self._exit_code, None
+        if code is None and not self.alive:
+            await self._outputs.finish(DRAIN_SECONDS)
+            status = self._exit.result()
+            self._take(self._held)
+            self._held = b""
+            self._close()
+            return Step(output=self._pending.drain(), exit_code=status.shell_code, ended=True)
+        self.busy = code is None
+        if self.busy:
+            self._take(self._held)
+            self._held = b""
+        return Step(output=self._pending.drain(final=not self.busy), exit_code=code, timed_out=timed_out)
+
+    def write(self, text: str) -> None:
+        """Send input to the command that runs."""
+        self._send(text)
+
+    async def interrupt(self) -> None:
+        """Ctrl-C."""
+        await self._child.interrupt()
+
+    async def stop(self) -> None:
+        """End the command that runs; the shell too where that does not help."""
+        await self.interrupt()
+        step = await self.wait(None, INTERRUPT_GRACE)
+        if step.exit_code is None:
+            await self.end()
+
+    async def end(self) -> None:
+        """End the shell and all that it started. At its prompt it leaves by itself; a signal it would ignore."""
+        if self._writer is not None and not self.busy:
+            self._writer.finish()
+            await asyncio.wait({self._exit}, timeout=INTERRUPT_GRACE)
+        await self._child.kill_tree(TERM_GRACE)
+        await asyncio.wait({self._exit}, timeout=TERM_GRACE)
+        self._close()
+
+    def _close(self) -> None:
+        self.busy = False
+        self._outputs.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _send(self, text: str) -> None:
+        if self._writer is not None:
+            self._writer.write(text.encode("utf-8", "surrogateescape"))
+
+    def _read(self, stream: StreamName, data: bytes) -> None:
+        """Take what was written; the mark is cut out, and what could be its start waits for the rest."""
+        data = _NO_TERMINAL.sub(b"", self._held + data)
+        while found := self._pattern.search(data):
+            self._take(data[: found.start()])
+            self._exit_code = int(found[1])
+            self.cwd = found[2].decode("utf-8", "surrogateescape")
+            data = data[found.end() :]
+        start = _possible_start(data, b"\n" + self._mark)
+        self._take(data[:start])
+        self._held = data[start:]
+        self._news.set()
+
+    def _take(self, data: bytes) -> None:
+        if data:
+            self._pending.write(data)
+            if self._on_output is not None:
+                self._on_output("stdout", data)
+
+
+def _possible_start(data: bytes, mark: bytes) -> int:
+    """Where the mark, or a beginning of it at the end of the data, starts; else the end."""
+    start = data.find(mark)
+    if start >= 0:
+        return start
+    for length in range(min(len(mark), len(data)), 0, -1):
+        if data.endswith(mark[:length]):
+            return len(data) - length
+    return len(data)

@@ -1,0 +1,109 @@
+"""The kept shells of a session: one for confined commands and, where such a thing is granted, one for others."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+
+import msgspec
+
+from ferrule.builtin.execution import Command, CommandEvents
+from ferrule.builtin.kept_shell import KeptShell, Step
+from ferrule.process.capture import Captured
+from ferrule.process.launcher import LaunchError
+from ferrule.process.run import uninterrupted
+from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Access, ToolContext
+
+INTERRUPTED = 130
+"""The exit code, as shells have it, of a command that was ended with its turn."""
+EMPTY = Captured(b"")
+
+
+class ShellKeeper:
+    """Runs each command through `ctx.run`: the exec policy judges the command, and not the shell that takes it.
+
+    A shell is confined or it is not, so a command that is granted more than the others runs in another shell, in the
+    same directory.
+    """
+
+    def __init__(self, commands: Commands, cwd: str) -> None:
+        self._commands = commands
+        self._shells: dict[bool, KeptShell] = {}
+        self._root = cwd
+        self._events: CommandEvents | None = None
+        self.running: KeptShell | None = None
+        self.cwd = cwd
+
+    async def run(
+        self, ctx: ToolContext, script: str, quiet_seconds: float | None, limit_seconds: float | None
+    ) -> Step:
+        """Run a script in the shell. Raises `RespondToModel` where it is refused or no shell can be started."""
+        env = await self._commands.environment(login=True)
+        cwd = self.cwd if os.path.isdir(self.cwd) else self._root
+        command = Command(argv=("bash", "-c", script), cwd=cwd, env=env)
+
+        async def attempt(access: Access) -> Step:
+            shell = await self._shell(access, env, cwd)
+            events = self._events = CommandEvents(ctx, command)
+            events.begin()
+            self.running = shell
+            step = Step(output=EMPTY, exit_code=INTERRUPTED)
+            try:
+                step = await shell.run(script, quiet_seconds, limit_seconds, events.on_output)
+            finally:
+                self._note(step)
+            return msgspec.structs.replace(step, notice=access.notice)
+
+        try:
+            return await ctx.run(command.effect(), attempt)
+        except LaunchError as error:
+            raise RespondToModel(f"the shell could not be started: {error}") from error
+
+    async def wait(self, quiet_seconds: float | None, limit_seconds: float | None) -> Step:
+        """Wait again for the command that runs. A cancelled wait leaves it running."""
+        assert self.running is not None
+        step = await self.running.wait(quiet_seconds, limit_seconds)
+        self._note(step)
+        return step
+
+    async def stop(self) -> None:
+        """End the command that runs."""
+        if self.running is not None:
+            await uninterrupted(self.running.stop())
+            self._note(Step(output=EMPTY, exit_code=INTERRUPTED))
+
+    async def close(self) -> None:
+        """End the shells; the next command starts a new one in the session's directory."""
+        shells, self._shells = self._shells, {}
+        self.running, self.cwd = None, self._root
+        for shell in shells.values():
+            await uninterrupted(shell.end())
+
+    def _note(self, step: Step) -> None:
+        shell = self.running
+        if shell is None or step.exit_code is None:
+            return
+        self.cwd, self.running = shell.cwd, None
+        if self._events is not None:
+            self._events.end(step.exit_code, step.transcript)
+
+    async def _shell(self, access: Access, env: Mapping[str, str], cwd: str) -> KeptShell:
+        known = self._shells.get(access.sandboxed)
+        if known is not None and known.alive:
+            if known.cwd != cwd:
+                await known.run(f"cd -- {shlex.quote(cwd)}", None, None, None)
+            return known
+        bash = _bash(self._commands, env)
+        shell = self._shells[access.sandboxed] = await KeptShell.start(access.launcher, bash, env, cwd)
+        return shell
+
+
+def _bash(commands: Commands, env: Mapping[str, str]) -> str:
+    if commands.shell.kind == "bash":
+        return commands.shell.path
+    found = shutil.which("bash", path=env.get("PATH", os.defpath))
+    if found is None:
+        raise RespondToModel("bash is not installed here")
+    return found

@@ -1,0 +1,192 @@
+"""`execute_bash` and `bash`: one shell, kept between calls."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ferrule import Toolset
+from ferrule.builtin.execute_bash.impl import ExecuteBashExecutor
+from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
+from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.effects import CommandEffect
+
+from .conftest import Benches
+from .workbench import Bench, alive, eventually
+
+Run = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+def bench(benches: Benches) -> Bench:
+    return benches("execute_bash", "bash")
+
+
+@pytest.fixture
+def run(bench: Bench) -> Run:
+    async def call(command: str, **arguments: object) -> str:
+        return await bench.call("execute_bash", command=command, **arguments)
+
+    return call
+
+
+@pytest.fixture
+def impatient(bench: Bench) -> None:
+    """Commands without output are left running after a moment."""
+    handler = bench.dispatcher.registry.handler("execute_bash")
+    assert handler is not None
+    executor = handler.executor  # type: ignore[attr-defined]
+    assert isinstance(executor, ExecuteBashExecutor)
+    executor._quiet_seconds = 0.3
+
+
+def end(cwd: object, code: int = 0) -> str:
+    return f"[Current working directory: {cwd}]\n[Command finished with exit code {code}]"
+
+
+async def test_the_output_and_how_it_ended(run: Run, bench: Bench, tmp_path: Path) -> None:
+    assert await run("echo out; echo err >&2; printf 'no end'") == f"out\nerr\nno end\n{end(tmp_path)}"
+    output = await bench.output("execute_bash", command="(exit 7)")
+    assert (output.text, output.success) == (end(tmp_path, 7), False)
+
+
+async def test_the_shell_is_kept(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sub dir").mkdir()
+    await run("x='a b'; f() { echo \"f: $x\"; }; export y=1; alias hello='echo hi'")
+    assert (await run("cd 'sub dir'")) == end(tmp_path / "sub dir")
+    assert await run("f; printenv y; hello; pwd") == f"f: a b\n1\nhi\n{tmp_path}/sub dir\n{end(tmp_path / 'sub dir')}"
+    await run("sleep 60 & echo $! > pid")
+    assert "Running" in await run("jobs")
+    assert await run("kill $(cat pid); wait %1") == end(tmp_path / "sub dir", 143)
+
+
+async def test_scripts_of_any_shape(run: Run, tmp_path: Path) -> None:
+    script = "cat <<'EOF'\nit's \"quoted\" $HOME `x` !! \\n\nEOF\nfor i in 1 2; do\n  echo $i\ndone"
+    assert await run(script) == f'it\'s "quoted" $HOME `x` !! \\n\n1\n2\n{end(tmp_path)}'
+    assert await run("echo ünï") == f"ünï\n{end(tmp_path)}"
+    assert await run("-x") == f"bash: -x: command not found\n{end(tmp_path, 127)}"
+    long = "echo " + "x" * 100_000 + " | wc -c"
+    assert (await run(long)).startswith("100001\n")
+    assert "syntax error" in await run("if")
+    assert await run("echo after") == f"after\n{end(tmp_path)}"
+
+
+async def test_a_command_that_waits_is_left_running_and_takes_input(run: Run, impatient: None, tmp_path: Path) -> None:
+    waiting = await run("echo name?; read name; echo hello $name")
+    assert waiting.startswith("name?\n[The command has no new output after 0.3 seconds and still runs.")
+    assert "exit code" not in waiting
+    refused = await run("echo other")
+    assert "Your command was NOT executed" in refused
+    assert await run("", is_input=True) == waiting.removeprefix("name?\n")
+    assert await run("Ada", is_input=True) == f"hello Ada\n{end(tmp_path)}"
+    assert (
+        await run("", is_input=True)
+        == await run("")
+        == "No command is running that could take input or has more output."
+    )
+
+
+async def test_a_limit_leaves_it_running_too(run: Run, tmp_path: Path) -> None:
+    text = await run("echo a; read x; echo b", timeout=0.3)
+    assert text.startswith("a\n[The command timed out after 0.3 seconds and still runs.")
+    assert await run("", is_input=True, timeout=0.1) != text
+    assert await run("go", is_input=True) == f"b\n{end(tmp_path)}"
+    assert "timeout is in seconds" in await run("true", timeout=0)
+
+
+async def test_interrupting_ends_the_command_and_not_the_shell(run: Run, tmp_path: Path) -> None:
+    await run("x=kept")
+    for command in ("sleep 60; echo no", "while :; do :; done", "cat"):
+        await run(command, timeout=0.3)
+        assert await run("C-c", is_input=True) == end(tmp_path, 130), command
+    assert (await run("echo $x")).startswith("kept\n")
+    await run("cat", timeout=0.2)
+    assert "needs a terminal" in await run("C-d", is_input=True)
+    await run("C-c", is_input=True)
+
+
+async def test_a_shell_that_ends_is_replaced(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    await run("x=1; cd sub")
+    gone = await run("echo bye; exit 3")
+    assert gone.startswith("bye\n") and "The shell ended with the command" in gone and gone.endswith("exit code 3]")
+    assert await run("echo [$x]") == f"[]\n{end(tmp_path / 'sub')}"
+
+
+async def test_reset(run: Run, tmp_path: Path) -> None:
+    await run("x=1; cd /; sleep 60", timeout=0.2)
+    assert "cannot be used with is_input" in await run("x", reset=True, is_input=True)
+    assert await run("echo [$x]", reset=True) == f"[]\n{end(tmp_path)}"
+    assert "A new shell" in await run("", reset=True)
+
+
+async def test_the_directory_may_go_away(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    await run("cd gone; rmdir ../gone")
+    assert await run("echo still here", reset=True) == f"still here\n{end(tmp_path)}"
+
+
+async def test_output_is_bounded(benches: Benches) -> None:
+    bench = benches("execute_bash", budget=OutputBudget(100))
+    output = await bench.output("execute_bash", command="seq 1 100000")
+    assert "tokens truncated" in output.text and len(output.text) < 800 and output.bounded
+    assert output.text.startswith("1\n2\n") and "\n100000\n" in output.text
+
+
+async def test_the_mark_cannot_be_faked_or_seen(run: Run, tmp_path: Path) -> None:
+    assert await run("set | grep -c PROMPT_COMMAND >/dev/null; printf '\\n0 /\\n'") == f"\n0 /\n{end(tmp_path)}"
+    assert (await run("set")).endswith(end(tmp_path))
+
+
+async def test_every_command_is_judged_and_told(bench: Bench, run: Run, tmp_path: Path) -> None:
+    await run("echo one")
+    await run("echo two | cat")
+    effects = [effect for effect in bench.host.effects if isinstance(effect, CommandEffect)]
+    assert [effect.argv for effect in effects] == [("bash", "-c", "echo one"), ("bash", "-c", "echo two | cat")]
+    begins, ends = bench.host.told(ExecCommandBegin), bench.host.told(ExecCommandEnd)
+    assert len(begins) == 2 and [(event.exit_code, event.output) for event in ends] == [(0, "one\n"), (0, "two\n")]
+    assert bench.host.live() == "one\ntwo\n"
+
+
+async def test_an_interrupted_turn_ends_the_command(bench: Bench, run: Run, tmp_path: Path) -> None:
+    await run("x=kept")
+    task = asyncio.ensure_future(run("sleep 61 & echo $! > pid; echo started; wait"))
+    await bench.host.until(lambda: "started" in bench.host.live())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await run("echo $x")).startswith("kept\n")
+    await bench.close()
+    assert eventually(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+async def test_bash_of_claude(bench: Bench, tmp_path: Path) -> None:
+    async def bash(**arguments: object) -> str:
+        return await bench.call("bash", **arguments)
+
+    assert await bash(command="x=1; cd /; echo hi") == "hi"
+    assert await bash(command="echo $x; pwd; (exit 4)") == "1\n/\n[exit code 4]"
+    assert await bash(command="true") == "(no output)"
+    assert await bash(restart=True) == "tool has been restarted."
+    assert await bash(command="echo [$x]; pwd") == f"[]\n{tmp_path}"
+    assert "`command` is required" in await bash()
+    handler = bench.dispatcher.registry.handler("bash")
+    handler.executor._limit_seconds = 0.3  # type: ignore[union-attr]
+    text = await bash(command="x=2; echo a; sleep 60")
+    assert text.startswith("a\nthe command was interrupted after 0.3 seconds") and text.endswith("[exit code 124]")
+    assert await bash(command="echo $x") == "2"
+
+
+@pytest.mark.skipif(not hasattr(os, "unshare") and os.name != "posix", reason="needs a sandbox")
+async def test_the_shell_is_confined(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    async with Toolset.for_model("devstral", cwd=work, tools=["execute_bash"]) as tools:
+        call = {"type": "function_call", "call_id": "1", "name": "execute_bash"}
+        arguments = '{"command": "x=5; touch inside; touch ../outside; echo $?"}'
+        (answer,) = await tools.run([{**call, "arguments": arguments}])
+        assert "exit code 0" in str(answer["output"]) and (work / "inside").exists()
+        (answer,) = await tools.run([{**call, "arguments": '{"command": "echo $x"}'}])
+        assert str(answer["output"]).startswith("5\n")
