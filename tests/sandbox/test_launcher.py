@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes, Pty
 from ferrule.protocol.permissions import WorkspaceWrite
+from ferrule.sandbox.linux.bwrap import BwrapLauncher
+from ferrule.sandbox.plan import ConfinementPlan
 from ferrule.sandbox.sandbox import open_launcher
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import finish, read_all, run, until
@@ -183,3 +186,12 @@ async def test_no_place_for_its_state_is_a_launch_error(workspace: Path, outside
     with pytest.raises(LaunchError, match="could not be built"):
         await sandbox.level()
     await sandbox.close()
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap is not installed")
+def test_bwrap_without_place_for_its_filter_leaves_nothing_open(outside: Path) -> None:
+    (outside / "filter").mkdir(parents=True)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(IsADirectoryError):
+        BwrapLauncher(ConfinementPlan(), outside, ())
+    assert os.listdir("/proc/self/fd") == before

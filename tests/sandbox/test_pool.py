@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ async def test_one_policy_is_one_zygote(pool: Pool, outside: Path) -> None:
     for one in launchers:
         await one.close()
     assert zygotes_of(os.getpid()) == []
+
+
+async def test_a_session_that_could_not_begin_does_not_count(pool: Pool, outside: Path) -> None:
+    (outside / "file").touch()
+    nowhere = replace(key(outside, 1), state_dir=outside / "file" / "state")
+    with pytest.raises(OSError, match="file"):
+        ZygoteLauncher(pool, nowhere)
+    await ZygoteLauncher(pool, key(outside, 1)).close()
+    assert zygotes_of(os.getpid()) == []
+    assert pool_of_this_loop() is not pool
 
 
 async def test_more_policies_than_zygotes(pool: Pool, outside: Path) -> None:

@@ -161,6 +161,15 @@ def test_a_crash_is_swept(root: Path, tmp_path: Path) -> None:
     assert os.listdir(root) == []
 
 
+def test_a_sweep_passes_over_what_is_no_record(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "filter").write_bytes(b"of bwrap")
+    (state / "empty").mkdir()
+    sweep(state)
+    assert sorted(path.name for path in state.iterdir()) == ["empty", "filter", "lock"]
+
+
 async def test_a_sweep_leaves_those_in_use(root: Path, tmp_path: Path) -> None:
     one = users(tmp_path / "state", root)
     await one.acquire(missing(root))

@@ -92,8 +92,9 @@ class Pool:
 
     def open(self, key: ZygoteKey) -> None:
         """A session begins: its zygote starts in the background."""
+        zygote = self._zygote(key)
         self._sessions += 1
-        self._refill(key, self._zygote(key))
+        self._refill(key, zygote)
 
     async def close(self) -> None:
         """A session ends. After the last one no zygote is left, and no command either."""

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import struct
 import sys
@@ -207,6 +208,9 @@ def record_name(root: str) -> str:
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:15]
 
 
+_RECORD: Final = re.compile("[0-9a-f]{15}")
+
+
 def remove_placeholders(folder: int, lock: int, record: str) -> None:
     """Give up a root; take its placeholders away if nobody else uses it. The zygote does the same, if we cannot."""
     # First unlocked: two that leave at once and both want more would both fail.
@@ -238,7 +242,7 @@ def sweep(state_dir: Path) -> None:
     placeholders = Placeholders(state_dir, ())
     try:
         for record in os.listdir(placeholders.folder):
-            if record != "lock":
+            if _RECORD.fullmatch(record):
                 remove_placeholders(placeholders.folder, placeholders.lock, record)
     finally:
         placeholders.close()

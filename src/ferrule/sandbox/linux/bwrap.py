@@ -28,10 +28,14 @@ class BwrapLauncher:
         self._plan = plan
         self._repositories = repositories
         self._placeholders = Placeholders(state_dir, plan.roots)
-        self._empty = state_dir / "empty"
-        self._empty.mkdir(exist_ok=True)
-        self._filter = state_dir / ("filter-network" if plan.network else "filter")
-        self._filter.write_bytes(build_filters(inet=True).single)
+        try:
+            self._empty = state_dir / "empty"
+            self._empty.mkdir(exist_ok=True)
+            self._filter = state_dir / ("filter-network" if plan.network else "filter")
+            self._filter.write_bytes(build_filters(inet=True).single)
+        except BaseException:
+            self._placeholders.close()
+            raise
         self._plain = PlainLauncher()
         self._children: dict[Child, asyncio.Task[None]] = {}
 
