@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from benchmarks import peers
-from benchmarks.headless import Headless, contestants, no_op, one_line_patch, run_true
+from benchmarks.headless import ECHO, Headless, contestants, mcp_echo, no_op, one_line_patch, run_true
 from benchmarks.measure import Row, Work, bounded, in_turns
 from ferrule import Agent, tool
 from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
@@ -85,27 +85,30 @@ def in_process() -> list[Row]:
 
 
 def session(contestant: Headless, cwd: Path) -> list[list[float]]:
-    """Milliseconds of each turn of one session: no-ops, commands, patches. The first of each kind is left out."""
+    """Milliseconds of each turn of one session: no-ops, commands, patches, MCP calls. The first of each kind is left
+    out."""
     (cwd / "small.txt").write_text("line 0\n")
     calls = [no_op() for _ in range(CALLS)]
     calls += [run_true() for _ in range(CALLS)]
     calls += [one_line_patch(number) for number in range(CALLS)]
+    calls += [mcp_echo() for _ in range(CALLS)]
     with ScriptedModel([*([call] for call in calls), [message("done")]]) as model:
-        assert contestant.start(model, cwd).wait() == 0, contestant.name
+        assert contestant.start(model, cwd, [ECHO]).wait() == 0, contestant.name
         model.check()
         outputs = list(model.outputs().values())
         times = [latency / 1e6 for latency in model.latencies_ns()]
+    assert "hi" in outputs[-1], outputs[-1]
     assert "code 0" in outputs[CALLS] and (cwd / "small.txt").read_text() == f"line {CALLS}\n", outputs[CALLS]
-    return [times[kind * CALLS + 1 : (kind + 1) * CALLS] for kind in range(3)]
+    return [times[kind * CALLS + 1 : (kind + 1) * CALLS] for kind in range(4)]
 
 
 def seen_from_the_server() -> list[Row]:
     """The rows of headless programs, whose sessions alternate."""
     with contestants() as (programs, cwd):
         runs = [(program.name, session(program, cwd)) for _ in range(SESSIONS) for program in programs]
-    names = ("no-op turn", "turn with a confined `true`", "turn with a one-line patch")
+    names = ("no-op turn", "turn with a confined `true`", "turn with a one-line patch", "turn with an MCP call")
     rows = []
-    for kind, (name, aim) in enumerate(zip(names, (3, 12, 5), strict=True)):
+    for kind, (name, aim) in enumerate(zip(names, (3, 12, 5, 5), strict=True)):
         times: dict[str, list[float]] = {}
         for program, kinds in runs:
             times.setdefault(program, []).extend(kinds[kind])

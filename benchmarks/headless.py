@@ -1,5 +1,6 @@
 """Headless agents as programs: `ferrule exec`, and `codex exec` beside it where that is on the PATH."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,10 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import echo_server
 from ferrule.testing import ScriptedModel, custom_tool_call, function_call
 
-WITHOUT_TMP = ("-c", "sandbox_workspace_write.exclude_slash_tmp=true")
+WITHOUT_TMP = "sandbox_workspace_write.exclude_slash_tmp=true"
 """What lies in /tmp differs from machine to machine, and every repository there is one more thing to protect."""
+
+
+ECHO = f"mcp_servers.echo={{command={json.dumps(sys.executable)},args=[{json.dumps(echo_server.__file__)}]}}"
+"""An MCP server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +30,10 @@ class Headless:
     program: tuple[str, ...]
     home: Path
 
-    def start(self, model: ScriptedModel, cwd: Path) -> subprocess.Popen[bytes]:
-        """Start one task against this server."""
-        flags = ("-m", "gpt-5.5", "-s", "workspace-write", "-C", str(cwd), *WITHOUT_TMP)
+    def start(self, model: ScriptedModel, cwd: Path, settings: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """Start one task against this server. `settings`: what both programs read alike, `key=value`."""
+        given = (word for setting in (WITHOUT_TMP, *settings) for word in ("-c", setting))
+        flags = ("-m", "gpt-5.5", "-s", "workspace-write", "-C", str(cwd), *given)
         return subprocess.Popen(
             [*self.program, *self._provider(model.base_url), *flags, "go"],
             env=environment(self.home),
@@ -73,6 +80,11 @@ def no_op() -> dict[str, object]:
 def run_true() -> dict[str, object]:
     """A call of `exec_command`."""
     return dict(function_call("exec_command", {"cmd": "true"}))
+
+
+def mcp_echo() -> dict[str, object]:
+    """A call of the MCP server `echo`."""
+    return dict(function_call("echo", {"text": "hi"}, namespace="mcp__echo"))
 
 
 def one_line_patch(number: int) -> dict[str, object]:
