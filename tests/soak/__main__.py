@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -49,8 +50,10 @@ async def soak(given: argparse.Namespace, stage: Stage) -> int:
         done = await Round(stage, numbers).run(warm=number == 0)
         samples.append((done.sessions_so_far, done.resident))
         print(f"{time.monotonic() - started:6.0f} s  {done}", flush=True)
-        for problem in done.problems:
-            print(f"  ! {problem}\n    again: scripts/soak --seed {given.seed} --replay {numbers[0]}-{numbers[-1]}")
+        for problem, times in Counter(done.problems).items():
+            print(f"  ! {problem}" + (f" ({times} times)" if times > 1 else ""))
+        if done.problems:
+            print(f"    again: scripts/soak --seed {given.seed} --replay {numbers[0]}-{numbers[-1]}", flush=True)
         problems += len(done.problems)
         enough = time.monotonic() - started >= given.minutes * 60 and stage.sessions >= given.sessions
         if (number and replayed == []) or (replayed is None and enough):

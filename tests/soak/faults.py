@@ -116,14 +116,19 @@ def turn_fault(fault: TurnFault) -> TurnFault:
 
 @turn_fault
 async def interrupted(trouble: Trouble) -> None:
+    """Also by a user who presses Ctrl-C more than once."""
     await trouble.moment()
-    trouble.session.interrupt()
+    for _ in range(trouble.rng.randint(1, 3)):
+        trouble.session.interrupt()
+        await asyncio.sleep(trouble.rng.random() / 50)
 
 
 @turn_fault
 async def caller_cancelled(trouble: Trouble) -> None:
     await trouble.moment()
-    trouble.turn.cancel()
+    for _ in range(trouble.rng.randint(1, 3)):
+        trouble.turn.cancel()
+        await asyncio.sleep(trouble.rng.random() / 50)
 
 
 @turn_fault

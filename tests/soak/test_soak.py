@@ -1,0 +1,137 @@
+"""The soak itself is not in the default run; that it would notice something is."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ferrule.protocol.content import OutputText
+from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ItemView, Message, make_item
+from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
+from ferrule.testing import ScriptedModel
+from tests.soak.census import Census, growth_per_session, settled_leaks
+from tests.soak.conversation import Conversation, Voice
+from tests.soak.history import wrong_order
+from tests.soak.plan import Plan, TurnPlan, draw_plan, offer
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "session-1").mkdir()
+    return tmp_path
+
+
+def call(number: int) -> ItemView:
+    return FunctionCall(call_id=f"c{number}", name="f", arguments="{}")
+
+
+def answer(number: int) -> ItemView:
+    return FunctionCallOutput(call_id=f"c{number}", output="ok")
+
+
+SAID = Message(role="user", content=(OutputText("and now?"),))
+
+
+def test_nothing_is_no_leak(root: Path) -> None:
+    assert settled_leaks(lambda: Census.take(root), Census.take(root), 5) == []
+
+
+def test_every_leak_is_seen(root: Path) -> None:
+    before = Census.take(root)
+    read, write = os.pipe()
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait, name="forgotten")
+    thread.start()
+    child = subprocess.Popen(["sleep", "60"], cwd=root / "session-1")
+    (root / "tmp" / "left").touch()
+    (root / "session-1" / ".git").mkdir()
+    try:
+        leaks = settled_leaks(lambda: Census.take(root), before, 0)
+    finally:
+        stop.set()
+        thread.join()
+        child.kill()
+        child.wait()
+        os.close(read)
+        os.close(write)
+    kinds = Counter(leak.split(" leaked: ")[0] for leak in leaks)
+    assert kinds == {"descriptor": 1, "thread": 1, "process": 1, "file": 2}
+    assert any("2 x pipe" in leak for leak in leaks)
+    assert any("sleep 60" in leak for leak in leaks)
+
+
+def test_who_left_the_family_is_seen_by_where_it_works(root: Path) -> None:
+    before = Census.take(root)
+    script = "import subprocess as s; print(s.Popen(['sleep', '60'], stdout=s.DEVNULL, start_new_session=True).pid)"
+    told = subprocess.run([sys.executable, "-c", script], cwd=root / "session-1", capture_output=True, check=True)
+    try:
+        [leak] = Census.take(root).leaks(before)
+    finally:
+        os.kill(int(told.stdout), 9)
+    assert leak.startswith(f"process leaked: 1 x {int(told.stdout)} ")
+
+
+@pytest.mark.parametrize(
+    ("items", "problems"),
+    [
+        ([call(1), call(2), answer(1), answer(2), SAID], []),
+        ([call(1), call(2), answer(2), answer(1)], ["the output of c2 stands where ['c1'] had to be answered"]),
+        ([call(1)], ["c1 has no output"]),
+        ([answer(1)], ["the output of c1 stands where [] had to be answered"]),
+        ([call(1), SAID, answer(1)], ["the user speaks while ['c1'] have no output"]),
+        ([call(1), answer(1), call(1), answer(1)], ["two calls have the id c1"]),
+    ],
+)
+def test_a_wrong_history_is_seen(items: list[ItemView], problems: list[str]) -> None:
+    assert wrong_order([make_item(item) for item in items]) == problems
+
+
+def test_growth_is_the_slope_of_the_later_half() -> None:
+    warming = [(10, 50_000_000), (20, 90_000_000), (30, 95_000_000)]
+    assert growth_per_session([*warming, (40, 96_000_000), (50, 96_000_000), (60, 96_000_000)]) == 0
+    assert growth_per_session([*warming, (40, 96_000_000), (50, 97_000_000), (60, 98_000_000)]) == 100_000
+
+
+def test_a_plan_comes_of_its_seed_and_number_alone() -> None:
+    can = offer(root=True, node=True, mcp=True)
+    plans = [draw_plan("seed", number, can) for number in range(50)]
+    assert plans == [draw_plan("seed", number, can) for number in range(50)]
+    assert plans != [draw_plan("another", number, can) for number in range(50)]
+    drawn = {turn.fault for plan in plans for turn in plan.turns}
+    assert drawn >= {"interrupted", "caller_cancelled", "full_disk", None}
+    assert {plan.wire for plan in plans} == {"responses", "chat"}
+
+
+def test_what_a_machine_cannot_do_is_named() -> None:
+    assert set(offer(root=False, node=False, mcp=False).missing) >= {"full_disk", "javascript", "server_tools"}
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire_faults", [0.0, 0.4])
+async def test_a_conversation(tmp_path: Path, wire: str, wire_faults: float) -> None:
+    plan = Plan(
+        number=7,
+        wire="chat" if wire == "chat" else "responses",
+        model="gpt-5.5",
+        sandbox=DangerFullAccess(),
+        approval=AskForApproval.NEVER,
+        observed=True,
+        small_disk=False,
+        wire_faults=wire_faults,
+        turns=(TurnPlan(("functions", "planning"), None), TurnPlan(("patches", "nonsense"), "interrupted")),
+    )
+    (tmp_path / "work").mkdir()
+    voices: list[Voice] = []
+    with ScriptedModel(lambda request: voices[0].answer(request)) as server:
+        talk = Conversation(plan, "seed", tmp_path / "work", tmp_path / "home", server.base_url, calm=False)
+        voices.append(talk.voice)
+        report = await talk.run()
+        assert report.problems + server.failures == []
+    assert report.turns.total() == 3
+    assert report.calls > 5
+    assert bool(talk.voice.struck) is bool(wire_faults)
