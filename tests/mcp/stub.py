@@ -129,6 +129,8 @@ class Stub:
         if "endless-fresh" in self.modes:
             count = int(cursor or 0)
             return {"tools": [tool(f"t{count}_{i}") for i in range(100)], "nextCursor": str(count + 1)}
+        if "tools-file" in self.modes:
+            return {"tools": json.loads(Path(self.modes["tools-file"]).read_text())}
         if "tools" in self.modes:
             return {"tools": json.loads(self.modes["tools"])}
         read_only = {"annotations": {"readOnlyHint": True}}

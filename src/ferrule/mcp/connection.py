@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ferrule._version import __version__
 from ferrule.mcp.errors import FailureKind, McpFailure
 from ferrule.mcp.http import LOGIN_NEEDED
-from ferrule.mcp.wire import RAW, Wire
+from ferrule.mcp.wire import Wire, take_answer
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.events import ElicitationRequest
 from ferrule.protocol.json_text import JsonValue
@@ -177,11 +177,8 @@ class Connection:
 
     async def list_tools(self, cursor: str | None) -> dict[str, JsonValue]:
         """One page of the server's tools, as it said it. Raises `MCPError`."""
-        page = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        assert page.meta is not None
-        raw = page.meta[RAW]
-        assert isinstance(raw, dict)
-        return raw
+        await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        return take_answer()
 
     async def call_tool(
         self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: Progress | None
@@ -219,9 +216,7 @@ class Connection:
                 allow_claimed=True,
             )
             if not isinstance(result, types.InputRequiredResult):
-                raw = (result.meta or {})[RAW]
-                assert isinstance(raw, dict)
-                return raw
+                return take_answer()
             state = result.request_state
             answers = {key: await self._input(key, wanted) for key, wanted in (result.input_requests or {}).items()}
         raise MCPError(types.INTERNAL_ERROR, f"the server asked for more input {MAX_ROUNDS} times")

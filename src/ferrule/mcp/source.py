@@ -1,6 +1,7 @@
 """The MCP servers of one session as a source of tools: started together, joining when they are ready."""
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from ferrule.tools.registry import ToolRegistryBuilder
 
 if TYPE_CHECKING:
     from ferrule.mcp.connection import Ask
+
+log = logging.getLogger("ferrule.mcp")
 
 FIRST_PATIENCE = 5.0
 """Seconds from the start of the servers that the first request waits for those that are not there yet."""
@@ -166,7 +169,7 @@ class McpSource:
 
     def _read_list(self, name: str, server: _Server) -> None:
         server.work = asyncio.create_task(self._list(name, server), name=f"ferrule-mcp-list-{name}")
-        server.work.add_done_callback(lambda task: task.cancelled() or task.exception())
+        server.work.add_done_callback(_report)
 
     async def _list(self, name: str, server: _Server) -> None:
         """Read the list of one server, and again where it changed meanwhile."""
@@ -195,14 +198,28 @@ class McpSource:
     def _offered(self, tools: Sequence[McpTool], settings: McpServerSettings) -> tuple[OfferedTool, ...]:
         offered = []
         for tool in tools:
-            size = len(tool.schema.encoded)
-            if size > MAX_SCHEMA_BYTES:
-                text = (
-                    f"the tool {tool.name!r} of the MCP server {tool.server} is left out: its schema has {size} bytes"
-                )
+            flaw = _flaw(tool)
+            if flaw is not None:
+                text = f"the tool {tool.name[:64]!r} of the MCP server {tool.server} is left out: its schema {flaw}"
                 self._emit(WarningEvent(message=text))
                 continue
             told = sanitize(tool.schema, tool=tool.name)
             name = qualified_name(tool.server, tool.name)
             offered.append(OfferedTool(name, tool, told, settings.supports_parallel_tool_calls))
         return tuple(sorted(offered, key=lambda one: one.name))
+
+
+def _flaw(tool: McpTool) -> str | None:
+    """Why no model can be shown the tool, if so."""
+    try:
+        size = len(tool.schema.encoded)
+    except (ValueError, RecursionError):
+        return "is nested too deeply"
+    return f"has {size} bytes" if size > MAX_SCHEMA_BYTES else None
+
+
+def _report(work: "asyncio.Task[None]") -> None:
+    """A failure that the front end was told is done with; any other is a fault of ours."""
+    error = None if work.cancelled() else work.exception()
+    if error is not None and not isinstance(error, FerruleError | TimeoutError):
+        log.error("reading the list of an MCP server failed", exc_info=error)

@@ -3,7 +3,8 @@
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from pydantic import Field
@@ -26,6 +27,9 @@ from ferrule.tools.definition import Action, Observation, ToolDefinition
 from ferrule.tools.effects import McpEffect
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.foreign import ForeignValidator
+
+if TYPE_CHECKING:
+    from ferrule.mcp.schema import Schema
 
 MAX_DESCRIPTION = 8_000
 """Characters of a description; a server must not fill the context before it is even called."""
@@ -154,6 +158,13 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
     def parameters(self) -> JsonSchema:
         """The schema as the model is told."""
         return self.told.schema
+
+    @cached_property
+    def model(self) -> "type[Schema]":
+        """The arguments as a pydantic model, made when it is first asked for."""
+        from ferrule.mcp.schema import Schema
+
+        return Schema.from_mcp_schema(self.name, self.mcp_tool.schema.mapping)
 
     def matches_kind(self, payload: ToolPayload) -> bool:
         """JSON arguments."""

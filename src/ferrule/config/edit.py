@@ -1,0 +1,129 @@
+"""Changes to the user's `config.toml` that leave every other line of it as it is.
+
+The text is changed, not the values: then both are read again, and a change that did more than it should is not written.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ferrule.protocol.errors import UsageError
+
+_HEADER = re.compile(r"\s*\[(?!\[)(?P<key>.+)\]\s*(#.*)?")
+
+
+def put_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
+    """Write `[mcp_servers.NAME]` at the end of the file: texts, lists of texts, tables of texts.
+
+    Raises `UsageError` where there is one already, or the file cannot be changed.
+    """
+    text = _read(path)
+    wanted = _parse(path, text)
+    servers = wanted.setdefault("mcp_servers", {})
+    if name in servers:
+        raise UsageError(f"{path} has a server named {name!r} already: `ferrule mcp remove {name}` takes it out")
+    servers[name] = dict(table)
+    section = "\n".join([f"[mcp_servers.{_key(name)}]", *(f"{_key(k)} = {_value(v)}" for k, v in table.items())])
+    _write(path, f"{text.rstrip()}\n\n{section}\n".lstrip("\n"), wanted)
+
+
+def remove_server(path: Path, name: str) -> bool:
+    """Take `[mcp_servers.NAME]` out; comments that stand before the next table stay. False where there is none.
+
+    Raises `UsageError` where the file cannot be changed.
+    """
+    text = _read(path)
+    wanted = _parse(path, text)
+    servers = wanted.get("mcp_servers", {})
+    if name not in servers:
+        return False
+    del servers[name]
+    if not servers:
+        del wanted["mcp_servers"]
+    _write(path, "".join(_without(text, ("mcp_servers", name))), wanted)
+    return True
+
+
+def _without(text: str, table: tuple[str, ...]) -> Iterator[str]:
+    inside = False
+    aside: list[str] = []  # blank lines and comments, which may belong to what comes next
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        header = _HEADER.fullmatch(line.rstrip("\r\n"))
+        if header is not None:
+            was, inside = inside, _path(header["key"])[: len(table)] == table
+            if was and not inside:
+                yield from aside
+            aside = []
+        if not inside:
+            yield line
+        elif line.strip() and not line.lstrip().startswith("#"):
+            aside = []
+        else:
+            aside.append(line)
+
+
+def _path(key: str) -> tuple[str, ...]:
+    try:
+        table = tomllib.loads(f"[{key}]")
+    except tomllib.TOMLDecodeError:
+        return ()
+    path = []
+    while table:
+        ((name, table),) = table.items()
+        path.append(name)
+    return tuple(path)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a TOML string, but for this character
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+
+
+def _write(path: Path, text: str, wanted: Mapping[str, Any]) -> None:
+    """Whole or not at all; a link stays one, and so do the file's rights."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        found = None
+    if found != wanted:
+        raise UsageError(f"{path} has its servers in a form that is not changed here: edit it by hand")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        temporary.write_bytes(text.encode())
+        temporary.chmod(mode)
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,151 @@
+"""`ferrule mcp`: the real command."""
+
+import json
+import tempfile
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.config.edit import put_server, remove_server
+from tests.cli.command import Place
+from tests.mcp.web import mcp_result, stub
+
+CONFIG = """# my settings
+model = "m"  # the good one
+
+[mcp_servers.docs]  # keep me
+command = "docs"
+[mcp_servers.docs.env]
+KEY = "secret"
+
+# about projects
+[projects."/x"]
+trust_level = "trusted"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "work").mkdir()
+    place = Place((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule")
+    place.home.mkdir(parents=True)
+    return place
+
+
+def test_a_server_is_added_shown_and_removed_and_comments_stay(place: Place) -> None:
+    config = place.home / "config.toml"
+    config.write_text(CONFIG)
+    added = place.run("mcp", "add", "fs", "--env", "A=b=c", "--cwd", "/tmp", "--", "npx", "-y", "server", "--env", "x")
+    assert added.code == 0, added.err
+    text = config.read_text()
+    for line in CONFIG.splitlines():
+        assert line in text
+    listed = place.run("mcp", "list")
+    assert listed.out.splitlines() == ["docs  docs", "fs    npx -y server --env x"]
+    shown = json.loads(place.run("mcp", "get", "fs", "--json").out)
+    assert shown == {
+        "name": "fs", "command": "npx", "args": ["-y", "server", "--env", "x"], "env": {"A": "*****"}, "cwd": "/tmp",
+    }  # fmt: skip
+    assert "secret" not in place.run("mcp", "list", "--json").out
+    assert place.run("mcp", "remove", "fs").code == 0
+    assert config.read_text().rstrip() == CONFIG.rstrip()
+    assert place.run("mcp", "remove", "docs").code == 0
+    assert "# about projects" in config.read_text()
+    assert "docs" not in config.read_text()
+
+
+def test_a_remote_server_is_added_to_an_empty_home(place: Place) -> None:
+    added = place.run("mcp", "add", "web", "--url", "https://x.example/mcp", "--bearer-token-env-var", "TOKEN")
+    assert added.code == 0, added.err
+    config = place.home / "config.toml"
+    assert config.read_text() == ('[mcp_servers.web]\nurl = "https://x.example/mcp"\nbearer_token_env_var = "TOKEN"\n')
+    assert config.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("add", "a"), "needs either a command"),
+        (("add", "a", "--url", "https://x", "--", "c"), "needs either a command"),
+        (("add", "a", "--env", "X", "--", "c"), "is not NAME=VALUE"),
+        (("get", "nothing"), "there is no MCP server named"),
+        (("remove", "nothing"), "has no server named"),
+        (("fetch",), "knows add, list, get, remove, login"),
+        ((), "knows add, list, get, remove, login"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_exit_2(place: Place, arguments: tuple[str, ...], why: str) -> None:
+    done = place.run("mcp", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_name_that_is_there_is_refused(place: Place) -> None:
+    assert place.run("mcp", "add", "a", "--", "c").code == 0
+    again = place.run("mcp", "add", "a", "--", "d")
+    assert again.code == 2
+    assert "already" in again.err
+
+
+def test_help_is_help(place: Place) -> None:
+    assert "ferrule mcp login" in place.run("mcp", "--help").out
+
+
+def test_logging_in_where_no_login_is_wanted(place: Place) -> None:
+    with stub(mcp_result) as url:
+        place.run("mcp", "add", "web", "--url", url)
+        done = place.run("mcp", "login", "web", "--no-browser")
+    assert (done.code, done.err) == (1, "web wants no login\n")
+    place.run("mcp", "add", "local", "--", "c")
+    assert place.run("mcp", "login", "local").code == 2
+
+
+def test_the_mcp_json_of_a_trusted_project_counts(place: Place) -> None:
+    (place.cwd / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"p": {"type": "stdio", "command": "${TOOL:-fallback}", "env": {"K": "${SECRET}"}}}})
+    )
+    assert "no MCP servers" in place.run("mcp", "list").out
+    (place.home / "config.toml").write_text(f'[projects."{place.cwd}"]\ntrust_level = "trusted"\n')
+    assert place.run("mcp", "list").out == "p  fallback\n"
+    assert place.run("mcp", "list", env={"TOOL": "mine"}).out == "p  mine\n"
+    (place.cwd / ".mcp.json").write_text('{"mcpServers": {"p": {"cmd": "x"}}}')
+    wrong = place.run("mcp", "list")
+    assert wrong.code == 2
+    assert ".mcp.json: unknown key mcp_servers.p.cmd" in wrong.err
+
+
+def test_what_cannot_be_changed_safely_is_left_alone(place: Place) -> None:
+    config = place.home / "config.toml"
+    for text in (
+        'mcp_servers = { a = { command = "x" } }\n',
+        'instructions = """\n[mcp_servers.a]\n"""\n[mcp_servers]\na.command = "x"\n',
+    ):
+        config.write_text(text)
+        done = place.run("mcp", "remove", "a")
+        assert (done.code, config.read_text()) == (2, text)
+        assert "edit it by hand" in done.err
+    config.write_text('mcp_servers = { a = { command = "x" } }\n')
+    assert place.run("mcp", "add", "b", "--", "y").code == 2
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.sampled_from([CONFIG, "", "x = 1", "[a]\nb = 1\n\n# end"]),
+)
+def test_any_name_and_value_go_in_and_out(name: str, value: str, before: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.toml")
+        path.write_text(before)
+        table = {"command": value, "args": [value], "env": {name: value}}
+        put_server(path, name, table)
+        assert tomllib.loads(path.read_bytes().decode())["mcp_servers"][name] == table
+        assert remove_server(path, name)
+        assert tomllib.loads(path.read_text()) == tomllib.loads(before)
+        assert [line for line in path.read_text().splitlines() if line] == [
+            line for line in before.splitlines() if line
+        ]
