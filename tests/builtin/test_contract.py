@@ -37,6 +37,7 @@ CONTRACT = {
         explanation=STRING,
         plan={"type": "array", "items": closed(["step", "status"], step=STRING, status=STATUS)},
     ),
+    "view_image": closed(["path"], path=STRING),
     "js_repl_reset": closed([]),
 }
 
