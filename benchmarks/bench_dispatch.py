@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from pydantic import BaseModel, TypeAdapter
@@ -82,23 +82,31 @@ async def dispatch() -> Iterable[Row]:
 async def specs() -> Iterable[Row]:
     """The tools of a request: built for the first one, looked up for the next."""
 
-    def named(number: int) -> object:
+    def named(number: int) -> Callable[..., object]:
         async def work(path: str, offset: int = 1, limit: int = 2000, mode: str = "slice") -> str:
             """Do one of many things."""
             return path
 
         work.__name__ = f"tool_{number}"
-        return tool(read_only=True)(work)
+        return work
 
     def build() -> None:
-        tools = [named(number) for number in range(SPECS)]
+        tools = [tool(read_only=True)(named(number)) for number in range(SPECS)]
         Toolset.for_model("m", sandbox="danger-full-access", tools=tools).current()
+
+    def build_theirs(make: Callable[[Callable[..., object]], object]) -> None:
+        for number in range(SPECS):
+            make(named(number))
 
     toolset = Toolset.for_model("m", sandbox="danger-full-access", tools=["*"])
     first, again = await in_turns([build, toolset.current], 5, 1, time.process_time)
     await toolset.aclose()
+    makers = peers.tool_makers()
+    works = [partial(build_theirs, make) for make in makers.values()]
+    figures = [spent / SPECS for spent in await in_turns(works, 5, 1, time.process_time)]
+    others = dict(zip(makers, figures, strict=True))
     return [
-        bounded(f"specs of {SPECS} new @tool functions, a tool", first / SPECS, None, "us", 1e6),
+        bounded(f"specs of {SPECS} new @tool functions, a tool", first / SPECS, None, "us", 1e6, peers=others),
         bounded("specs of the next request", again, 10, "us", 1e6),
     ]
 

@@ -65,7 +65,7 @@ async def compare(base: Path) -> list[Row]:
     if codex := shutil.which("codex"):
         words = [codex, "sandbox", "-P", ":workspace", "-C", cwd, "--", "/bin/true"]
         [times["codex"]] = await in_turns([partial(run, words, environment(base))], PEER_ROUNDS)
-    memory = await asyncio.to_thread(zygotes)
+    memory, spares = await asyncio.to_thread(zygotes), pool.spares
     beside = await beside_repositories(pool, base)
     await launcher.close()
     if bwrap is not None:
@@ -82,7 +82,7 @@ async def compare(base: Path) -> list[Row]:
             "ms",
             1e3,
         ),
-        *(bounded(f"idle zygote with {pool.spares} spares", size, 5, "MiB") for size in memory),
+        *(bounded(f"idle zygote with {spares} spares", size, 5, "MiB") for size in memory),
     ]
 
 

@@ -41,6 +41,12 @@ def agents(turns: int) -> dict[str, Turns]:
     return {NAMES[module]: make(turns) for module, make in makers.items() if is_installed(module)}
 
 
+def tool_makers() -> dict[str, Callable[[Callable[..., object]], object]]:
+    """What makes a tool of a function."""
+    makers = (("agents", "function_tool"), ("pydantic_ai", "Tool"))
+    return {NAMES[name]: getattr(importlib.import_module(name), maker) for name, maker in makers if is_installed(name)}
+
+
 NAMES = {"agents": "openai-agents", "pydantic_ai": "pydantic-ai"}
 """Module -> how the package is called."""
 
