@@ -35,6 +35,7 @@ class Stub:
         self.answers: dict[Any, Any] = {}
         self.cancelled: list[Any] = []
         self.renamed = False
+        self.listening: Any = None
 
     def write(self, message: Any) -> None:
         self.raw(json.dumps(message).encode() + b"\n")
@@ -92,7 +93,19 @@ class Stub:
         if "id" not in message:
             return
         result: Any
-        if method == "initialize":
+        if method == "initialize" and "modern" in self.modes:
+            error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"], "requested": "x"}}
+            self.write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+            return
+        if method == "server/discover" and "modern" in self.modes:
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
+        elif method == "subscriptions/listen":
+            self.listening = message["id"]
+            meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+            params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+            self.write({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
+            return
+        elif method == "initialize":
             result = {
                 "protocolVersion": "2025-06-18",
                 "capabilities": {"tools": {"listChanged": True}, "resources": {}},
@@ -115,6 +128,11 @@ class Stub:
         else:
             self.write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown"}})
             return
+        self.reply(message, result)
+
+    def reply(self, message: dict[str, Any], result: Any) -> None:
+        if "modern" in self.modes and isinstance(result, dict):
+            result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
         self.write({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     def tools(self, cursor: str | None) -> dict[str, Any]:
@@ -148,7 +166,7 @@ class Stub:
             tools.append(tool("grown", **read_only))
         return {"tools": tools}
 
-    def call(self, message: dict[str, Any]) -> None:
+    def call(self, message: dict[str, Any]) -> None:  # noqa: C901 - one place for every way to misbehave
         params = message["params"]
         name, arguments = params["name"], params.get("arguments") or {}
         result: Any = {"content": [{"type": "text", "text": f"{name}: {json.dumps(arguments, ensure_ascii=False)}"}]}
@@ -173,7 +191,21 @@ class Stub:
                 self.write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
         elif name == "grow":
             self.renamed = True
-            self.write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            changed: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            if "modern" in self.modes:
+                changed["params"] = {"_meta": {"io.modelcontextprotocol/subscriptionId": self.listening}}
+            self.write(changed)
+        elif name == "ask" and "modern" in self.modes:
+            schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+            form = {"mode": "form", "message": "Really?", "requestedSchema": schema}
+            result = {
+                "resultType": "input_required",
+                "inputRequests": {"q": {"method": "elicitation/create", "params": form}},
+                "requestState": "state",
+            }
+            if "inputResponses" in params:
+                said = {"state": params["requestState"], **params["inputResponses"]["q"]}
+                result = {"content": [{"type": "text", "text": json.dumps(said)}]}
         elif name == "ask":
             schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
             request = {"message": "Really?", "requestedSchema": schema}
@@ -187,7 +219,7 @@ class Stub:
                 self.raw(b"x" * 1024 * 1024)
             self.raw(b'"}]}}\n')
             return
-        self.write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        self.reply(message, result)
         if "exit-after-call" in self.modes:
             time.sleep(0.05)
             os._exit(0)

@@ -215,6 +215,22 @@ async def test_an_elicitation_that_nobody_answers_is_cancelled() -> None:
         assert json.loads(text_of(await stub.call_tool("ask", {}))) == {"action": "cancel"}
 
 
+async def test_a_server_that_knows_only_the_newer_protocol() -> None:
+    changed = asyncio.Event()
+
+    async def ask(request: ElicitationRequest) -> Answer:
+        return Elicited("accept", {"ok": request.message == "Really?"})
+
+    async with client("modern", ask=ask, on_tools_changed=changed.set) as stub:
+        assert "echo" in [tool.name for tool in await stub.list_tools()]
+        assert text_of(await stub.call_tool("echo", {"text": "new"})) == "ECHO: new"
+        said = json.loads(text_of(await stub.call_tool("ask", {})))
+        assert said == {"state": "state", "action": "accept", "content": {"ok": True}}
+        await stub.call_tool("grow", {})
+        await asyncio.wait_for(changed.wait(), 10)
+        assert "grown" in [tool.name for tool in await stub.list_tools()]
+
+
 async def test_a_result_that_is_too_large_is_an_error_and_the_server_lives() -> None:
     async with client() as stub:
         with pytest.raises(RespondToModel, match="larger than 32 MiB"):
