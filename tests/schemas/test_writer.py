@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from ferrule.tools.arguments import ModelValidator, read_arguments
-from ferrule.tools.schema_writer import keyword_arguments, schema_of_function, schema_of_model, signature_model
+from ferrule.tools.schema_writer import keyword_arguments, schema_of_model, signature_model
 
 Json = Any
 
@@ -176,9 +176,10 @@ def search(  # type: ignore[no-untyped-def]
 
 
 def test_a_function_with_its_docstring() -> None:
-    schema, name, description = schema_of_function(search, skip={"token"})
-    assert name == "search"
-    assert description == "Search the index.\n\nIt is slow.\n\nReturns:\n    The hits."
+    model = signature_model(search, skip={"token"})
+    schema = schema_of_model(model)
+    assert model.__name__ == "search"
+    assert model.__doc__ == "Search the index.\n\nIt is slow.\n\nReturns:\n    The hits."
     properties = schema.mapping["properties"]
     assert list(properties) == ["query", "limit", "schema", "_hidden", "untyped"]
     assert properties["query"] == {"type": "string", "description": "What to look for, in plain words."}
@@ -226,4 +227,4 @@ def test_parameters_that_cannot_be_named_are_refused() -> None:
 
     for function in (positional, variadic, open_ended):
         with pytest.raises(TypeError, match=f"^{function.__name__}: a model gives arguments by name"):
-            schema_of_function(function)
+            signature_model(function)

@@ -8,7 +8,7 @@ from typing import Any, cast, overload
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
 from ferrule.tools.definition import Action, Execute, Execution, Observation, ToolDefinition, in_the_loop, on_a_thread
-from ferrule.tools.schema_writer import keyword_arguments, schema_of_function, signature_model
+from ferrule.tools.schema_writer import keyword_arguments, signature_model
 
 
 class FunctionTool(ToolDefinition[Action, Observation]):
@@ -26,13 +26,12 @@ class FunctionTool(ToolDefinition[Action, Observation]):
         strict: bool = False,
     ) -> None:
         context = _context_parameters(function)
-        described = schema_of_function(function, skip=context)
         arguments = cast("type[Action]", signature_model(function, base=Action, skip=context))
         self.function = function
         self._run = _execution(function, _reader(arguments), next(iter(context), None), blocking)
         super().__init__(
-            name=name or described.name,
-            description=described.description if description is None else description,
+            name=name or function.__name__,
+            description=description,
             action_type=arguments,
             annotations=annotations,
             parallel=parallel,

@@ -196,7 +196,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     def _wire_parameters(self) -> tuple[JsonSchema, bool]:
         """The schema as it is sent; a tool that strict mode cannot express stays non-strict as a whole."""
-        parameters = self.parameters()
+        parameters = self._validator.schema
         if not self.strict:
             return parameters, False
         try:

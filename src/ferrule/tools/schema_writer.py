@@ -5,7 +5,7 @@ No titles; definitions inlined unless they recur; objects closed; an optional fi
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -126,23 +126,6 @@ def _without_null(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 def _in_order(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {key: node[key] for key in _ORDER if key in node} | node
-
-
-class FunctionSchema(NamedTuple):
-    """What a model is told of a function: the schema of its arguments, its name, and its docstring's description."""
-
-    schema: JsonSchema
-    name: str
-    description: str
-
-
-def schema_of_function(function: Callable[..., object], *, skip: Collection[str] = ()) -> FunctionSchema:
-    """What a model is told of `function`, which is called with keywords; `skip` names parameters that others fill in.
-
-    Raises TypeError when a parameter cannot be given by keyword.
-    """
-    schema = schema_of_model(signature_model(function, skip=skip))
-    return FunctionSchema(schema, function.__name__, read_docstring(inspect.getdoc(function)).description)
 
 
 def signature_model(
