@@ -12,7 +12,7 @@ import pytest
 from ferrule.protocol.content import OutputText
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ItemView, Message, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
-from ferrule.testing import ScriptedModel
+from ferrule.testing import Raw, Request, ScriptedModel, Step
 from tests.soak.census import Census, growth_per_session, settled_leaks
 from tests.soak.conversation import Conversation, Voice
 from tests.soak.history import wrong_order
@@ -30,7 +30,7 @@ def call(number: int) -> ItemView:
     return FunctionCall(call_id=f"c{number}", name="f", arguments="{}")
 
 
-def answer(number: int) -> ItemView:
+def answered(number: int) -> ItemView:
     return FunctionCallOutput(call_id=f"c{number}", output="ok")
 
 
@@ -68,7 +68,7 @@ def test_every_leak_is_seen(root: Path) -> None:
 def test_who_left_the_family_is_seen_by_where_it_works(root: Path) -> None:
     before = Census.take(root)
     script = "import subprocess as s; print(s.Popen(['sleep', '60'], stdout=s.DEVNULL, start_new_session=True).pid)"
-    told = subprocess.run([sys.executable, "-c", script], cwd=root / "session-1", capture_output=True, check=True)
+    told = subprocess.run([sys.executable, "-c", script], cwd=root / "session-1", stdout=subprocess.PIPE, check=True)
     try:
         [leak] = Census.take(root).leaks(before)
     finally:
@@ -79,12 +79,12 @@ def test_who_left_the_family_is_seen_by_where_it_works(root: Path) -> None:
 @pytest.mark.parametrize(
     ("items", "problems"),
     [
-        ([call(1), call(2), answer(1), answer(2), SAID], []),
-        ([call(1), call(2), answer(2), answer(1)], ["the output of c2 stands where ['c1'] had to be answered"]),
+        ([call(1), call(2), answered(1), answered(2), SAID], []),
+        ([call(1), call(2), answered(2), answered(1)], ["the output of c2 stands where ['c1'] had to be answered"]),
         ([call(1)], ["c1 has no output"]),
-        ([answer(1)], ["the output of c1 stands where [] had to be answered"]),
-        ([call(1), SAID, answer(1)], ["the user speaks while ['c1'] have no output"]),
-        ([call(1), answer(1), call(1), answer(1)], ["two calls have the id c1"]),
+        ([answered(1)], ["the output of c1 stands where [] had to be answered"]),
+        ([call(1), SAID, answered(1)], ["the user speaks while ['c1'] have no output"]),
+        ([call(1), answered(1), call(1), answered(1)], ["two calls have the id c1"]),
     ],
 )
 def test_a_wrong_history_is_seen(items: list[ItemView], problems: list[str]) -> None:
@@ -126,10 +126,14 @@ async def test_a_conversation(tmp_path: Path, wire: str, wire_faults: float) -> 
         turns=(TurnPlan(("functions", "planning"), None), TurnPlan(("patches", "nonsense"), "interrupted")),
     )
     (tmp_path / "work").mkdir()
-    voices: list[Voice] = []
-    with ScriptedModel(lambda request: voices[0].answer(request)) as server:
+    voices: dict[int, Voice] = {}
+
+    def answer(request: Request) -> Step | Raw:
+        return voices[plan.number].answer(request)
+
+    with ScriptedModel(answer) as server:
         talk = Conversation(plan, "seed", tmp_path / "work", tmp_path / "home", server.base_url, calm=False)
-        voices.append(talk.voice)
+        voices[plan.number] = talk.voice
         report = await talk.run()
         assert report.problems + server.failures == []
     assert report.turns.total() == 3
