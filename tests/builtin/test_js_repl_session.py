@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from ferrule import Agent, Toolset
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput
 from ferrule.session.session import Session
+from tests.sandbox.test_death import zygotes_of
 from tests.session.models import InProcessModel, says
 
 from .js import JS, needs_node, until
@@ -46,6 +49,22 @@ async def test_the_kernel_is_confined(tmp_path: Path) -> None:
         assert (await run(tools, loop)).startswith("js_repl execution timed out")
         assert await run(tools, "typeof write") == "undefined\n"
     assert not (outside / "made").exists()
+    assert children() == []
+
+
+async def test_a_cell_whose_sandbox_is_killed_ends_at_once(tmp_path: Path) -> None:
+    async with Toolset.for_model("gpt-5.5", cwd=tmp_path, sandbox="workspace-write", tools=[*JS]) as tools:
+        if "2" not in (first := await run(tools, "1 + 1")) or not (zygotes := zygotes_of(os.getpid())):
+            pytest.skip(f"no sandbox of namespaces here: {first}")
+        waiting = asyncio.create_task(
+            run(tools, "require('fs').writeFileSync('runs', ''); await new Promise(() => {})")
+        )
+        await until((tmp_path / "runs").exists)
+        for zygote in zygotes:
+            os.kill(zygote, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            assert "exited unexpectedly: the sandbox of this command ended" in await waiting
+        assert "3" in await run(tools, "1 + 2")
     assert children() == []
 
 

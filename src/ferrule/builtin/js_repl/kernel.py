@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes
+from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Pipes
 from ferrule.process.run import DRAIN_GRACE, UNDYING_GRACE, uninterrupted
 from ferrule.process.streams import Reader, Writer
 from ferrule.protocol.errors import Fatal, FerruleError, RespondToModel
@@ -145,18 +145,25 @@ class Kernel:
 
     async def _watch(self) -> None:
         try:
-            status = await self._child.wait()
-            await asyncio.gather(self._stdout.finish(DRAIN_GRACE), self._stderr.finish(DRAIN_GRACE))
-            await self._child.leftovers(output_held=False)
+            death = await self._last_moments()
         except asyncio.CancelledError:  # the event loop ends, and nothing may outlive it
             await uninterrupted(self._child.kill_tree())
             raise
         finally:
             for end in (self._stdout, self._stderr, self._writer):
                 end.close()
-        self._death = _obituary(status, self._said)
+        self._death = death
         if self._running is not None and not self._running.result.done():
             self._running.result.set_exception(KernelDied(self._death))
+
+    async def _last_moments(self) -> str:
+        try:
+            status = await self._child.wait()
+        except LaunchError as error:  # the sandbox was killed, and the process with it
+            return f"js_repl kernel exited unexpectedly: {error}"
+        await asyncio.gather(self._stdout.finish(DRAIN_GRACE), self._stderr.finish(DRAIN_GRACE))
+        await self._child.leftovers(output_held=False)
+        return _obituary(status, self._said)
 
 
 class _Running:
