@@ -53,13 +53,15 @@ async def test_the_kernel_is_confined(tmp_path: Path) -> None:
 
 
 async def test_a_cell_whose_sandbox_is_killed_ends_at_once(tmp_path: Path) -> None:
-    async with Toolset.for_model("gpt-5.5", cwd=tmp_path, sandbox="workspace-write", tools=[*JS]) as tools:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    async with Toolset.for_model("gpt-5.5", cwd=inside, sandbox="workspace-write", tools=[*JS]) as tools:
         if "2" not in (first := await run(tools, "1 + 1")) or not (zygotes := zygotes_of(os.getpid())):
             pytest.skip(f"no sandbox of namespaces here: {first}")
         waiting = asyncio.create_task(
             run(tools, "require('fs').writeFileSync('runs', ''); await new Promise(() => {})")
         )
-        await until((tmp_path / "runs").exists)
+        await until((inside / "runs").exists)
         for zygote in zygotes:
             os.kill(zygote, signal.SIGKILL)
         async with asyncio.timeout(10):
