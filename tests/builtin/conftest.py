@@ -39,8 +39,8 @@ async def benches(tmp_path: Path) -> AsyncIterator[Benches]:
     yield made
     for bench in made.made:
         await bench.close()
-    assert children() == []
     assert eventually(lambda: threading.active_count() == threads)
+    assert children() == []
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from ferrule.protocol.events import (
     TurnCompleted,
     WarningEvent,
 )
-from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCall
+from ferrule.protocol.hosted import hosted_line
+from ferrule.protocol.items import Message, Reasoning, ResponseItem
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
 from ferrule.session.history import called_id
@@ -127,9 +128,8 @@ class Human:
                 self._rest("text", text_of(content))
             case Reasoning() as reasoning:
                 self._rest("reasoning", reasoning_text(reasoning))
-            case WebSearchCall(action=action):
-                query = msgspec.json.decode(action).get("query", "") if bytes(action) else ""
-                self._block(self._out.style(f"Web search: {safe(str(query))}", CYAN))
+            case view if (line := hosted_line(view)) is not None:
+                self._block(self._out.style(safe(line), CYAN))
 
     def _rest(self, kind: str, text: str) -> None:
         streamed = self._streamed if self._kind == kind else ""

@@ -94,6 +94,8 @@ class ConfigTable(_Table, frozen=True):
     accept_no_sandbox: bool = False
     profile: str | None = None
     tools: tuple[str, ...] | None = None
+    hosted_tools: tuple[str | dict[str, object], ...] = ()
+    web_search: Literal["disabled", "cached", "live"] = "disabled"
     tool_output_token_limit: Positive | None = None
     max_turns: Positive | None = None
     model_providers: dict[str, ProviderTable] = {}
@@ -109,6 +111,7 @@ class ConfigTable(_Table, frozen=True):
 USER_ONLY = frozenset(
     {
         "accept_no_sandbox",
+        "hosted_tools",
         "model_provider",
         "model_providers",
         "projects",

@@ -8,6 +8,7 @@ import msgspec
 from ferrule.config.keys import ConfigTable, HookTable
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.hosted import HostedTool, hosted_tool
 from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
@@ -17,7 +18,7 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.protocol.settings import HookCommand, HookName, ModelSettings, ProviderSettings, Settings, ShellFeatures
-from ferrule.protocol.specs import Wire
+from ferrule.protocol.specs import WebSearch, Wire
 
 SERVER = "server"
 """Name of the provider that `--base-url` makes."""
@@ -61,6 +62,7 @@ def settings_of(
         shell_environment_policy=ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy)),
         profile=table.profile,
         tools=table.tools,
+        hosted_tools=_hosted(table),
         instructions=table.instructions,
         max_turns=table.max_turns,
         tool_output_tokens=table.tool_output_token_limit,
@@ -81,6 +83,12 @@ def _hook(event: HookName, hook: HookTable) -> HookCommand:
     except re.error as error:
         raise UsageError(f"the matcher {matcher!r} of a {event} hook is not a regular expression: {error}") from error
     return HookCommand(event=event, command=hook.command, matcher=matcher, timeout=hook.timeout)
+
+
+def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:
+    """`web_search` is Codex's spelling of the one that most want."""
+    search = () if table.web_search == "disabled" else (WebSearch(external_web_access=table.web_search == "live"),)
+    return (*map(hosted_tool, table.hosted_tools), *search)
 
 
 def _provider(table: ConfigTable, base_url: str | None, wire: Wire | None) -> ProviderSettings | None:

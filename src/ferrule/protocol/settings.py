@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
+from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.specs import Wire
@@ -90,6 +91,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The tool profile instead of the model's."""
     tools: tuple[str, ...] | None = None
     """Names, globs or `/regex/` of tools instead of the profile's."""
+    hosted_tools: tuple[HostedTool, ...] = ()
+    """Tools that the provider runs, beside the others; a provider that has none is not sent them."""
     instructions: str | None = None
     """Replaces the base instructions."""
     max_turns: int | None = None

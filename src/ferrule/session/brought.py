@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ferrule.model.stream import Model
 from ferrule.model.wire import WireModel
 from ferrule.protocol.dynamic_tools import DynamicToolSpec
+from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpApproval, McpServerSettings
 from ferrule.protocol.specs import RemoteMcp
 from ferrule.session.sources import ToolLike
@@ -21,6 +22,7 @@ class Brought(NamedTuple):
     own: Sequence[ToolLike] | None
     dynamic: tuple[DynamicToolSpec, ...] = ()
     remote: tuple[RemoteMcp, ...] = ()
+    hosted: tuple[HostedTool, ...] = ()
 
 
 def divide(tools: Sequence[ToolLike] | None) -> Brought:
@@ -28,9 +30,10 @@ def divide(tools: Sequence[ToolLike] | None) -> Brought:
     if tools is None:
         return Brought(None)
     return Brought(
-        [tool for tool in tools if not isinstance(tool, DynamicToolSpec | RemoteMcp)],
+        [tool for tool in tools if not isinstance(tool, DynamicToolSpec | RemoteMcp | HostedTool)],
         tuple(tool for tool in tools if isinstance(tool, DynamicToolSpec)),
         tuple(tool for tool in tools if isinstance(tool, RemoteMcp)),
+        tuple(tool for tool in tools if isinstance(tool, HostedTool)),
     )
 
 
@@ -59,7 +62,7 @@ class NativeSource:
 
     revision = 0
 
-    def __init__(self, specs: Iterable[RemoteMcp]) -> None:
+    def __init__(self, specs: Iterable[RemoteMcp | HostedTool]) -> None:
         self._specs = tuple(specs)
 
     def register(self, builder: ToolRegistryBuilder) -> None:

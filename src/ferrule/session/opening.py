@@ -56,6 +56,7 @@ async def open_session(
     sources = tool_sources(ground.conversation, include, brought.own, settings.features)
     toolset = Toolset(ground, sources, front_end=front_end)
     mcp_servers = settings.mcp_servers
+    toolset.add_source(NativeSource((*settings.hosted_tools, *brought.hosted)))
     if runs_remote_mcp(model):
         toolset.add_source(NativeSource(brought.remote))
     else:
