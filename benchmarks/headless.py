@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import echo_server
+from benchmarks import mcp_echo_server
 from ferrule.testing import ScriptedModel, custom_tool_call, function_call
 
 WITHOUT_TMP = "sandbox_workspace_write.exclude_slash_tmp=true"
 """What lies in /tmp differs from machine to machine, and every repository there is one more thing to protect."""
 
 
-ECHO = f"mcp_servers.echo={{command={json.dumps(sys.executable)},args=[{json.dumps(echo_server.__file__)}]}}"
+ECHO = f"mcp_servers.echo={{command={json.dumps(sys.executable)},args=[{json.dumps(mcp_echo_server.__file__)}]}}"
 """An MCP server."""
 
 
