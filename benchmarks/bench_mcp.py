@@ -5,9 +5,9 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from benchmarks import mcp_echo_server
+from benchmarks.headless import STUB
 from benchmarks.measure import Row, in_turns, row
 from ferrule import Agent
 from ferrule.protocol.items import FunctionCall
@@ -16,7 +16,6 @@ from ferrule.tools.dispatch import Dispatcher
 from mcp import Client, StdioServerParameters
 
 SERVER = mcp_echo_server.__file__
-STUB = str(Path(__file__).parents[1] / "tests" / "mcp" / "stub.py")
 ROUNDS, CALLS = 60, 100
 
 
@@ -83,7 +82,7 @@ async def starts(folder: str) -> Row:
     """Fifty servers of which each sleeps a second, beside one."""
 
     def sleepy(count: int) -> dict[str, object]:
-        stub = {"command": sys.executable, "args": ["-S", "-E", STUB, "slow=1"], "enabled_tools": ["echo"]}
+        stub = {"command": sys.executable, "args": ["-S", "-E", str(STUB), "slow=1"], "enabled_tools": ["echo"]}
         return {f"s{i}": stub for i in range(count)}
 
     await start(folder, sleepy(1))  # imports the SDK

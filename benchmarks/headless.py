@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import mcp_echo_server
 from ferrule.testing import ScriptedModel, custom_tool_call, function_call
 
 WITHOUT_TMP = "sandbox_workspace_write.exclude_slash_tmp=true"
 """What lies in /tmp differs from machine to machine, and every repository there is one more thing to protect."""
 
 
-ECHO = f"mcp_servers.echo={{command={json.dumps(sys.executable)},args=[{json.dumps(mcp_echo_server.__file__)}]}}"
-"""An MCP server."""
+STUB = Path(__file__).parents[1] / "tests" / "mcp" / "stub.py"
+ECHO = f'mcp_servers.echo={{command={json.dumps(sys.executable)},args=["-S","-E",{json.dumps(str(STUB))}]}}'
+"""An MCP server that starts quickly."""
 
 
 @dataclass(frozen=True, slots=True)
