@@ -112,6 +112,9 @@ class Stub:
                 "serverInfo": {"name": "stub", "version": "1"},
             }
         elif method == "tools/list":
+            if "log" in self.modes:
+                with Path(self.modes["log"]).open("a") as log:
+                    log.write("tools/list\n")
             result = self.tools(params.get("cursor"))
         elif method == "resources/list":
             result = {"resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]}

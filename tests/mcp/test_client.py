@@ -111,9 +111,12 @@ async def test_b113_all_pages_are_read_once() -> None:
         assert [tool.name for tool in await stub.list_tools()] == ["a", "b", "c", "d", "e"]
 
 
-async def test_b113_a_list_without_end_is_cut() -> None:
-    async with client("endless") as stub:
+async def test_b113_a_list_without_end_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = tmp_path / "log"
+    async with client("endless", f"log={log}") as stub:
         assert [tool.name for tool in await stub.list_tools()] == ["again"]
+    assert log.read_text().count("tools/list") == 2
+    assert "does not end" in caplog.text
     async with client("endless-fresh") as stub:
         assert len(await stub.list_tools()) == MAX_TOOLS
 

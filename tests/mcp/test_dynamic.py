@@ -190,3 +190,17 @@ def test_the_spec_is_sanitised_and_not_strict() -> None:
     assert wire["strict"] is False
     assert wire["parameters"]["type"] == "object"
     assert wire["parameters"]["properties"]["a"]["type"] == "string"
+
+
+async def test_b106_names_of_properties_are_given_back_as_the_client_knows_them(tmp_path: Path) -> None:
+    script = [[function_call("odd", {"a_b": 1})], [message("done")]]
+    schema = {"type": "object", "properties": {"a b": {"type": "integer"}}}
+    with ScriptedModel(script) as model:
+        agent = Agent("m", tools=[], base_url=model.base_url, wire="chat", cwd=tmp_path)
+        async with await agent.open() as session:
+            session.add_dynamic_tools(
+                [DynamicToolSpec("odd", "", schema)],
+                lambda request: DynamicToolResponse((InputText(str(request.arguments)),)),
+            )
+            await session.run("go")
+        assert model.requests[1].outputs[0].text == "{'a b': 1}"

@@ -193,7 +193,8 @@ async def test_wrong_arguments_are_refused_in_the_words_of_the_servers_schema(tm
         assert "text: expected a string" in model.requests[1].outputs[0].text
 
 
-async def test_b106_names_of_properties_are_sent_back_as_the_server_knows_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wire", WIRES)
+async def test_b106_names_of_properties_are_sent_back_as_the_server_knows_them(wire: str, tmp_path: Path) -> None:
     properties = {
         "uids[]": {"type": "array"},
         "projects.any": {"type": "string"},
@@ -202,11 +203,16 @@ async def test_b106_names_of_properties_are_sent_back_as_the_server_knows_them(t
     }
     odd = tool("odd", properties, annotations={"readOnlyHint": True})
     odd["inputSchema"]["required"] = ["uids[]"]
-    arguments = {"uids[]": [1], "projects.any": "p", "名前": "n", "a b": 1}
-    script = [[function_call("mcp__stub__odd", arguments)], [message("done")]]
+    own = {"uids[]": [1], "projects.any": "p", "名前": "n", "a b": 1}
+    told = own if wire == "responses" else {"uids": [1], "projects_any": "p", "field": "n", "a_b": 1}
+    script = [[function_call("mcp__stub__odd", told)], [message("done")]]
     with ScriptedModel(script) as model:
-        await agent(model, "chat", tmp_path, {"stub": server("tools=" + json.dumps([odd]))}).run("go")
-        assert json.loads(model.requests[1].outputs[0].text.removeprefix("odd: ")) == arguments
+        await agent(model, wire, tmp_path, {"stub": server("tools=" + json.dumps([odd]))}).run("go")
+        assert json.loads(model.requests[1].outputs[0].text.removeprefix("odd: ")) == own
+        (listed,) = [t for t in json.loads(model.requests[0].raw)["tools"] if "odd" in str(t)]
+        parameters = listed.get("function", listed)["parameters"]
+        assert set(parameters["properties"]) == set(told)
+        assert parameters["required"] == [next(iter(told))]
 
 
 async def test_results_are_cut_to_the_budget(tmp_path: Path) -> None:

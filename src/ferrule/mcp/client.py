@@ -1,6 +1,7 @@
 """A server as its users see it: connected when needed, connected again when it was lost, closed once."""
 
 import asyncio
+import logging
 import os
 import time
 from collections import Counter
@@ -23,6 +24,8 @@ from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:
     from ferrule.mcp.connection import Ask, Connection, Progress
+
+log = logging.getLogger("ferrule.mcp")
 
 T = TypeVar("T")
 
@@ -217,14 +220,17 @@ class MCPClient:
         found: dict[str, McpTool] = {}
         cursor: str | None = None
         seen: set[str] = set()
-        for _ in range(MAX_PAGES):
+        while True:
             page = await self._with_renewal("tools/list", lambda c, at=cursor: c.list_tools(at))  # type: ignore[misc]
             for raw in _entries(page.get("tools")):
                 tool = _tool(self.name, raw)
                 if tool is not None and self.settings.wants(tool.name):
                     found.setdefault(tool.name, tool)
             cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or cursor in seen or len(found) >= MAX_TOOLS:
+            if not isinstance(cursor, str) or not cursor:
+                break
+            if cursor in seen or len(found) >= MAX_TOOLS or len(seen) + 1 >= MAX_PAGES:
+                log.warning("the list of tools of the MCP server %s does not end: cut at %d", self.name, len(found))
                 break
             seen.add(cursor)
         self._failures = 0

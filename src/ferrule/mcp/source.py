@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -67,7 +68,10 @@ class _Server:
 
 
 class McpSource:
-    """A `ToolSource` whose revision grows whenever a server comes, goes or changes its tools."""
+    """A `ToolSource` whose revision grows whenever a server comes, goes or changes its tools.
+
+    Properties whose names `property_names` does not match are shown to the model under others, and given back.
+    """
 
     def __init__(
         self,
@@ -77,11 +81,13 @@ class McpSource:
         home: str | None = None,
         env: Mapping[str, str] = os.environ,
         launcher: Launcher | None = None,
+        property_names: re.Pattern[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
         ask: "Ask | None" = None,
     ) -> None:
         self.revision = 0
         self._emit = emit
+        self._property_names = property_names
         self._opened = time.monotonic()
         self._servers = {
             name: _Server(
@@ -203,7 +209,9 @@ class McpSource:
                 text = f"the tool {tool.name[:64]!r} of the MCP server {tool.server} is left out: its schema {flaw}"
                 self._emit(WarningEvent(message=text))
                 continue
-            told = sanitize(tool.schema, tool=tool.name)
+            told = sanitize(tool.schema, tool=tool.name, property_names=self._property_names)
+            if told.aliases.names:
+                log.warning("MCP tool %s/%s: renamed for the model: %s", tool.server, tool.name, told.aliases.names)
             name = qualified_name(tool.server, tool.name)
             offered.append(OfferedTool(name, tool, told, settings.supports_parallel_tool_calls))
         return tuple(sorted(offered, key=lambda one: one.name))

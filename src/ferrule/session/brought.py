@@ -1,5 +1,6 @@
 """What a caller may bring among its tools that we do not run: its own (dynamic) tools, remote MCP servers."""
 
+import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from ferrule.model.wire import WireModel
 from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpApproval, McpServerSettings
+from ferrule.protocol.schema_alias import PORTABLE_NAMES
 from ferrule.protocol.specs import RemoteMcp
 from ferrule.session.sources import ToolLike
 from ferrule.tools.registry import ToolRegistryBuilder
@@ -42,6 +44,12 @@ def runs_remote_mcp(model: Model) -> bool:
     if not isinstance(model, WireModel) or model.wire != "responses":
         return False
     return any(fnmatchcase("mcp", known) for known in model.accepts.native_tools)
+
+
+def accepted_property_names(model: Model) -> re.Pattern[str] | None:
+    """What the names of properties must look like; None: anything. The Responses API takes all names, while servers of
+    the older wire refuse a whole request for one."""
+    return None if isinstance(model, WireModel) and model.wire == "responses" else PORTABLE_NAMES
 
 
 def as_servers(remote: Iterable[RemoteMcp]) -> dict[str, McpServerSettings]:

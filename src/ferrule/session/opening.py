@@ -13,7 +13,7 @@ from ferrule.model.stream import Model
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.settings import Settings
-from ferrule.session.brought import NativeSource, as_servers, divide, runs_remote_mcp
+from ferrule.session.brought import NativeSource, accepted_property_names, as_servers, divide, runs_remote_mcp
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.ground import lay_ground, profile_files
 from ferrule.session.hooks import Hook
@@ -61,6 +61,7 @@ async def open_session(
         toolset.add_source(NativeSource(brought.remote))
     else:
         mcp_servers = {**mcp_servers, **as_servers(brought.remote)}
+    toolset.property_names = accepted_property_names(model)
     servers = _with_servers(toolset, mcp_servers, settings, env)
     try:
         if brought.dynamic:
@@ -90,6 +91,7 @@ def _with_servers(
         env=env,
         emit=toolset.host.emit,
         ask=toolset.host.question,
+        property_names=toolset.property_names,
     )
     toolset.add_live_source(servers)
     servers.start()

@@ -1,6 +1,7 @@
 """The tools of one model, ready to run: what a session dispatches to, and what somebody else's loop can use alone."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -57,6 +58,8 @@ class Toolset(LoopBound):
         self._sources = list(sources)
         self._live: list[LiveSource] = []
         self._dynamic: DynamicSource | None = None
+        self.property_names: re.Pattern[str] | None = None
+        """What the model's server takes as names of properties; None: anything."""
         self._search = SearchSource(ground.conversation)
         self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
         self._ground = ground
@@ -125,7 +128,7 @@ class Toolset(LoopBound):
 
         names = {name for _, name in self.current()[1]}
         if self._dynamic is None:
-            self._dynamic = DynamicSource()
+            self._dynamic = DynamicSource(self.property_names)
             self._sources.append(self._dynamic)
         ask = self.host.dynamic_call if callback is None else ask_callback(callback)
         self._dynamic.add(specs, ask, names.__contains__, timeout)

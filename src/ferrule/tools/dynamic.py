@@ -92,10 +92,14 @@ class DynamicToolHandler(ToolHandler):
 
 
 class DynamicSource:
-    """The dynamic tools of a session, as a `ToolSource`: tools may be added and removed between requests."""
+    """The dynamic tools of a session, as a `ToolSource`: tools may be added and removed between requests.
 
-    def __init__(self) -> None:
+    Properties whose names `property_names` does not match are shown to the model under others, and given back.
+    """
+
+    def __init__(self, property_names: re.Pattern[str] | None = None) -> None:
         self.revision = 0
+        self._property_names = property_names
         self.handler = DynamicToolHandler()
 
     def add(
@@ -113,7 +117,7 @@ class DynamicSource:
             if spec.name in made or spec.name in self.handler.tools or taken(spec.name):
                 raise UsageError(f"a tool named {spec.name!r} is there already; give the dynamic tool another name")
             schema = _schema(spec)
-            told = sanitize(schema, tool=spec.name)
+            told = sanitize(schema, tool=spec.name, property_names=self._property_names)
             made[spec.name] = _Tool(spec, told, ForeignValidator(schema, told), ask, timeout)
         self.handler.tools.update(made)
         self.revision += 1
