@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
@@ -102,7 +103,7 @@ class ModelValidator(Generic[T]):
 
         adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
         validate_json = adapter.validator.validate_json
-        self.strict: Callable[[str | bytes], T] = lambda raw: validate_json(raw, strict=True)
+        self.strict: Callable[[str | bytes], T] = partial(validate_json, strict=True)
         self.refusal: type[Exception] = ValidationError
         self.schema = schema
 

@@ -78,7 +78,7 @@ class Dispatcher:
         if self.asks_for_risk:
             invocation = pop_risk(invocation)
         ctx = self.context(invocation)
-        shared = self.registry.supports_parallel(invocation.namespace, invocation.tool_name)
+        shared = routed.parallel
         if not self.gate.try_enter(shared):
             await self.gate.enter(shared)
         try:
@@ -95,16 +95,17 @@ class Dispatcher:
 
     async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """A call of one tool by another, under the gate that its parent holds. Raises `RespondToModel`."""
-        namespace, name = self.registry.key(invocation.tool_name, invocation.namespace)
-        handler = self.registry.handler(name, namespace)
-        if handler is None:
+        found = self.registry.find(invocation.tool_name, invocation.namespace)
+        if found is None:
             raise UnknownTool(f"unsupported call: {invocation.tool_name}")
         payload = invocation.payload
         if isinstance(payload, FunctionPayload):
-            payload = handler.function_payload(payload.arguments)
-        invocation = msgspec.structs.replace(invocation, tool_name=name, namespace=namespace, payload=payload)
+            payload = found.handler.function_payload(payload.arguments)
+        invocation = msgspec.structs.replace(
+            invocation, tool_name=found.name, namespace=found.namespace, payload=payload
+        )
         try:
-            return await self._handle(handler, invocation, ctx)
+            return await self._handle(found.handler, invocation, ctx)
         except BaseException as error:
             raise _refusal(error, invocation) from error
 

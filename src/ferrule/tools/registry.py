@@ -22,6 +22,18 @@ class ToolRegistry:
     def __init__(self, handlers: dict[ToolKey, ToolHandler | DeferredHandler], parallel: frozenset[ToolKey]) -> None:
         self._handlers = handlers
         self._parallel = parallel
+        self._found: dict[ToolKey, FoundTool] = {}
+
+    def find(self, name: str, namespace: str | None = None) -> "FoundTool | None":
+        """The tool that a call means, or None."""
+        found = self._found.get((namespace, name))
+        if found is None:
+            key = self.key(name, namespace)
+            handler = self.handler(key[1], key[0])
+            if handler is None:
+                return None
+            found = self._found[namespace, name] = FoundTool(handler, *key, key in self._parallel)
+        return found
 
     def handler(self, name: str, namespace: str | None = None) -> ToolHandler | None:
         """The handler of a tool, or None."""
@@ -67,6 +79,15 @@ class ToolRegistry:
             handler.made if isinstance(handler, DeferredHandler) else handler for handler in self._handlers.values()
         )
         return list({id(handler): handler for handler in made if handler is not None}.values())
+
+
+class FoundTool(msgspec.Struct, frozen=True):
+    """A tool as a call finds it: who runs it, its key, and whether its calls may run beside others."""
+
+    handler: ToolHandler
+    namespace: str | None
+    name: str
+    parallel: bool
 
 
 class DeferrableSpec(msgspec.Struct, frozen=True):

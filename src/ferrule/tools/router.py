@@ -17,9 +17,11 @@ from ferrule.protocol.items import (
 )
 from ferrule.protocol.payload import (
     CustomPayload,
+    FunctionPayload,
     LocalShellPayload,
     NativePayload,
     ShellToolCallParams,
+    ToolKind,
     ToolPayload,
 )
 from ferrule.tools.context import ToolInvocation
@@ -32,33 +34,31 @@ class RoutedCall(msgspec.Struct, frozen=True):
 
     invocation: ToolInvocation
     handler: ToolHandler | None
+    parallel: bool = False
     error: str | None = None
 
 
 def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id: str = "") -> RoutedCall | None:
     """The invocation that an item asks for, or None for an item that needs no answer of ours."""
-    if isinstance(view, FunctionCall):
-        namespace, name = registry.key(view.name, view.namespace)
-        handler = registry.handler(name, namespace)
-        if handler is not None:
-            payload = handler.function_payload(view.arguments)
-            return RoutedCall(ToolInvocation(view.call_id, name, payload, namespace, session_id, turn_id), handler)
-    routed = _payload_of(view)
-    if routed is None:
+    asked = _asked(view)
+    if asked is None:
         return None
-    call_id, namespace, name, payload = routed
-    namespace, name = registry.key(name, namespace)
-    handler = registry.handler(name, namespace)
-    error = None if handler is not None else _unsupported(view, name, namespace, registry)
-    return RoutedCall(ToolInvocation(call_id, name, payload, namespace, session_id, turn_id), handler, error)
+    call_id, namespace, name, payload = asked
+    found = registry.find(name, namespace)
+    if found is None:
+        invocation = ToolInvocation(call_id, name, payload, namespace, session_id, turn_id)
+        return RoutedCall(invocation, None, error=_unsupported(view, name, namespace, registry))
+    if isinstance(payload, FunctionPayload) and found.handler.kind is ToolKind.MCP:
+        payload = found.handler.function_payload(payload.arguments)
+    invocation = ToolInvocation(call_id, found.name, payload, found.namespace, session_id, turn_id)
+    return RoutedCall(invocation, found.handler, found.parallel)
 
 
-def _payload_of(view: ItemView) -> tuple[str, str | None, str, ToolPayload] | None:
+def _asked(view: ItemView) -> tuple[str, str | None, str, ToolPayload] | None:
+    """The call's id, the tool's namespace and name, and the payload."""
+    if isinstance(view, FunctionCall):
+        return view.call_id, view.namespace, view.name, FunctionPayload(view.arguments)
     match view:
-        case FunctionCall():
-            from ferrule.protocol.payload import FunctionPayload
-
-            return view.call_id, view.namespace, view.name, FunctionPayload(view.arguments)
         case CustomToolCall():
             return view.call_id, view.namespace, view.name, CustomPayload(view.input)
         case LocalShellCall():
