@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ferrule import Agent
-from ferrule.mcp import source
+from ferrule.mcp import connection, source
 from ferrule.mcp.tools import MCPToolDefinition
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import (
@@ -27,6 +27,7 @@ from ferrule.testing import ScriptedModel, function_call, message
 from ferrule.tools.questions import Answer, Elicited
 from tests.mcp.stub import server, tool
 
+assert connection  # imported here, so that its second does not count in a test
 WIRES = ("responses", "chat")
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
 
@@ -87,7 +88,7 @@ async def test_b115_an_image_is_shown_and_no_base64_is_text(wire: str, tmp_path:
 async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_path: Path) -> None:
     servers = {
         "fast": server(),
-        "slow": server("slow=1.5"),
+        "slow": server("slow=4"),
         "silent": server("silent", startup_timeout=0.5),
         "dead": server("crash-at-start"),
         "missing": {"command": "npx-missing"},
@@ -95,7 +96,7 @@ async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_pat
     events: list[Any] = []
     with ScriptedModel([[message("one")], [message("two")]]) as model:
         made = agent(model, "responses", tmp_path, servers, on_event=events.append)
-        source.FIRST_PATIENCE, patience = 1.0, source.FIRST_PATIENCE
+        source.FIRST_PATIENCE, patience = 2.5, source.FIRST_PATIENCE
         try:
             async with await made.open() as session:
                 await session.run("first")
@@ -327,3 +328,14 @@ async def test_the_tools_of_servers_stand_in_the_tools_map(tmp_path: Path) -> No
         tools = await asyncio.to_thread(lambda: made.tools_map)
     assert isinstance(tools["mcp__stub__echo"], MCPToolDefinition)
     assert tools["stub/echo"] is tools["mcp__stub__echo"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_many_tools_wait_behind_tool_search_and_can_be_called(wire: str, tmp_path: Path) -> None:
+    tools = [tool(f"t{number}", annotations={"readOnlyHint": True}) for number in range(60)]
+    script = [[function_call("mcp__stub__t7", {})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, wire, tmp_path, {"stub": server("tools=" + json.dumps(tools))}).run("go")
+        assert "tool_search" in model.requests[0].tool_names
+        assert not [name for name in model.requests[0].tool_names if name.startswith("mcp__")]
+        assert model.requests[1].outputs[0].text == "t7: {}"
