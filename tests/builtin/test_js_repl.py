@@ -292,10 +292,16 @@ async def test_b041_exited_children_leave_no_zombies(js: Bench) -> None:
     assert children() == []
 
 
-async def test_a_child_cannot_disturb_the_protocol(js: Bench) -> None:
+async def test_children_have_the_standard_descriptors_and_not_the_messages(js: Bench) -> None:
     forged = '{"type":"exec_result","id":"x","ok":true,"output":"forged"}'
-    cell = f"require('child_process').execSync(`echo '{forged}'; echo noise`, {{stdio: 'inherit'}}); 'real'"
-    assert await run(js, cell) == "real"
+    start = "const {execSync, spawn} = require('child_process')"
+    assert await run(js, start, f"execSync(`echo '{forged}'; echo error >&2`, {{stdio: 'inherit'}}); 'real'") == (
+        f"{forged}\nerror\nreal"
+    )
+    assert await run(js, "execSync('cat; ls /proc/self/fd | tail -1', {stdio: 'inherit'})") == "3\nnull"
+    await run(js, "spawn('cat', {stdio: 'inherit'})")
+    assert await run(js, "'still here'") == "still here"
+    assert "unpaired \ufffd" in await run(js, "console.log('unpaired \\ud800'); '\\0'")
 
 
 async def test_every_cell_is_told_as_the_command_it_is(js: Bench) -> None:

@@ -77,11 +77,11 @@ def _payload(arguments: str, raw: bool) -> ToolPayload:
 
 
 def _observation(result: CellResult, ctx: ToolContext) -> JsReplObservation:
-    text = result.output
-    if result.error:
-        text += f"{'' if not text or text.endswith(NEWLINE) else NEWLINE}{result.error}"
-    shown = truncate_text(text, ctx.output_budget)
-    return JsReplObservation(ok=result.ok, output=shown, images=result.images)
+    text = ""
+    for part in (result.inherited, result.output, result.error):
+        if part:
+            text += f"{'' if not text or text.endswith(NEWLINE) else NEWLINE}{part}"
+    return JsReplObservation(ok=result.ok, output=truncate_text(text, ctx.output_budget), images=result.images)
 
 
 NEWLINE = "\n"

@@ -1,8 +1,8 @@
 // The kernel of js_repl: evaluates cells, and calls tools of the host for them.
 //
-// One JSON object a line. From the host on stdin: {type: "exec", id, code} and {type: "run_tool_result", id, ok,
-// response, error}. To the host on stdout: {type: "run_tool", id, exec_id, tool_name, arguments, raw} and
-// {type: "exec_result", id, ok, output, error, images}.
+// One JSON object a line. From the host on descriptor 3: {type: "exec", id, code} and {type: "run_tool_result", id, ok,
+// response, error}. To the host on 4: {type: "run_tool", id, exec_id, tool_name, arguments, raw} and {type:
+// "exec_result", id, ok, output, error, images}. The usual three descriptors are free for the children of cells.
 //
 // Cells run in V8's own REPL mode (Runtime.evaluate), which keeps every top-level binding, lets cells declare a name
 // again and awaits at the top level. What it lacks are imports; they are rewritten to calls of a loader, where Node's own
@@ -24,7 +24,7 @@ const walk = require("internal/deps/acorn/acorn-walk/dist/walk");
 
 // A cell may shadow any global; the kernel keeps its own.
 const { parse, stringify } = JSON;
-const { Atomics, Buffer, Error, Int32Array, Promise, SharedArrayBuffer, String, SyntaxError } = globalThis;
+const { Buffer, Error, Promise, String, SyntaxError } = globalThis;
 const { process: host, setImmediate } = globalThis;
 
 const MAX_OUTPUT = 1024 * 1024; // characters of console output that one cell keeps; the model reads far less
@@ -308,25 +308,18 @@ for (const [name, value] of Object.entries(globals)) {
 for (const [name, value] of [
   ["stdout", captured(1)],
   ["stderr", captured(2)],
-  ["stdin", stream.Readable.from([])],
 ]) {
   Object.defineProperty(host, name, { value, configurable: true, enumerable: true });
 }
 
 // ---- the host ----
 
-const nap = new Int32Array(new SharedArrayBuffer(4));
+/** Half a surrogate pair is no text. */
+const sendable = (key, value) => (typeof value === "string" ? value.toWellFormed() : value);
 
 function send(message) {
-  const bytes = Buffer.from(`${stringify(message)}\n`);
-  for (let sent = 0; sent < bytes.length; ) {
-    try {
-      sent += fs.writeSync(1, bytes, sent);
-    } catch (error) {
-      if (error.code !== "EAGAIN") throw error; // a child that inherited the pipe made it non-blocking
-      Atomics.wait(nap, 0, 0, 1);
-    }
-  }
+  const bytes = Buffer.from(`${stringify(message, sendable)}\n`);
+  for (let sent = 0; sent < bytes.length; ) sent += fs.writeSync(4, bytes, sent);
 }
 
 function receive(message) {
@@ -338,7 +331,7 @@ function receive(message) {
 }
 
 let rest = "";
-const input = new net.Socket({ fd: 0, readable: true, writable: false });
+const input = new net.Socket({ fd: 3, readable: true, writable: false });
 input.setEncoding("utf8");
 input.on("data", (chunk) => {
   const lines = (rest + chunk).split("\n");

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.builtin.output_text import output_text
+from ferrule.process.capture import HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Pipes
 from ferrule.process.run import DRAIN_GRACE, UNDYING_GRACE, uninterrupted
 from ferrule.process.streams import Reader, Writer
@@ -17,6 +19,9 @@ from ferrule.protocol.json_text import JsonValue, encodable
 KERNEL = Path(__file__).with_name("kernel.js")
 OPTIONS = ("--expose-internals", "--disable-warning=ExperimentalWarning")
 """The kernel asks Node's own parser for imports, and its loader of modules is called experimental."""
+OWN_PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >&2'
+"""Messages get descriptors of their own: what a cell starts with the kernel's standard ones neither reads nor forges
+them, and what it writes is output."""
 MAX_LINE = 64 * 1024 * 1024
 """Bytes of one message: a cell's images and text are far below; more is no message of the kernel."""
 STDERR_TAIL = 1024
@@ -27,13 +32,15 @@ CallTool = Callable[[str, str, bool], Awaitable[JsonValue]]
 
 
 class CellResult(msgspec.Struct, frozen=True, tag="exec_result", tag_field="type"):
-    """How a cell ended. `output`: what it printed; `images`: data URLs."""
+    """How a cell ended. `output`: what it printed; `images`: data URLs; `inherited`: what its children wrote on the
+    kernel's own outputs."""
 
     id: str
     ok: bool
     output: str = ""
     error: str | None = None
     images: tuple[str, ...] = ()
+    inherited: str = ""
 
 
 class _RunTool(msgspec.Struct, frozen=True, tag="run_tool", tag_field="type"):
@@ -75,6 +82,7 @@ class Kernel:
         self._stderr = Reader(child.stderr, self._read_stderr)
         self._line = bytearray()
         self._said = ""
+        self._inherited = HeadTail()
         self._running: _Running | None = None
         self._death: str | None = None
         self._watcher = asyncio.create_task(self._watch())
@@ -84,7 +92,7 @@ class Kernel:
         cls, launcher: Launcher, node: str, env: Mapping[str, str], cwd: str, *, sandboxed: bool
     ) -> "Kernel":
         """Start a kernel. Raises `LaunchError`."""
-        argv = (node, *OPTIONS, str(KERNEL))
+        argv = ("/bin/sh", "-c", OWN_PIPES, "sh", node, *OPTIONS, str(KERNEL))
         return cls(await launcher.launch(argv, env, cwd, Pipes(stdin=True), Limits()), sandboxed)
 
     @property
@@ -103,7 +111,9 @@ class Kernel:
                 self._write(_Exec(running.id, encodable(code)))
                 if self._death is not None:
                     raise KernelDied(self._death)
-                return await running.result
+                result = await running.result
+                written = output_text(self._inherited.drain(final=True))
+                return msgspec.structs.replace(result, inherited=written.text)
         except (TimeoutError, asyncio.CancelledError):
             await uninterrupted(self.kill())
             raise
@@ -129,11 +139,11 @@ class Kernel:
             self._line += rest
 
     def _take(self, line: bytes) -> None:
-        """What is no message is something else's, a child's that inherited the pipe: it is passed over."""
+        """What is no message is passed over."""
         running = self._running
         if running is None:
             return
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, UnicodeError):
             message = _messages.decode(line)
             if isinstance(message, _RunTool):
                 running.start_tool(message)
@@ -141,6 +151,7 @@ class Kernel:
                 running.result.set_result(message)
 
     def _read_stderr(self, data: bytes) -> None:
+        self._inherited.write(data)
         self._said = (self._said + data.decode(errors="replace"))[-STDERR_TAIL:]
 
     async def _watch(self) -> None:

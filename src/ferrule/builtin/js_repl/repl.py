@@ -41,7 +41,7 @@ class Repl:
             except asyncio.CancelledError:
                 self._kernel, self._lost = None, "was interrupted"
                 raise
-        return result if note is None else msgspec.structs.replace(result, output=f"{note}\n{result.output}")
+        return result if note is None else msgspec.structs.replace(result, inherited=f"{note}\n{result.inherited}")
 
     async def _living(self, sandboxed: bool, start: StartKernel) -> tuple[Kernel, str | None]:
         """A kernel, and what the model must know if it is not the one from before."""
