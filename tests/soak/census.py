@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -16,6 +17,9 @@ SETTLE_SECONDS = 15.0
 """What ends, ends within this time: a server thread closes sockets, the kernel takes namespaces apart."""
 OUR_ROOMS = ("ferrule.session", "ferrule.process", "ferrule.sandbox", "ferrule.mcp", "ferrule.model")
 """Modules whose objects live no longer than their session."""
+
+_RECORD = re.compile("[0-9a-f]{15}")
+"""The sandbox's record of placeholders: it stands while there are any. Its other files stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def _files(root: Path) -> Counter[str]:
     left = [str(path) for path in (root / "tmp").rglob("*")]
     guarded = (folder / name for folder in (Path("/tmp"), *root.iterdir()) for name in PROTECTED_NAMES)
     left += [str(path) for path in guarded if path.is_dir() and not _full(path)]
-    left += [str(path) for path in root.glob("home/sandbox/*") if path.name != "lock"]
+    left += [str(path) for path in root.glob("home/sandbox/*") if _RECORD.fullmatch(path.name)]
     return Counter(left)
 
 

@@ -5,7 +5,7 @@ import random
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +29,10 @@ from tests.soak.history import stored_history, wrong_order
 from tests.soak.plan import Plan, TurnPlan
 from tests.soak.workloads import FUNCTIONS, WORKLOADS, Scene, Work
 
-DEADLINE = 180.0
+DEADLINE = 120.0
 """Seconds for a conversation on a busy machine; what takes longer hangs."""
+LAST_WORDS = 30.0
+"""Seconds for one that hangs to end when it is cancelled; then the soak goes on without it."""
 DECISIONS = (
     ReviewDecision.APPROVED,
     ReviewDecision.APPROVED,
@@ -122,13 +124,14 @@ class Conversation:
 
     async def run(self) -> Report:
         """Play it. Never raises: what went wrong is in the report."""
-        try:
-            async with asyncio.timeout(DEADLINE):
-                await self._play()
-        except TimeoutError:
+        playing = asyncio.create_task(self._play())
+        if not (await asyncio.wait({playing}, timeout=DEADLINE))[0]:
             self.report.problems.append(f"hangs: {self.plan}\n{_stacks()}")
-        except Exception:  # noqa: BLE001 - any fault is a finding, and the soak goes on
-            self.report.problems.append(f"{self.plan}\n{traceback.format_exc()}")
+            playing.cancel()
+            if not (await asyncio.wait({playing}, timeout=LAST_WORDS))[0]:
+                self.report.problems.append(f"cannot be cancelled: session {self.plan.number}")
+        if playing.done() and not playing.cancelled() and (error := playing.exception()):
+            self.report.problems.append(f"{self.plan}\n{''.join(traceback.format_exception(error))}")
         self.report.problems += self.scene.problems
         self.report.calls = self.scene.calls
         self.report.faults += self.voice.struck
@@ -237,8 +240,13 @@ async def _ended(striking: "asyncio.Future[None]", *, patient: bool) -> None:
 
 
 def _stacks() -> str:
-    lines: list[str] = []
-    for task in asyncio.all_tasks():
-        frames = task.get_stack(limit=4)
-        lines.append(f"{task.get_name()}: " + " < ".join(f"{f.f_code.co_filename}:{f.f_lineno}" for f in frames))
-    return "\n".join(lines)
+    """Where each task of the loop waits, innermost last."""
+    return "\n".join(sorted(" > ".join(_awaits(task.get_coro())) for task in asyncio.all_tasks()))
+
+
+def _awaits(waits: object) -> Iterator[str]:
+    while waits is not None:
+        frame = getattr(waits, "cr_frame", None) or getattr(waits, "ag_frame", None)
+        if frame is not None:
+            yield f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+        waits = getattr(waits, "cr_await", None) or getattr(waits, "ag_await", None)
