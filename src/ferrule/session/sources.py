@@ -64,13 +64,13 @@ class SearchSource:
         """Defer what can wait, if there are more tools than a request should list."""
         deferred = builder.defer() if builder.listed > MAX_LISTED else []
         self._search.offer(deferred)
-        if not deferred:
-            return
-        if not any(builder.has(*name) for name in (("tool_search", NATIVE), ("search_tool_bm25",))):
+        shown = builder.has("tool_search", NATIVE)
+        if deferred and not shown and not builder.has("search_tool_bm25"):
             tool = BUILTINS["tool_search"]
             builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=True)
-        for namespace in (NATIVE, None):
-            builder.register_handler("tool_search", self._handler, namespace=namespace)
+        if deferred or shown:
+            for namespace in (NATIVE, None):
+                builder.register_handler("tool_search", self._handler, namespace=namespace)
         for spec in as_loaded_specs(self._search.found):
             builder.push_spec_with_parallel_support(spec, False, read_only=True)
 
