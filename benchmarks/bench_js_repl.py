@@ -47,7 +47,7 @@ async def measure(cwd: str) -> tuple[list[float], float]:
             started = time.perf_counter()
             answer = await evaluate(tools, CELL)
             spent = time.perf_counter() - started
-            assert answer == "9802\n", answer
+            assert answer == "9802", answer
             return spent
 
         await evaluate(tools, CELL)

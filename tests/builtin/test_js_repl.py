@@ -197,7 +197,7 @@ async def test_images_come_back_and_are_capped(js: Bench, tmp_path: Path) -> Non
     (tmp_path / "dot.png").write_bytes(PNG)
     output = await js.output("js_repl", code="ferrule.emitImage(require('fs').readFileSync('dot.png')); 'seen'")
     url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-    assert output.body == (InputText("seen\n"), InputImage(image_url=url))
+    assert output.body == (InputText("seen"), InputImage(image_url=url))
     assert await run(js, "for (;;) ferrule.emitImage(require('fs').readFileSync('dot.png'))") != ""
     output = await js.output(
         "js_repl", code="for (;;) ferrule.emitImage({bytes: Buffer.alloc(3e6), mimeType: 'image/png'})"

@@ -47,7 +47,7 @@ async def test_the_kernel_is_confined(tmp_path: Path) -> None:
         assert "ok" not in await run(tools, "await fetch('http://127.0.0.1:9').then(() => 'ok', e => e.cause.code)")
         loop = "// codex-js-repl: timeout_ms=200\nwhile (true);"
         assert (await run(tools, loop)).startswith("js_repl execution timed out")
-        assert await run(tools, "typeof write") == "undefined\n"
+        assert await run(tools, "typeof write") == "undefined"
     assert not (outside / "made").exists()
     assert children() == []
 

@@ -223,7 +223,6 @@ async function evaluate(id, source, number) {
   if (thrown) return failed(thrown, await valueOf(thrown.exception ?? { value: thrown.text }), source);
   if (shows && result.type !== "undefined") {
     output.line(shown(await valueOf(result)));
-    output.add("\n");
   }
   return { ok: true, error: null };
 }
