@@ -229,6 +229,21 @@ async def test_a_cancelled_wait_leaves_the_gate_usable() -> None:
     assert gate.try_enter(False)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+async def test_who_was_cancelled_in_the_queue_does_not_leave_for_another(shared: bool) -> None:
+    gate = Gate()
+    await gate.enter(False)
+    waiting = asyncio.create_task(gate.enter(shared))
+    behind = asyncio.create_task(gate.enter(not shared))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    gate.leave(False)
+    await asyncio.wait([waiting, behind])
+    assert not gate.try_enter(False), "the one behind is inside"
+    gate.leave(not shared)
+    assert gate.try_enter(False)
+
+
 async def test_a_tool_calls_a_tool_under_its_own_gate() -> None:
     class Outer(ToolHandler):
         async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:

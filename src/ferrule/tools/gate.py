@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 
 class Gate:
@@ -31,8 +32,9 @@ class Gate:
         try:
             await waiter
         except asyncio.CancelledError:
-            if place in self._queue:
-                self._queue.remove(place)
+            if waiter.cancelled():  # not admitted; who left meanwhile may have taken it out of the queue already
+                with suppress(ValueError):
+                    self._queue.remove(place)
                 self._wake()
             else:
                 self.leave(shared)
