@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from ferrule import Toolset
 from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.permissions import WorkspaceWrite
 
 from .conftest import Benches
 from .workbench import unaffected
+
+CALL = {"type": "function_call", "call_id": "1", "name": "grep_files", "arguments": '{"pattern": "needle"}'}
 
 needs_ripgrep = pytest.mark.skipif(find_ripgrep(os.environ) is None, reason="ripgrep is not installed")
 
@@ -159,9 +163,30 @@ async def test_settings_of_the_user_change_nothing(benches: Benches, place: Path
 
 
 @needs_ripgrep
-async def test_it_asks_nobody_and_says_that_it_only_reads(benches: Benches, place: Path) -> None:
-    files(place, "a")
-    bench = benches("grep_files")
-    await bench.call("grep_files", pattern="needle")
-    (effect,) = bench.host.effects
-    assert effect.annotations.readOnlyHint  # type: ignore[union-attr]
+@pytest.mark.parametrize("sandbox", ["read-only", "workspace-write", "danger-full-access"])
+async def test_ripgrep_of_the_system_runs_plainly(place: Path, sandbox: str) -> None:
+    (path,) = files(place, "a")
+    async with Toolset.for_model("gpt-5.5", cwd=place, sandbox=sandbox, tools=["grep_files"]) as tools:
+        (answer,) = await tools.run([CALL])
+        assert answer["output"] == path
+        assert tools.workspace._sandbox is None
+
+
+@pytest.mark.parametrize("link", [False, True])
+async def test_a_program_that_commands_could_write_is_confined(
+    place: Path, monkeypatch: pytest.MonkeyPatch, link: bool
+) -> None:
+    """A project's own `bin` on PATH, with a program that tries to leave the sandbox."""
+    (work := place / "work").mkdir()
+    files(work, "a")
+    program = work / ("real" if link else "rg")
+    program.write_text(f"#!/bin/sh\ntouch {place}/escaped {work}/ran\nexit 1\n")
+    program.chmod(0o755)
+    if link:
+        (work / "rg").symlink_to("real")
+    monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
+    policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+    async with Toolset.for_model("gpt-5.5", cwd=work, sandbox=policy, tools=["grep_files"]) as tools:
+        (answer,) = await tools.run([CALL])
+    assert str(answer["output"]).startswith("No matches found.")
+    assert (work / "ran").exists() and not (place / "escaped").exists()

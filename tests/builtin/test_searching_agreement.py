@@ -100,7 +100,8 @@ async def both(search: Search) -> tuple[object, object]:
 def plain(found: Found) -> object:
     assert not found.warnings
     lines = sorted((line.path, line.number, line.text, line.matches) for line in found.lines)
-    return sorted(file.path for file in found.files), lines
+    assert found.count == len(found.files)
+    return sorted(found.files), lines
 
 
 @pytest.mark.parametrize("below", [False, True])

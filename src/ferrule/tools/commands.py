@@ -23,8 +23,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    """One a session. `plain` runs the login shell once, for its environment; commands themselves go through
-    `ctx.run`."""
+    """One a session. `plain` runs the login shell once, for its environment, and programs of our own choice that only
+    read; commands themselves go through `ctx.run`."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Commands:
         marks: Mapping[str, str] | None = None,
         base: Mapping[str, str] | None = None,
     ) -> None:
+        self.plain = plain
         self.base = dict(os.environ) if base is None else dict(base)
         self.policy = policy
         self.marks = dict(marks or {})

@@ -40,11 +40,11 @@ class GlobObservation(Observation):
 
 
 class GlobTool(ToolDefinition[GlobAction, GlobObservation]):
-    """Lists with ripgrep, through `ctx.run`."""
+    """Lists with ripgrep or in Python."""
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GlobTool]":
         """The one instance."""
         from ferrule.builtin.glob.impl import GlobExecutor
 
-        return [cls(description=DESCRIPTION, executor=GlobExecutor(conv_state.commands), annotations=LOOKS)]
+        return [cls(description=DESCRIPTION, executor=GlobExecutor(conv_state), annotations=LOOKS)]

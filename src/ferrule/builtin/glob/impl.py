@@ -7,10 +7,10 @@ from ferrule.builtin.glob.definition import LIMIT, GlobAction, GlobObservation
 from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.door import Searcher, shown_warnings
 from ferrule.builtin.searching.globs import GlobError, glob_regex
-from ferrule.builtin.searching.request import Search, newest_first
+from ferrule.builtin.searching.request import Search
 from ferrule.protocol.errors import RespondToModel
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
+from ferrule.tools.conversation import ConversationState
 from ferrule.tools.executor import ToolExecutor
 
 _MAGIC = re.compile(r"[*?\[{\\]")
@@ -19,8 +19,8 @@ _MAGIC = re.compile(r"[*?\[{\\]")
 class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
     """Every file not ignored is listed, and the glob decides: as a `--glob` it would bring back ignored ones."""
 
-    def __init__(self, commands: Commands) -> None:
-        self._searcher = Searcher(commands, "glob")
+    def __init__(self, state: ConversationState) -> None:
+        self._searcher = Searcher(state, "glob")
 
     async def __call__(self, action: GlobAction, ctx: ToolContext) -> GlobObservation:
         """The paths. Raises `RespondToModel`."""
@@ -35,9 +35,9 @@ class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
             raise RespondToModel(f"Search path '{shown_name(folder)}' is not a valid directory")
         found = await self._searcher.search(Search(path=folder, cwd=folder, hidden=True), ctx)
         below = len(folder.rstrip("/")) + 1
-        files = newest_first([file for file in found.files if matches(file.path[below:])])
+        files = [path for path in found.files if matches(path[below:])]
         return GlobObservation(
-            files=[shown_name(file.path) for file in files[:LIMIT]],
+            files=[shown_name(path) for path in files[:LIMIT]],
             pattern=action.pattern,
             search_path=shown_name(folder),
             truncated=len(files) > LIMIT,

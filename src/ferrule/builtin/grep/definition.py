@@ -55,11 +55,11 @@ class GrepObservation(Observation):
 
 
 class GrepTool(ToolDefinition[GrepAction, GrepObservation]):
-    """Searches with ripgrep, through `ctx.run`."""
+    """Searches with ripgrep or in Python."""
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GrepTool]":
         """The one instance."""
         from ferrule.builtin.grep.impl import GrepExecutor
 
-        return [cls(description=DESCRIPTION, executor=GrepExecutor(conv_state.commands), annotations=LOOKS)]
+        return [cls(description=DESCRIPTION, executor=GrepExecutor(conv_state), annotations=LOOKS)]

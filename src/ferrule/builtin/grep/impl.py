@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ferrule.builtin.grep.definition import LIMIT, GrepAction, GrepObservation
 from ferrule.builtin.paging import shown_line, shown_name
 from ferrule.builtin.searching.door import Searcher, shown_warnings
-from ferrule.builtin.searching.request import Found, FoundLine, Search, newest_first
+from ferrule.builtin.searching.request import Found, FoundLine, Search
 from ferrule.protocol.errors import RespondToModel
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
+from ferrule.tools.conversation import ConversationState
 from ferrule.tools.executor import ToolExecutor
 
 MAX_CONTEXT = 50
@@ -21,8 +21,8 @@ MAX_SHOWN_LINES = 500
 class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
     """One search, shown in one of three ways."""
 
-    def __init__(self, commands: Commands) -> None:
-        self._searcher = Searcher(commands, "grep")
+    def __init__(self, state: ConversationState) -> None:
+        self._searcher = Searcher(state, "grep")
 
     async def __call__(self, action: GrepAction, ctx: ToolContext) -> GrepObservation:
         """The files, lines or counts. Raises `RespondToModel`."""
@@ -42,6 +42,7 @@ class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
             lines=action.output_mode != "files_with_matches",
             before=context if content else 0,
             after=context if content else 0,
+            newest=LIMIT,
         )
         found = await self._searcher.search(search, ctx)
         shown, files, more = _content(found) if content else _files(found)
@@ -62,8 +63,7 @@ def _files(found: Found) -> tuple[list[str], int, bool]:
     if counts:
         shown = [f"{shown_name(path)}:{count}" for path, count in sorted(counts.items())[:LIMIT]]
         return shown, len(counts), len(counts) > LIMIT
-    shown = [shown_name(file.path) for file in newest_first(found.files)[:LIMIT]]
-    return shown, len(found.files), len(found.files) > LIMIT
+    return [shown_name(path) for path in found.files], found.count, found.count > LIMIT
 
 
 def _content(found: Found) -> tuple[list[str], int, bool]:

@@ -35,11 +35,11 @@ class GrepFilesObservation(Observation):
 
 
 class GrepFilesTool(ToolDefinition[GrepFilesAction, GrepFilesObservation]):
-    """Searches with ripgrep, through `ctx.run`."""
+    """Searches with ripgrep or in Python."""
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GrepFilesTool]":
         """The one instance."""
         from ferrule.builtin.grep_files.impl import GrepFilesExecutor
 
-        return [cls(description=DESCRIPTION, executor=GrepFilesExecutor(conv_state.commands), annotations=LOOKS)]
+        return [cls(description=DESCRIPTION, executor=GrepFilesExecutor(conv_state), annotations=LOOKS)]

@@ -3,10 +3,10 @@
 from ferrule.builtin.grep_files.definition import GrepFilesAction, GrepFilesObservation
 from ferrule.builtin.paging import shown_name, whole
 from ferrule.builtin.searching.door import Searcher, shown_warnings
-from ferrule.builtin.searching.request import Search, newest_first
+from ferrule.builtin.searching.request import Search
 from ferrule.protocol.errors import RespondToModel
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
+from ferrule.tools.conversation import ConversationState
 from ferrule.tools.executor import ToolExecutor
 
 DEFAULT_LIMIT = 100
@@ -17,8 +17,8 @@ MAX_LIMIT = 2000
 class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
     """Only the names that are shown are made readable: others may be many."""
 
-    def __init__(self, commands: Commands) -> None:
-        self._searcher = Searcher(commands, "grep_files")
+    def __init__(self, state: ConversationState) -> None:
+        self._searcher = Searcher(state, "grep_files")
 
     async def __call__(self, action: GrepFilesAction, ctx: ToolContext) -> GrepFilesObservation:
         """The paths. Raises `RespondToModel`."""
@@ -30,8 +30,9 @@ class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
             raise RespondToModel("limit must be greater than zero")
         include = (action.include or "").strip() or None
         path = ctx.files.path(action.path or ctx.cwd)
-        found = await self._searcher.search(Search(path=path, cwd=ctx.cwd, pattern=pattern, include=include), ctx)
-        files = newest_first(found.files)[:limit]
+        found = await self._searcher.search(
+            Search(path=path, cwd=ctx.cwd, pattern=pattern, include=include, newest=limit), ctx
+        )
         return GrepFilesObservation(
-            paths=[shown_name(file.path) for file in files], warnings=shown_warnings(found.warnings)
+            paths=[shown_name(path) for path in found.files], warnings=shown_warnings(found.warnings)
         )

@@ -7,7 +7,7 @@ from io import FileIO
 
 from ferrule.builtin.searching.ignores import Walk
 from ferrule.builtin.searching.patterns import LinePattern, text_lines
-from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Found, FoundFile, FoundLine, Search
+from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.builtin.searching.ripgrep import MAX_LINES
 from ferrule.protocol.errors import RespondToModel
 
@@ -22,7 +22,7 @@ def search_in_python(search: Search) -> Found:
     deadline = time.monotonic() + SEARCH_SECONDS
     pattern = None if search.pattern is None else LinePattern(search.pattern, ignore_case=search.ignore_case)
     walk = Walk(search.path, search.cwd, search.include, hidden=search.hidden)
-    files: list[FoundFile] = []
+    files = Dated()
     lines: list[FoundLine] = []
     warnings: list[str] = []
     for path in walk:
@@ -30,18 +30,24 @@ def search_in_python(search: Search) -> Found:
             raise RespondToModel(f"the search timed out after {SEARCH_SECONDS:g} seconds; install ripgrep")
         try:
             if pattern is None:
-                files.append(FoundFile(path, os.stat(path).st_mtime_ns))
+                files.add([os.fsencode(path)])
                 continue
             with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
                 if search.lines:
                     lines += _matching_lines(file, path, pattern, search)
                 elif any(pattern.in_text(text) for text in _texts(file)):
-                    files.append(FoundFile(path, os.fstat(file.fileno()).st_mtime_ns))
+                    files.add([os.fsencode(path)])
         except OSError as error:
             warnings.append(f"{path}: {error.strerror}")
         if len(lines) >= MAX_LINES:
             break
-    return Found(files, lines[:MAX_LINES], [*walk.problems, *warnings], len(lines) >= MAX_LINES)
+    return Found(
+        files=files.newest(search.newest),
+        count=len(files),
+        lines=lines[:MAX_LINES],
+        warnings=[*walk.problems, *warnings],
+        cut=len(lines) >= MAX_LINES,
+    )
 
 
 def _texts(file: FileIO) -> Iterator[str]:

@@ -1,5 +1,8 @@
 """What is searched for, and what was found: the same for ripgrep and for Python."""
 
+import heapq
+import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +17,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """A search below `path` (absolute; a file or a folder), started in `cwd`, where `include` is rooted.
 
     `pattern` None lists files. `lines`: the matching lines are wanted, with `before` and `after` lines around them,
-    else only which files match. `hidden`: hidden files count too (never `.git`).
+    else only which files match: all, or the `newest` ones. `hidden`: hidden files count too (never `.git`).
     """
 
     path: str
@@ -26,13 +29,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     before: int = 0
     after: int = 0
     hidden: bool = False
-
-
-class FoundFile(NamedTuple):
-    """A file that matches, and when it was last changed (nanoseconds; 0 where that cannot be asked)."""
-
-    path: str
-    modified: int
+    newest: int | None = None
 
 
 class FoundLine(NamedTuple):
@@ -45,14 +42,38 @@ class FoundLine(NamedTuple):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a search found. `warnings` are sentences on what could not be searched; `cut`: there was more."""
+    """What a search found. `files` are paths, the last changed first, and `count` is how many there were before the cut
+    to the newest. `warnings` are sentences on what could not be searched; `cut`: there were more lines."""
 
-    files: list[FoundFile] = []
+    files: list[str] = []
+    count: int = 0
     lines: list[FoundLine] = []
     warnings: list[str] = []
     cut: bool = False
 
 
-def newest_first(files: list[FoundFile]) -> list[FoundFile]:
-    """Sorted by the time of the last change, then by path."""
-    return sorted(files, key=lambda file: (-file.modified, file.path))
+class Dated:
+    """Collects files with the time of their last change, cheaply: there can be very many."""
+
+    def __init__(self) -> None:
+        self._names: list[bytes] = []
+        self._ages: list[int] = []
+
+    def add(self, names: Sequence[bytes]) -> None:
+        """Look at files. One that went meanwhile, or that cannot be looked at, counts as the oldest."""
+        for name in names:
+            try:
+                age = -os.stat(name).st_mtime_ns
+            except OSError:
+                age = 0
+            self._names.append(name)
+            self._ages.append(age)
+
+    def newest(self, limit: int | None) -> list[str]:
+        """The paths, the last changed first, those of the same time by name."""
+        aged = zip(self._ages, self._names, strict=True)
+        chosen = sorted(aged) if limit is None else heapq.nsmallest(limit, aged)
+        return [os.fsdecode(name) for _, name in chosen]
+
+    def __len__(self) -> int:
+        return len(self._names)

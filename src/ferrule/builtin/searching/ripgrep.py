@@ -7,7 +7,7 @@ import shutil
 import sysconfig
 from collections.abc import Mapping
 
-from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Found, FoundFile, FoundLine, Search
+from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.process.launcher import Child, Launcher, Limits, Pipes
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
@@ -37,7 +37,7 @@ def find_ripgrep(env: Mapping[str, str]) -> str | None:
 async def search_with_ripgrep(search: Search, program: str, launcher: Launcher, env: Mapping[str, str]) -> Found:
     """Raises `RespondToModel` with what ripgrep says, and `LaunchError` where it cannot be started."""
     child = await launcher.launch([program, *_arguments(search)], env, search.cwd, Pipes(), Limits())
-    results = _Lines() if search.lines else _Files()
+    results = _Lines() if search.lines else _Files(search.newest)
     try:
         async with asyncio.timeout(SEARCH_SECONDS):
             errors = await _both(child, results)
@@ -107,20 +107,21 @@ class _Errors:
 
 
 class _Files:
-    """Names, each followed by a NUL. Their times are asked for at once, beside ripgrep's own work."""
+    """Names, each followed by a NUL. They are looked at at once, beside ripgrep's own work."""
 
     cut = False
 
-    def __init__(self) -> None:
-        self._files: list[FoundFile] = []
+    def __init__(self, newest: int | None) -> None:
+        self._newest = newest
+        self._files = Dated()
         self._rest = b""
 
     def take(self, data: bytes) -> None:
         *names, self._rest = (self._rest + data).split(b"\0")
-        self._files += map(_looked_at, names)
+        self._files.add(names)
 
     def found(self, warnings: list[str]) -> Found:
-        return Found(files=self._files, warnings=warnings)
+        return Found(files=self._files.newest(self._newest), count=len(self._files), warnings=warnings)
 
 
 class _Lines:
@@ -143,11 +144,3 @@ class _Lines:
 
     def found(self, warnings: list[str]) -> Found:
         return Found(lines=self._lines[:MAX_LINES], warnings=warnings, cut=self.cut)
-
-
-def _looked_at(name: bytes) -> FoundFile:
-    path = os.fsdecode(name)
-    try:
-        return FoundFile(path, os.stat(path).st_mtime_ns)
-    except OSError:  # it went meanwhile, or a folder above is closed to us
-        return FoundFile(path, 0)
