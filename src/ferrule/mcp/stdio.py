@@ -125,8 +125,9 @@ class _Incoming:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._wake()
+            self._loop.remove_reader(self._fd)  # only here: afterwards the number may be another's
             os.close(self._fd)
+            self._wake()
 
     def _read(self) -> None:
         try:
@@ -155,8 +156,6 @@ class _Incoming:
                 self._loop.remove_reader(self._fd)
 
     def _wake(self) -> None:
-        if self._closed:
-            self._loop.remove_reader(self._fd)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
