@@ -125,7 +125,7 @@ class _Incoming:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._loop.remove_reader(self._fd)  # only here: afterwards the number may be another's
+            self._loop.remove_reader(self._fd)  # now: afterwards the number may be another's
             os.close(self._fd)
             self._wake()
 
