@@ -209,7 +209,7 @@ async def test_images_come_back_and_are_capped(js: Bench, tmp_path: Path) -> Non
 
 
 async def test_tools_are_called_from_inside(js: Bench, tmp_path: Path) -> None:
-    assert "\nhi\n" in await run(js, "await ferrule.tool('shell_command', {command: 'echo hi'})")
+    assert (await run(js, "await ferrule.tool('shell_command', {command: 'echo hi'})")).endswith("Output:\nhi")
     assert await run(js, "await ferrule.tool('update_plan', {plan: []})") == "Plan updated"
     patch = "*** Begin Patch\n*** Add File: new.txt\n+text\n*** End Patch"
     assert "A new.txt" in await run(js, f"await ferrule.tool('apply_patch', {{input: {patch!r}}})")
