@@ -49,11 +49,10 @@ def test_annotations_of_the_openhands_set(name: str) -> None:
 
 
 def test_profiles() -> None:
-    sets = {
-        profile: {name for name, page in PAGES.items() if profile in page.profiles}
-        for profile in ("openhands", "claude")
-    }
-    assert sets["openhands"] == {"execute_bash", "file_editor", "glob", "grep", "task_tracker", "think", "finish"}
-    assert {"bash", "str_replace_based_edit_tool"} <= sets["claude"] and "apply_patch" not in sets["claude"]
+    openhands, claude = (
+        {name for name, page in PAGES.items() if one in page.profiles} for one in ("openhands", "claude")
+    )
+    assert openhands == {"execute_bash", "file_editor", "glob", "grep", "task_tracker", "think", "finish"}
+    assert {"bash", "str_replace_based_edit_tool"} <= claude and "apply_patch" not in claude
     assert {"codex", "generic"} <= set(PAGES["view_image"].profiles)
     assert PAGES["read_file"].profiles == ("generic",)

@@ -95,11 +95,9 @@ def form(page: Page) -> str:
     """How a model calls it."""
     if page.tool.namespace is not None:
         return f"native item, called `{page.tool.called or page.tool.name}`"
-    return (
-        "freeform or function"
-        if page.tool.name == "apply_patch"
-        else ("freeform" if isinstance(page.definition.spec, FreeformTool) else "function")
-    )
+    if page.tool.name in ("apply_patch", "js_repl"):
+        return "freeform or function, as the model's profile says"
+    return "freeform" if isinstance(page.definition.spec, FreeformTool) else "function"
 
 
 def confinement(page: Page) -> str:
@@ -109,6 +107,8 @@ def confinement(page: Page) -> str:
         return "exec policy, approval and sandbox, command by command"
     if hints.readOnlyHint:
         return "changes nothing; is not asked for"
+    if hints.openWorldHint:
+        return "reaches what was granted when it was started"
     if hints.destructiveHint:
         return "writes only where the sandbox lets it, else after approval"
     return "changes nothing outside of the session"
@@ -120,8 +120,9 @@ def _table(made: list[Page]) -> str:
         "",
         GENERATED.strip(),
         "",
-        "Profiles: the sets of tools that models get (`ferrule tools -m MODEL`); `all` has every one of them. Parallel: "
-        "whether its calls may run beside others.",
+        "Profiles: the sets of tools that models get (`ferrule tools -m MODEL` shows a model's; `all` has every one).",
+        "Parallel: whether its calls may run beside others. What the answers look like: [files](../files.md),",
+        "[commands](../exec_command.md), [patches](../../apply_patch.md).",
         "",
         "| tool | form | profiles | confinement | parallel |",
         "|---|---|---|---|---|",
