@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ferrule._version import __version__
+from ferrule.builtin.js_repl.node import find_node
+from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, add_model_flags, configuration
 from ferrule.cli.terminal import safe
 from ferrule.config import CONFIG_FILE, ferrule_home
@@ -17,7 +19,7 @@ from ferrule.model.provider import list_models, open_model
 from ferrule.model.stream import ModelError
 from ferrule.process.environment import child_environment
 from ferrule.process.shell import default_shell
-from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.settings import Settings
 
 PROBE_SECONDS = 3.0
@@ -26,8 +28,8 @@ SHOWN_MODELS = 8
 
 PROGRAMS = {
     "git": "repositories are told apart by their folders only",
-    "rg": "files are searched by Python, which is slower",
-    "node": "tools that run JavaScript are not offered",
+    "rg": "files are searched by Python, which is slower; pip install 'ferrule[rg]' brings it",
+    "node": "js_repl cannot run; pip install 'ferrule[js]' brings it",
 }
 """What is used where it is installed, and what happens where it is not."""
 
@@ -87,9 +89,21 @@ def _writability(folder: Path) -> str:
 
 def _programs(settings: Settings) -> Iterator[str]:
     for name, without in PROGRAMS.items():
-        path = shutil.which(name)
+        path = _program(name)
         yield f"{name:<14} {'not found: ' + without if path is None else f'{_version(path)} ({path})'}"
     yield f"shell          {default_shell(os.environ).path}"
+
+
+def _program(name: str) -> str | None:
+    match name:
+        case "rg":
+            return find_ripgrep(os.environ)
+        case "node":
+            try:
+                return find_node(os.environ)
+            except RespondToModel:
+                return None
+    return shutil.which(name)
 
 
 def _version(path: str) -> str:
