@@ -49,9 +49,10 @@ def test_annotations_of_the_openhands_set(name: str) -> None:
 
 
 def test_profiles() -> None:
-    openhands, claude = (
-        {name for name, page in PAGES.items() if one in page.profiles} for one in ("openhands", "claude")
-    )
+    def members(profile: str) -> set[str]:
+        return {name for name, page in PAGES.items() if profile in page.profiles}
+
+    openhands, claude = members("openhands"), members("claude")
     assert openhands == {"execute_bash", "file_editor", "glob", "grep", "task_tracker", "think", "finish"}
     assert {"bash", "str_replace_based_edit_tool"} <= claude and "apply_patch" not in claude
     assert {"codex", "generic"} <= set(PAGES["view_image"].profiles)

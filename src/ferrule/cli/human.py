@@ -178,6 +178,8 @@ class Human:
             self._verdict(True, f"failed · {seconds}")
         elif isinstance(running.call, PatchCall):
             self._show_changes(running.changes)
+        elif output.ends_turn:
+            self._rest("text", output.text)
         else:
             self._show_output(output.text)
 

@@ -141,6 +141,8 @@ class JsonLines:
                 return  # a plan that was taken is a `todo_list` already
             self._show_start(running)
         self._write("item.completed", item={"id": running.id, **_asked(running.call), **_came_of(running, output)})
+        if output.ends_turn:
+            self._item({"type": "agent_message", "text": output.text})
 
     def _say(self, item: ResponseItem) -> None:
         """An item that is complete when it comes."""

@@ -1,0 +1,19 @@
+"""The last message of a model that ends its turn by a tool is told like any other."""
+
+from ferrule.testing import ScriptedModel, function_call
+
+from .command import Place
+from .test_exec import exec_against
+
+MESSAGE = "Done.\n" + "\n".join(f"- point {number}" for number in range(60))
+
+
+def test_the_message_of_finish_is_the_last_message(place: Place) -> None:
+    call = function_call("finish", {"message": MESSAGE})
+    with ScriptedModel([call, call]) as model:
+        people = exec_against(place, model, "-c", 'tools=["finish"]', "Go.")
+        programs = exec_against(place, model, "--json", "-c", 'tools=["finish"]', "Go.")
+        assert len(model.requests) == 2
+    assert (people.code, people.out.strip()) == (0, MESSAGE)
+    assert all(line in people.err for line in MESSAGE.split("\n"))
+    assert {"type": "agent_message", "text": MESSAGE}.items() <= programs.items()[-1].items()
