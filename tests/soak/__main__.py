@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -77,11 +78,9 @@ def main(argv: Sequence[str]) -> int:
     print(f"seed {given.seed}; at least {given.minutes:g} minutes and {given.sessions} sessions")
     if can.missing:
         print(f"{len(can.missing)} left out, for want of a tool or of rights: {', '.join(can.missing)}")
-    root = Path(tempfile.mkdtemp(prefix="ferrule-soak-", dir="/var/tmp")).resolve()
-    try:
-        problems = asyncio.run(soak(given, Stage(root, given.seed, can)))
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    root = Path(tempfile.mkdtemp(prefix="ferrule-soak-", dir="/var/tmp")).resolve()  # /tmp would be a writable root
+    with closing(Stage(root, given.seed, can)) as stage:
+        problems = asyncio.run(soak(given, stage))
     print(f"{problems} problems, seed {given.seed}" if problems else "nothing left over, every history valid")
     return 1 if problems else 0
 

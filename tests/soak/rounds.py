@@ -49,6 +49,12 @@ class Stage:
         tempfile.tempdir = None
         self.before = Census.take(self.root)
 
+    def close(self) -> None:
+        """Take the folder away, also after Ctrl-C."""
+        for folder in self.root.glob("session-*"):
+            _let_go(folder)
+        shutil.rmtree(self.root, ignore_errors=True)
+
     def add(self, report: Report) -> None:
         """Count what a conversation did."""
         self.sessions += 1

@@ -188,6 +188,35 @@ def javascript(scene: Scene) -> Work:
         yield [scene.call("js_repl_reset")]
 
 
+@workload("execute_bash", "bash")
+def kept_shells(scene: Scene) -> Work:
+    first = scene.call("execute_bash", command="kept=41; cd /")
+    other = scene.call("bash", command="sleep 300 & echo begun")
+    yield [first, other]
+    second = scene.call("execute_bash", command="echo $((kept + 1)) in $PWD")
+    scene.expect((yield [second]), second, "42 in /")
+    yield [scene.call("execute_bash", command="sleep 300", timeout=scene.rng.choice([0.2, 1]))]
+    if scene.rng.random() < 0.5:
+        yield [scene.call("execute_bash", command="exit 3"), scene.call("bash", restart=True)]
+        again = scene.call("execute_bash", command="echo alive")
+        scene.expect((yield [again]), again, "alive")
+
+
+@workload("file_editor", "glob", "grep", "think", "task_tracker")
+def editing(scene: Scene) -> Work:
+    path = f"{scene.folder}/edited{scene.rng.randrange(10**6)}.txt"
+    made = scene.call("file_editor", command="create", path=path, file_text="one\ntwo\n")
+    outputs = yield [made, scene.call("think", thought="hm")]
+    changed = scene.call("file_editor", command="str_replace", path=path, old_str="two", new_str="three")
+    yield [changed, scene.call("task_tracker", command="view")]
+    viewed = scene.call("file_editor", command="view", path=path)
+    outputs = yield [viewed, scene.call("file_editor", command="undo_edit", path=path)]
+    if scene.writable:
+        scene.expect(outputs, viewed, "three")
+    found = scene.call("grep", pattern="needle", path=str(scene.folder))
+    yield [found, scene.call("glob", pattern="*.txt", path=str(scene.folder))]
+
+
 @workload(mcp=True)
 def server_tools(scene: Scene) -> Work:
     echo = scene.call("mcp__stub__echo", text="hello")
