@@ -136,6 +136,8 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
     """An MCP tool. Its arguments are checked against the server's own schema; a pydantic model of them is made only
     where somebody asks for one."""
 
+    kind = ToolKind.MCP
+
     def __init__(
         self, tool: McpTool, client: MCPClient, *, name: str | None = None, told: Sanitized | None = None
     ) -> None:
@@ -149,11 +151,6 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
             parallel=client.settings.supports_parallel_tool_calls,
         )
         self._foreign = ForeignValidator(tool.schema, self.told)
-
-    @property
-    def kind(self) -> ToolKind:
-        """Calls of MCP tools."""
-        return ToolKind.MCP
 
     def parameters(self) -> JsonSchema:
         """The schema as the model is told."""

@@ -112,9 +112,9 @@ class Dispatcher:
     def _handle(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
         if not handler.matches_kind(invocation.payload):
             raise RespondToModel(_wrong_kind(invocation))
-        if self.hooks is None:
-            return _run(handler, invocation, ctx)
-        return _hooked(handler, invocation, ctx, self.hooks)
+        if self.hooks is not None:
+            return _hooked(handler, invocation, ctx, self.hooks)
+        return _run(handler, invocation, ctx)
 
 
 async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks) -> ToolOutput:
@@ -133,9 +133,9 @@ async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolCon
 
 
 def _run(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
-    return (
-        handler.handle(invocation, ctx) if handler.acts_through_context else _run_as_a_whole(handler, invocation, ctx)
-    )
+    if handler.acts_through_context:
+        return handler.handle(invocation, ctx)
+    return _run_as_a_whole(handler, invocation, ctx)
 
 
 async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:

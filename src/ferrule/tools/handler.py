@@ -32,11 +32,8 @@ class ToolHandler:
 
     acts_through_context: bool = False
     """It acts by `ctx.run` alone, where each act is approved. Else a call that `is_mutating` is approved as a whole."""
-
-    @property
-    def kind(self) -> ToolKind:
-        """Which payloads it serves."""
-        return ToolKind.FUNCTION
+    kind: ToolKind = ToolKind.FUNCTION
+    """Which payloads it serves."""
 
     def matches_kind(self, payload: ToolPayload) -> bool:
         """Whether the payload has a shape that this handler can run."""
