@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from ferrule.process.screen_text import decode_lossy, visible_text
+from ferrule.process.screen_text import visible_text
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,3 @@ def test_an_open_string_sequence_costs_linear_time() -> None:
     started = time.perf_counter()
     visible_text("\x1b]0;" * 20_000)
     assert time.perf_counter() - started < 5
-
-
-def test_bad_bytes_become_replacement_characters() -> None:
-    assert decode_lossy(b"a\xffb\0\xe2\x82") == "a\ufffdb\0\ufffd"

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from ferrule.protocol.truncation import (
     OutputBudget,
-    approximate_tokens,
     byte_length,
     count_lines,
     tokens_of_bytes,
@@ -22,8 +21,8 @@ def test_a_token_is_four_bytes_rounded_up(count: int, tokens: int) -> None:
 
 
 def test_tokens_count_bytes_and_not_characters() -> None:
-    assert approximate_tokens("éé") == 1
-    assert approximate_tokens("ééé") == 2
+    assert tokens_of_bytes(byte_length("éé")) == 1
+    assert tokens_of_bytes(byte_length("ééé")) == 2
     assert byte_length("日本") == 6
 
 

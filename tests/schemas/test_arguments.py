@@ -2,6 +2,7 @@
 
 import dataclasses
 import socket
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,11 +13,11 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.tools.arguments import (
     ModelValidator,
+    StructValidator,
     Validator,
     decode_arguments,
     read_arguments,
     validate_value,
-    validator_of,
 )
 from ferrule.tools.foreign import ForeignValidator
 from ferrule.tools.schema_writer import schema_of_model
@@ -263,9 +264,9 @@ def test_hooks_see_the_value_that_will_be_validated() -> None:
         validate_value({"path": "\ud800"}, READ)
 
 
-@pytest.mark.parametrize("model", [ReadStruct, ReadData])
-def test_structs_and_dataclasses_are_read_the_same_way(model: type[Any]) -> None:
-    validator = validator_of(model, schema_of_model(model))
+@pytest.mark.parametrize(("model", "kind"), [(ReadStruct, StructValidator), (ReadData, ModelValidator)])
+def test_structs_and_dataclasses_are_read_the_same_way(model: type[Any], kind: Callable[..., Validator[Any]]) -> None:
+    validator = kind(model, schema_of_model(model))
     assert read_arguments('{"path":"a","offset":"3","tty":"true","tags":"[\\"x\\"]"}', validator) == model(
         "a", 3, True, ["x"]
     )

@@ -48,7 +48,7 @@ class _RefusalDelta(_Delta, tag="response.refusal.delta"):
 
 
 class _SummaryDelta(_Delta, tag="response.reasoning_summary_text.delta"):
-    summary_index: int = 0
+    pass
 
 
 class _ReasoningDelta(_Delta, tag="response.reasoning_text.delta"):

@@ -21,11 +21,6 @@ _TOKEN = re.compile(
 _ALTERNATE = frozenset({"?47", "?1047", "?1049"})
 
 
-def decode_lossy(data: bytes) -> str:
-    """UTF-8 with U+FFFD for every byte that is none."""
-    return data.decode("utf-8", "replace")
-
-
 def visible_text(text: str) -> str:
     """The text that remains on the screen and above it; lines end with `\\n`. Without other control characters nothing
     else is changed."""

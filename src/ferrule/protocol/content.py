@@ -1,7 +1,5 @@
 """The parts that a message or a tool output is made of. Field names are the Responses API's."""
 
-from typing import Literal
-
 import msgspec
 
 
@@ -74,7 +72,6 @@ class UnknownPart(msgspec.Struct, frozen=True, tag="unknown", omit_defaults=True
 
 InputPart = InputText | InputImage | InputFile | InputAudio
 ContentPart = InputPart | OutputText | Refusal | SummaryText | ReasoningText | PlainText | UnknownPart
-Detail = Literal["low", "high", "auto", "original"]
 
 PART_TAGS = frozenset(
     str(part.__struct_config__.tag)

@@ -198,7 +198,6 @@ class PatchApplyBegin(_Event, frozen=True, tag="patch_apply.begin"):
 
     call_id: str
     changes: tuple[FileChange, ...]
-    auto_approved: bool = True
 
 
 class PatchApplyProgress(_Event, frozen=True, tag="patch_apply.progress"):

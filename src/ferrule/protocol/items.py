@@ -326,9 +326,6 @@ ItemView = (
     | UnknownItem
 )
 
-ToolCallItem = FunctionCall | CustomToolCall | LocalShellCall | ShellCall | ApplyPatchCall | ToolSearchCall
-"""The items that we answer. The router turns each into a `ToolInvocation`."""
-
 
 class ResponseItem(msgspec.Struct, frozen=True):
     """One item of a conversation. `raw` is its JSON, sent back byte for byte; `view` is how we read it."""

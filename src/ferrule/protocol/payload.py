@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ferrule.protocol.content import ContentPart, InputText, text_of
+from ferrule.protocol.content import text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
     CustomToolCallOutput,
@@ -117,8 +117,3 @@ def _native_text(call_id: str, item_type: str, text: str, *, failed: bool) -> Na
     if item_type == "tool_search_call":
         return ToolSearchOutput(call_id=call_id, execution="client", status="completed")
     return ApplyPatchCallOutput(call_id=call_id, status="failed" if failed else "completed", output=text)
-
-
-def text_parts(*texts: str) -> tuple[ContentPart, ...]:
-    """Texts as content parts."""
-    return tuple(InputText(text) for text in texts)

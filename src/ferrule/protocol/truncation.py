@@ -37,11 +37,6 @@ def tokens_of_bytes(count: int) -> int:
     return -(-count // BYTES_PER_TOKEN)
 
 
-def approximate_tokens(text: str) -> int:
-    """The approximate tokens of a text."""
-    return tokens_of_bytes(byte_length(text))
-
-
 def byte_length(text: str) -> int:
     """The length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(_encode(text))

@@ -123,10 +123,3 @@ class StructValidator(Generic[T]):
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
         """What msgspec found wrong."""
         return struct_problems(refusal, value, self.schema)
-
-
-def validator_of(model: type[T], schema: JsonSchema) -> Validator[T]:
-    """The validator of a pydantic model, a dataclass, a TypedDict or a Struct; `schema` is what models read."""
-    if issubclass(model, msgspec.Struct):
-        return StructValidator(model, schema)
-    return ModelValidator(model, schema)

@@ -7,7 +7,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,14 +26,8 @@ class Tool(msgspec.Struct, frozen=True):
     params: Mapping[str, JsonValue] = {}
 
 
-class ToolFactory(Protocol):
-    """Makes tools: `factory(conv_state=state, **params)`."""
-
-    def __call__(self, *, conv_state: ConversationState, **params: Any) -> Any: ...
-
-
 Registered = Any
-"""An instance, a class with `create`, or a factory: told apart when it is resolved."""
+"""An instance, a class with `create`, or a factory `f(conv_state=state, **params)`: told apart when it is resolved."""
 
 _catalogue: dict[str, Registered] = {}
 _plugins: dict[str, Callable[[], Registered]] | None = None

@@ -15,8 +15,6 @@ _WORDS = (
     "failed to write file",
 )
 _NETWORK_WORDS = ("network is unreachable", "could not resolve host", "temporary failure in name resolution")
-_OTHER_CAUSES = frozenset({2, 126, 127})
-"""Wrong usage, not executable, not found: what ends so was mostly not stopped by a sandbox."""
 
 
 @runtime_checkable
@@ -36,6 +34,4 @@ def is_likely_denied(result: CommandResult) -> bool:
     if not result.exit_code or result.timed_out:
         return False
     transcript = result.transcript.lower()
-    if any(word in transcript for word in (*_WORDS, *_NETWORK_WORDS)):
-        return True
-    return result.exit_code not in _OTHER_CAUSES and result.exit_code == SIGSYS_EXIT
+    return result.exit_code == SIGSYS_EXIT or any(word in transcript for word in (*_WORDS, *_NETWORK_WORDS))

@@ -83,7 +83,6 @@ class DynamicToolHandler(ToolHandler):
             name=tool.spec.name,
             arguments=msgspec.json.encode(arguments).decode(),
             annotations=ToolAnnotations(),
-            registered_by_client=True,
         )
         answer = await ctx.run(effect, lambda access: tool.ask(request, tool.timeout))
         if isinstance(answer, NoAnswer):

@@ -46,7 +46,6 @@ class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     arguments: str
     annotations: ToolAnnotations
-    registered_by_client: bool = False
 
 
 Effect = CommandEffect | PatchEffect | McpEffect | ToolEffect
