@@ -18,6 +18,7 @@ SETTLE_SECONDS = 15.0
 OUR_ROOMS = ("ferrule.session", "ferrule.process", "ferrule.sandbox", "ferrule.mcp", "ferrule.model")
 """Modules whose objects live no longer than their session."""
 
+_SMALL_DISK = re.compile(r"\S*/ferrule-soak-[^/]+/session-")
 _RECORD = re.compile("[0-9a-f]{15}")
 """The sandbox's record of placeholders: it stands while there are any. Its other files stay."""
 
@@ -97,17 +98,17 @@ def _full(folder: Path) -> bool:
         return False
 
 
-def _mounts(root: Path) -> Counter[str]:
-    """All mounts, without the small disks, which are taken away last."""
+def _mounts() -> Counter[str]:
+    """All mounts, without the small disks of this soak, which are taken away last, and of others."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     places = (" ".join(line.split()[4:5] + line.split(" - ")[1].split()[:2]) for line in lines)
-    return Counter(place for place in places if not place.startswith(f"{root}/session-"))
+    return Counter(place for place in places if not _SMALL_DISK.match(place))
 
 
 _COUNTERS: dict[str, Callable[[Path], Counter[str]]] = {
     "process": lambda root: Counter(str(process) for process in processes(root)),
     "file": _files,
-    "mount": _mounts,
+    "mount": lambda root: _mounts(),
     "descriptor": lambda root: _descriptors(),
     "thread": lambda root: _threads(),
     "object": lambda root: _objects(),
