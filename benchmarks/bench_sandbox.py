@@ -75,7 +75,7 @@ async def compare(base: Path) -> list[Row]:
         bounded("opening a sandbox, until it is ready", ready - started, None, "ms", 1e3),
         *spawns(times),
         row(
-            f"spawn true confined, warm, {REPOSITORIES} repositories below a root, floor none",
+            f"spawn true confined, warm, {REPOSITORIES} repositories below a root, floor without them",
             beside,
             times["warm"],
             None,
