@@ -73,6 +73,11 @@ class History:
         """All items so far are what the provider knows under this id; empty: it knows them otherwise, or not at all."""
         self.stored = Stored(response_id, len(self._items)) if response_id else None
 
+    def replace(self, items: Iterable[ResponseItem]) -> None:
+        """Go on with other items; what the provider has stored stands for none of them."""
+        self._items = list(items)
+        self._snapshot = self.stored = None
+
     def extend(self, items: Iterable[ResponseItem]) -> None:
         """Add items at the end."""
         self._items.extend(items)

@@ -34,6 +34,7 @@ from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.history import History, settled
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
+from ferrule.session.images import bounded, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
 from ferrule.session.rollout import Rollout, SessionMeta, StoredSession, TurnContext, new_session_id
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
@@ -237,7 +238,7 @@ class Session(LoopBound):
         return ModelRequest(
             model=self.model_name,
             instructions=self._instructions,
-            items=self.history.items,
+            items=bounded(self.history.items),
             tools=self._specs[1],
             tool_choice=tool_choice,
             settings=self.settings.model,
@@ -248,6 +249,13 @@ class Session(LoopBound):
             on_sent=None if self._loaded is specs else self._load_tools,
             interrupted_calls=frozenset(interrupted_calls),
         )
+
+    def leave_out_refused(self) -> bool:
+        """Go on without the images that the server has refused. Returns whether there were any."""
+        items = without_refused(self.history.items)
+        if items is not None:
+            self.history.replace(items)
+        return items is not None
 
     def record(self, item: ResponseItem) -> None:
         """Put an item into history and on disk."""

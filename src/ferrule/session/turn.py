@@ -10,6 +10,7 @@ import msgspec
 
 from ferrule.model.stream import (
     Completed,
+    ContentRefused,
     ItemAdded,
     ItemDone,
     ModelError,
@@ -92,17 +93,20 @@ class Turn:
 
     async def _sample_patiently(self) -> bool:
         """Ask once, and again when the stream breaks off; what ran already is not run again."""
-        retries = self.session.stream_retries
-        for attempt in range(retries + 1):
+        retries, attempt = self.session.stream_retries, 0
+        while True:
             try:
                 return await self._sample()
             except ModelError as error:
+                if isinstance(error, ContentRefused) and self.session.leave_out_refused():
+                    self.session.emit(WarningEvent(message=f"{error}; going on without its images"))
+                    continue
                 if not error.retryable or attempt == retries:
                     self._keep(error.partial)
                     raise
                 self.session.emit(WarningEvent(message=f"{error}; asking again ({attempt + 1} of {retries})"))
                 await asyncio.sleep(self.session.retry_delay(attempt, error))
-        raise AssertionError("unreachable")
+                attempt += 1
 
     def _keep(self, partial: ResponseItem | None) -> None:
         """What the model had said when the stream broke off for good stays, marked as incomplete."""

@@ -1,0 +1,82 @@
+"""Images in the history: the oldest give way to a note when there are too many bytes of them, and so do those that a
+server refuses. Otherwise every later request would fail."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
+from ferrule.session.history import answered_id
+
+MAX_IMAGE_BYTES = 16 * 1024 * 1024
+"""Of all images in one request, in base64; servers take 20 MB and more of a request."""
+SMALL = 2048
+"""Bytes of an item that is not looked into: a note weighs as much as a picture in it."""
+DROPPED = "[an image was here; it was left out because there are too many: view it again if it is needed]"
+REFUSED = "[an image was here; it was left out because the server refused it]"
+
+
+def bounded(items: tuple[ResponseItem, ...], limit: int = MAX_IMAGE_BYTES) -> tuple[ResponseItem, ...]:
+    """The items with the newest images that fit the limit; the same tuple if all do."""
+    room = limit
+    kept: list[ResponseItem] | None = None
+    for at in range(len(items) - 1, -1, -1):
+        item = items[at]
+        if len(item.raw) < SMALL or not (size := _image_bytes(item)):
+            continue
+        room -= size
+        if room < 0:
+            kept = list(items) if kept is None else kept
+            kept[at] = without_images(item, DROPPED)
+    return items if kept is None else tuple(kept)
+
+
+def without_refused(items: Sequence[ResponseItem]) -> list[ResponseItem] | None:
+    """The items without the images that a server can have refused: those that no answer of the model has followed yet,
+    else (it is another model's history) all. None: there is no image."""
+    new = len(items)
+    while new and (answered_id(items[new - 1].view) is not None or _is_users(items[new - 1])):
+        new -= 1
+    for start in (new, 0):
+        changed = [*items[:start], *(without_images(item, REFUSED) for item in items[start:])]
+        if any(one is not other for one, other in zip(changed, items, strict=True)):
+            return changed
+    return None
+
+
+def without_images(item: ResponseItem, note: str) -> ResponseItem:
+    """The item with a note for each image; the same item if it has none."""
+    view = item.view
+    if isinstance(view, FunctionCallOutput | CustomToolCallOutput) and _has_image(view.output):
+        return make_item(msgspec.structs.replace(view, output=_noted(view.output, note)))
+    if isinstance(view, Message) and _has_image(view.content):
+        return make_item(msgspec.structs.replace(view, content=_noted(view.content, note)))
+    return item
+
+
+def _is_users(item: ResponseItem) -> bool:
+    return isinstance(item.view, Message) and item.view.role != "assistant"
+
+
+def _content(item: ResponseItem) -> str | tuple[ContentPart, ...]:
+    view = item.view
+    if isinstance(view, FunctionCallOutput | CustomToolCallOutput):
+        return view.output
+    return view.content if isinstance(view, Message) else ""
+
+
+def _image_bytes(item: ResponseItem) -> int:
+    content = _content(item)
+    if isinstance(content, str):
+        return 0
+    return sum(len(part.image_url or "") for part in content if isinstance(part, InputImage))
+
+
+def _has_image(content: str | tuple[ContentPart, ...]) -> bool:
+    return not isinstance(content, str) and any(isinstance(part, InputImage) for part in content)
+
+
+def _noted(content: str | tuple[ContentPart, ...], note: str) -> tuple[ContentPart, ...]:
+    parts = () if isinstance(content, str) else content
+    return tuple(InputText(note) if isinstance(part, InputImage) else part for part in parts)
