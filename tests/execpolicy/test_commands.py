@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from ferrule.execpolicy.commands import bare, take_apart
-from ferrule.execpolicy.wrappers import shell_script
+from ferrule.execpolicy.wrappers import command_text, shell_script
 
 
 def seen(*argv: str) -> list[tuple[str, ...]]:
@@ -113,6 +113,18 @@ def test_a_script_that_is_not_understood_stays_one_segment() -> None:
 @pytest.mark.parametrize("argv", [["bash", "-lc", "git", "status"], ["/tmp/bash", "-c", "ls"], ["bash", "-x", "ls"]])
 def test_other_shapes_of_a_shell_call_are_not_taken_for_their_script(argv: list[str]) -> None:
     assert shell_script(argv) is None
+
+
+@pytest.mark.parametrize("shell", [["bash", "-c"], ["/bin/bash", "-lc"], ["/bin/zsh", "-fc"], ["sh", "-c"]])
+def test_a_script_is_seen_through_its_shell(shell: list[str]) -> None:
+    argv = [*shell, "ls && pwd"]
+    assert [segment.argv for segment in take_apart(argv).segments] == [("ls",), ("pwd",)]
+    assert command_text(argv) == "ls && pwd"
+
+
+@pytest.mark.parametrize("argv", [["/tmp/bash", "-c", "ls"], ["./sh", "-lc", "ls"], ["bash", "-c", "ls", "x"]])
+def test_what_is_shown_names_the_program_where_it_need_not_be_a_shell(argv: list[str]) -> None:
+    assert command_text(argv) == shlex.join(argv)
 
 
 def test_nesting_without_end_is_cut_and_said() -> None:

@@ -111,7 +111,7 @@ def test_crlf_scripts() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "/usr/bin/zsh", "sh", "BASH.EXE"])
-@pytest.mark.parametrize("flags", [["-c"], ["-lc"], ["-l", "-c"]])
+@pytest.mark.parametrize("flags", [["-c"], ["-lc"], ["-fc"], ["-l", "-c"]])
 def test_shells(shell: str, flags: list[str]) -> None:
     assert find_patch([shell, *flags, EXACT[0][0]]) is not None
 

@@ -15,6 +15,7 @@ from .load import load_rules, rule_files
 from .report import policy_report
 from .risk import command_risk
 from .rules import Rules
+from .wrappers import command_text
 
 __all__ = [
     "DEFAULT_RULES",
@@ -26,6 +27,7 @@ __all__ = [
     "RulesError",
     "UnknownHost",
     "command_risk",
+    "command_text",
     "decide",
     "load_rules",
     "policy_report",

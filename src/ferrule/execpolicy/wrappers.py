@@ -9,6 +9,7 @@ from .options import words
 from .programs import base_name, is_trusted
 
 SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "ash"])
+_RUN = frozenset(["-c", "-lc", "-fc"])  # -f keeps zsh from reading ~/.zshenv: how our own tools call it
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _FIND_ACTIONS = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
 
@@ -172,10 +173,17 @@ def _value_of(letter: str, long: str, word: str, following: Sequence[str]) -> st
 
 
 def shell_script(argv: Sequence[str]) -> str | None:
-    """The script of `[bash, -c | -lc, script]` in exactly this form, whose shell is in a trusted place."""
-    if len(argv) == 3 and argv[1] in ("-c", "-lc") and base_name(argv[0]) in SHELLS and is_trusted(argv[0]):
+    """The script of `[bash, -c | -lc | -fc, script]` in exactly this form, whose shell is in a trusted place."""
+    if len(argv) == 3 and argv[1] in _RUN and base_name(argv[0]) in SHELLS and is_trusted(argv[0]):
         return argv[2]
     return None
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """A command as a person writes it: the script of a shell, else the quoted words, among them a shell that is not
+    in a trusted place: it may be any program."""
+    script = shell_script(argv)
+    return shlex.join(argv) if script is None else script
 
 
 def scripts_of(argv: Sequence[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ COMMAND_NAMES = frozenset({"apply_patch", "applypatch", "apply-patch"})
 """What models call the command."""
 
 _SHELLS = frozenset({"bash", "zsh", "sh"})
-_RUN = frozenset({"-c", "-lc", "-ic", "-lic"})
+_RUN = frozenset({"-c", "-lc", "-ic", "-lic", "-fc"})
 _SPECIAL = frozenset("|&;<>()$`#!*?[]{}~=")
 """Characters that make an unquoted word more than its letters (the last ones only in some places)."""
 

@@ -2,11 +2,10 @@
 
 import hashlib
 import shlex
-from collections.abc import Iterable
 
 import msgspec
 
-from ferrule.execpolicy import Host, Rules, decide, visible
+from ferrule.execpolicy import Host, Rules, command_text, decide, visible
 from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, Forbidden, NeedsApproval, Skip
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.permissions import (
@@ -122,14 +121,6 @@ def approval_text(effect: Effect) -> str:
             return visible(f"{server}/{tool} {arguments}")
         case ToolEffect(name=name, arguments=arguments):
             return visible(f"{name} {arguments}")
-
-
-def command_text(argv: Iterable[str]) -> str:
-    """A command as a person writes it: the script of `bash -c script`, else the quoted words."""
-    words = tuple(argv)
-    if len(words) == 3 and words[1] in ("-c", "-lc") and words[0].rpartition("/")[2] in ("bash", "sh", "zsh"):
-        return words[2]
-    return shlex.join(words)
 
 
 def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str | None = None) -> ExecApproval:
