@@ -4,19 +4,24 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
 from ferrule import tool
+from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ItemView, Message
+from ferrule.protocol.payload import FunctionPayload, NativePayload
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import HookCommand, HookName, ModelSettings, Settings
-from ferrule.session.hooks import HookInput, HookOutput, PythonHook, SpecificOutput
+from ferrule.session.hooks import HookInput, HookOutput, PythonHook, SessionHooks, SpecificOutput, hook_base
 from ferrule.session.opening import open_session
 from ferrule.session.session import PromptBlocked, Session
+from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.registry import NATIVE
 from tests.session.models import InProcessModel, calls, says
 
 
@@ -225,3 +230,51 @@ async def test_a_stop_hook_sends_the_model_back_to_work_but_not_for_ever(tmp_pat
     stubborn = Run(tmp_path, PythonHook("Stop", lambda told: HookOutput(decision="block", reason="again")))
     await stubborn.turn(*[[says(str(n))] for n in range(20)])
     assert len(stubborn.model.requests) == 11
+
+
+NATIVE_SHELL = ToolInvocation("c", "shell", NativePayload("shell_call", ""), NATIVE)
+NATIVE_PATCH = ToolInvocation("c", "apply_patch", NativePayload("apply_patch_call", ""), NATIVE)
+
+
+def function(name: str) -> ToolInvocation:
+    return ToolInvocation("c", name, FunctionPayload("{}"))
+
+
+@pytest.mark.parametrize(
+    ("invocation", "given", "shown", "rewritten"),
+    [
+        (function("bash"), {"command": "ls"}, "ls", {"command": "new"}),
+        (function("bash"), {"restart": True}, "", {"restart": True, "command": "new"}),
+        (function("execute_bash"), {"command": "ls", "reset": True}, "ls", {"command": "new", "reset": True}),
+        (function("exec_command"), {"cmd": "ls"}, "ls", {"cmd": "new"}),
+        (function("container.exec"), {"command": ["ls", "-l"]}, "ls -l", {"command": ["bash", "-lc", "new"]}),
+        (NATIVE_SHELL, {"commands": ["cd x", "ls"]}, "cd x\nls", {"commands": ["new"]}),
+    ],
+)
+async def test_every_tool_that_runs_commands_is_bash(
+    invocation: ToolInvocation, given: dict[str, object], shown: str, rewritten: dict[str, object], tmp_path: Path
+) -> None:
+    seen: list[HookInput] = []
+
+    def rewrite(told: HookInput) -> HookOutput:
+        seen.append(told)
+        output = SpecificOutput(permission_decision="allow", updated_input={"command": "new"})
+        return HookOutput(hook_specific_output=output)
+
+    hooks = session_hooks(PythonHook("PreToolUse", rewrite, matcher="Bash"), tmp_path)
+    before = await hooks.before(invocation, given, cast("ToolContext", None))
+    assert [(told.tool_name, told.tool_input) for told in seen] == [("Bash", {"command": shown})]
+    assert before.tool_input == rewritten
+
+
+async def test_a_native_operation_is_shown_as_the_patch_that_it_is(tmp_path: Path) -> None:
+    seen: list[HookInput] = []
+    hooks = session_hooks(PythonHook("PreToolUse", seen.append, matcher="Edit"), tmp_path)
+    operation = {"type": "update_file", "path": "a.py", "diff": "@@\n-a\n+b"}
+    await hooks.before(NATIVE_PATCH, operation, cast("ToolContext", None))
+    patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-a\n+b\n*** End Patch"
+    assert [(told.tool_name, told.tool_input) for told in seen] == [("apply_patch", {"command": patch})]
+
+
+def session_hooks(hook: PythonHook, tmp_path: Path) -> SessionHooks:
+    return SessionHooks([hook], PlainLauncher(), hook_base("s", str(tmp_path), "m", "never", None), {})

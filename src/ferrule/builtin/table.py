@@ -1,6 +1,6 @@
 """Which built-in tools there are. A folder's package gives the spec without pydantic; `create` imports the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -8,7 +8,10 @@ import msgspec
 
 from ferrule.protocol.specs import ToolSpec
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.registry import NATIVE
+from ferrule.tools.registry import NATIVE, ToolKey
+
+SCRIPTS = "commands"
+"""The argument of the native shell: each entry is a script of its own."""
 
 
 class _Package(Protocol):
@@ -78,3 +81,15 @@ BUILTINS = {
         Builtin("search_tool_bm25", parallel=True, read_only=True),
     )
 }
+
+COMMAND_FIELDS: Mapping[ToolKey, str] = {
+    (None, "shell_command"): "command",
+    (None, "exec_command"): "cmd",
+    (None, "shell"): "command",
+    (None, "container.exec"): "command",
+    (None, "execute_bash"): "command",
+    (None, "bash"): "command",
+    (NATIVE, "local_shell"): "command",
+    (NATIVE, "shell"): SCRIPTS,
+}
+"""Tools that run a command, by their keys, and the argument that holds it: a script, an argv, or several scripts."""

@@ -1,11 +1,11 @@
 """What a call of the model asks for, read once for every way of showing it."""
 
-import os
-import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ferrule.builtin.table import COMMAND_FIELDS
+from ferrule.execpolicy import command_text
 from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
@@ -23,17 +23,6 @@ INVALID = "Invalid tool call"
 LONGEST_ARGUMENT = 60
 """Characters of one argument that a line shows; the whole stands in the session's file and under `--json`."""
 
-COMMAND_FIELDS = {
-    "shell_command": "command",
-    "shell": "command",
-    "local_shell": "command",
-    "exec_command": "cmd",
-    "execute_bash": "command",
-    "bash": "command",
-}
-"""Tools that run a command, and the argument that holds it: a script or an argv."""
-
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _MCP = "mcp__"
 
 
@@ -97,7 +86,7 @@ def read_call(view: ItemView) -> Call | None:
         case CustomToolCall(name=name, input=text):
             return ToolCall(name, text)
         case LocalShellCall(action=action):
-            return CommandCall(command_text(action.command))
+            return CommandCall(_shown_command(action.command))
         case ShellCall(action=action):
             return CommandCall("\n".join(action.commands))
         case ApplyPatchCall(operation=operation):
@@ -125,13 +114,8 @@ def call_line(call: Call) -> str:
             return INVALID
 
 
-def command_text(command: str | Sequence[str]) -> str:
-    """The script that an argv stands for, without the `bash -lc` around it."""
-    if isinstance(command, str):
-        return command
-    if len(command) == 3 and os.path.basename(command[0]) in _SHELLS and command[1] in ("-c", "-lc", "-fc"):
-        return command[2]
-    return shlex.join(command)
+def _shown_command(command: str | Sequence[str]) -> str:
+    return command if isinstance(command, str) else command_text(command)
 
 
 def _function_call(name: str, namespace: str | None, text: str) -> Call:
@@ -141,10 +125,11 @@ def _function_call(name: str, namespace: str | None, text: str) -> Call:
         return InvalidCall(name, text)
     if not isinstance(arguments, Mapping):
         return InvalidCall(name, text)
-    if namespace is None and name in COMMAND_FIELDS:
-        command = arguments.get(COMMAND_FIELDS[name])
+    field = COMMAND_FIELDS.get((namespace, name))
+    if field is not None:
+        command = arguments.get(field)
         if isinstance(command, str) or (isinstance(command, list) and all(isinstance(word, str) for word in command)):
-            return CommandCall(command_text(command))
+            return CommandCall(_shown_command(command))
         return InvalidCall(name, text)
     if namespace is None and name == "apply_patch":
         patch = arguments.get("input", arguments.get("patch"))

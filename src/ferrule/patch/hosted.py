@@ -18,12 +18,17 @@ def parse_operation(kind: HostedKind, path: str, diff: str = "") -> Patch:
     nothing for a deletion. Lines in errors are counted in the diff. Raises `ParseError`."""
     if not path.strip() or "\n" in path:
         raise ParseError(f"The operation needs a path of one line, got {path!r}")
-    body = diff.strip("\n")
     try:
-        patch = parse("\n".join((BEGIN, _HEADERS[kind] + path, *([body] if body else []), END)))
+        patch = parse(operation_text(kind, path, diff))
     except ParseError as error:
         line = error.line and max(error.line - _LINES_BEFORE, 1)
         raise ParseError(error.detail, line, error.hint) from error
     if len(patch.hunks) != 1:
         raise ParseError(f"The diff for '{path}' holds the header of another file; use one operation for each file")
     return patch
+
+
+def operation_text(kind: HostedKind, path: str, diff: str = "") -> str:
+    """The operation as the text of a patch."""
+    body = diff.strip("\n")
+    return "\n".join((BEGIN, _HEADERS[kind] + path, *([body] if body else []), END))

@@ -14,6 +14,9 @@ from typing import Literal
 
 import msgspec
 
+from ferrule.builtin.table import COMMAND_FIELDS, SCRIPTS
+from ferrule.execpolicy import command_text
+from ferrule.patch.hosted import operation_text
 from ferrule.process.environment import child_environment
 from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import run
@@ -24,7 +27,7 @@ from ferrule.protocol.payload import CustomPayload, ToolOutput
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.protocol.settings import HookCommand, HookName
 from ferrule.tools.context import ToolContext, ToolInvocation
-from ferrule.tools.effects import Effect
+from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect
 from ferrule.tools.hooks import AfterTool, BeforeTool
 from ferrule.tools.questions import Decision
 
@@ -241,8 +244,6 @@ def _read_answer(hook: HookCommand, printed: bytes) -> HookOutput | None:
         raise _Failed(f"({hook.command}) printed something that is no answer: {error}") from error
 
 
-_SCRIPT_FIELDS = {"shell_command": "command", "exec_command": "cmd", "shell": "command", "local_shell": "command"}
-"""Tools that run commands, and the argument that holds it. Hooks know all of them as `Bash`."""
 _PATCH = "apply_patch"
 _ALIASES = {_PATCH: ("Write", "Edit")}
 
@@ -254,34 +255,48 @@ def _matches(matcher: re.Pattern[str], name: JsonValue) -> bool:
 
 
 def _as_hooks_see(invocation: ToolInvocation, tool_input: JsonValue) -> tuple[str, JsonValue]:
-    name = invocation.tool_name
-    if name in _SCRIPT_FIELDS and isinstance(tool_input, dict):
-        command = tool_input.get(_SCRIPT_FIELDS[name])
-        text = command if isinstance(command, str) else shlex.join(map(str, command or ()))
-        return "Bash", {"command": text}
+    """The tool's name and input: every tool that runs commands is `Bash`, every one that patches `apply_patch`."""
+    name, field = invocation.tool_name, COMMAND_FIELDS.get(invocation.key)
+    if field is not None and isinstance(tool_input, dict):
+        return "Bash", {"command": _script(field, tool_input.get(field))}
     if name == _PATCH:
-        text = tool_input if isinstance(tool_input, str) else (tool_input or {}).get("input", "")
-        return _PATCH, {"command": text}
+        return _PATCH, {"command": _patch_text(tool_input)}
     return f"{invocation.namespace}__{name}" if invocation.namespace else name, tool_input
+
+
+def _script(field: str, command: JsonValue) -> str:
+    if isinstance(command, str):
+        return command
+    words = map(str, command or ())
+    return "\n".join(words) if field == SCRIPTS else shlex.join(words)
+
+
+def _patch_text(tool_input: JsonValue) -> str:
+    """The patch, whichever form of the tool was called: text, an argument, or one native operation."""
+    if not isinstance(tool_input, dict):
+        return str(tool_input or "")
+    if "path" in tool_input:
+        return operation_text(tool_input["type"], tool_input["path"], tool_input.get("diff", ""))
+    return str(tool_input.get("input", ""))
 
 
 def _as_tools_see(invocation: ToolInvocation, tool_input: JsonValue, updated: JsonValue) -> JsonValue:
     """A rewritten input in the tool's own shape."""
-    name = invocation.tool_name
+    field = COMMAND_FIELDS.get(invocation.key)
     command = updated.get("command") if isinstance(updated, dict) else None
-    if name in _SCRIPT_FIELDS and isinstance(tool_input, dict) and isinstance(command, str):
-        field = _SCRIPT_FIELDS[name]
-        given = tool_input.get(field)
-        return {**tool_input, field: command if isinstance(given, str) else ["bash", "-lc", command]}
-    if name == _PATCH and isinstance(command, str):
+    if not isinstance(command, str):
+        return updated
+    if field == SCRIPTS:
+        return {**tool_input, field: [command]}
+    if field is not None and isinstance(tool_input, dict):
+        argv = isinstance(tool_input.get(field), list | tuple)
+        return {**tool_input, field: ["bash", "-lc", command] if argv else command}
+    if invocation.key == (None, _PATCH):
         return command if isinstance(invocation.payload, CustomPayload) else {"input": command}
     return updated
 
 
 def _effect_as_hooks_see(effect: Effect) -> tuple[str, JsonValue]:
-    from ferrule.tools.approval import command_text
-    from ferrule.tools.effects import CommandEffect, McpEffect, PatchEffect
-
     match effect:
         case CommandEffect(argv=argv):
             return "Bash", {"command": command_text(argv)}
