@@ -6,6 +6,7 @@ import importlib.util
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -70,6 +71,8 @@ async def soak(given: argparse.Namespace, stage: Stage) -> int:
 def main(argv: Sequence[str]) -> int:
     """The command: 0 if nothing was wrong."""
     given = arguments(argv)
+    # Started in the background of a script it is ignored, and so it would be by every unconfined command.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     can = offer(
         root=os.geteuid() == 0,
         node=shutil.which("node") is not None,
