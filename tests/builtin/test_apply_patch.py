@@ -231,9 +231,10 @@ async def test_the_files_of_a_patch_are_told_while_it_arrives(tmp_path: Path) ->
     text = patch("*** Add File: a.txt", "+x", "+y", "*** Delete File: b.txt")
     events = [event for character in text if (event := watcher.feed(character)) is not None]
     assert all(isinstance(event, PatchApplyProgress) for event in events)
-    seen = [(change.path, change.added) for event in events for change in event.changes]  # type: ignore[union-attr]
-    assert ("a.txt", 2) in seen
-    assert seen[-1] == ("b.txt", 0)
+    changes = [change for event in events for change in event.changes]  # type: ignore[union-attr]
+    seen = [(change.kind, change.path, change.added) for change in changes]
+    assert ("add", "a.txt", 2) in seen
+    assert seen[-1] == ("delete", "b.txt", 0)
     assert handler.input_watcher("d").feed("no patch\nat all\n") is None  # type: ignore[union-attr]
     await tools.toolset.aclose()
 

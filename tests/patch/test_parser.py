@@ -180,9 +180,9 @@ def test_a_long_error_is_cut() -> None:
 def test_progress_as_the_patch_arrives() -> None:
     parser = PatchParser()
     assert parser.feed("*** Begin Patch\n*** Add Fi") == ()
-    assert parser.feed("le: a\n+1\n+2") == (FileProgress("create", "a", None, 1, 0),)
+    assert parser.feed("le: a\n+1\n+2") == (FileProgress("add", "a", None, 1, 0),)
     assert parser.feed("\n*** Update File: b\n*** Move to: c\n@@\n-x\n+y\n") == (
-        FileProgress("create", "a", None, 2, 0),
+        FileProgress("add", "a", None, 2, 0),
         FileProgress("update", "b", "c", 1, 1),
     )
     assert parser.feed("+z\n") == (FileProgress("update", "b", "c", 2, 1),)

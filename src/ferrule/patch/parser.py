@@ -34,7 +34,7 @@ _SIGNS = "Every line should start with ' ' (context line), '+' (added line), or 
 _EMPTY = "Update hunk does not contain any lines"
 
 
-_Kind = Literal["create", "delete", "update"]
+_Kind = Literal["add", "delete", "update"]
 
 
 class FileProgress(NamedTuple):
@@ -57,7 +57,7 @@ class _State(Enum):
 
 
 _OPENERS: tuple[tuple[str, _Kind, _State], ...] = (
-    (ADD, "create", _State.ADD),
+    (ADD, "add", _State.ADD),
     (DELETE, "delete", _State.HEAD),
     (UPDATE, "update", _State.UPDATE),
 )
@@ -96,14 +96,14 @@ class _File:
         self.deleted = 0
 
     def done(self) -> Hunk:
-        if self.kind == "create":
+        if self.kind == "add":
             return AddFile(self.path, tuple(self.lines), self.line)
         if self.kind == "delete":
             return DeleteFile(self.path, self.line)
         return UpdateFile(self.path, self.move_to, tuple(section.done() for section in self.sections), self.line)
 
     def progress(self) -> FileProgress:
-        added = len(self.lines) if self.kind == "create" else self.added
+        added = len(self.lines) if self.kind == "add" else self.added
         return FileProgress(self.kind, self.path, self.move_to, added, self.deleted)
 
 
