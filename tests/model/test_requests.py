@@ -187,6 +187,18 @@ def test_what_the_provider_would_run_is_left_out_and_what_runs_here_fails_by_nam
         body("responses", request(tools=(ApplyPatchTool(),)), "ollama")
 
 
+def test_what_runs_here_is_left_out_where_a_function_does_the_same() -> None:
+    every = (LocalShell(), ShellTool(), ApplyPatchTool(), function("shell"), freeform("apply_patch"))
+    assert [tool["function"]["name"] for tool in body("chat", request(tools=every))["tools"]] == [
+        "shell",
+        "apply_patch",
+    ]
+    sent = body("responses", request(tools=every), "openai")["tools"]
+    assert [tool["type"] for tool in sent] == ["local_shell", "shell", "apply_patch", "function", "custom"]
+    with pytest.raises(ModelError, match="'apply_patch'"):
+        body("chat", request(tools=(ApplyPatchTool(), function("shell"))))
+
+
 def test_two_tools_of_one_name_fail_by_name() -> None:
     clash = NamespaceTool(name="mcp", description="", tools=(function("shell"),))
     with pytest.raises(ModelError, match="'mcp__shell'"):

@@ -89,10 +89,11 @@ class WireTools(msgspec.Struct, frozen=True):
 def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) -> WireTools:
     """The specs as this server takes them on this wire.
 
-    Freeform tools become functions, namespaces are flattened, tools that the provider would run are left out. Raises
-    `ModelError` that names the tool where a tool that runs here cannot be sent, or two tools end up with one name.
+    Freeform tools become functions, namespaces are flattened. What the server does not know is left out where the
+    provider would run it, or where a function of ours does the same. Raises `ModelError` that names the tool where a
+    tool that runs here cannot be sent, or two tools end up with one name.
     """
-    specs = tuple(specs)
+    specs = _without_twins(tuple(specs), server, wire)
     tools: list[WireTool] = []
     declared: dict[tuple[str | None, str], Callee] = {}
     sent: dict[tuple[str | None, str], str] = {}
@@ -180,7 +181,7 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
     kind = spec_name(spec)
     if isinstance(spec, RawTool):
         yield WireTool(spec.responses_json, None, kind), None, []
-    elif wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools):
+    elif _knows(server, wire, kind):
         yield WireTool(spec.responses_json, None, kind, serial=not _runs_here(spec)), None, []
     elif _runs_here(spec):
         raise ModelError(
@@ -189,6 +190,25 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
         )
     else:
         log.warning("%s does not know the tool type %r on the %s wire: it is left out", server.title, kind, wire)
+
+
+def _without_twins(specs: tuple[ToolSpec, ...], server: ProviderProfile, wire: Wire) -> tuple[ToolSpec, ...]:
+    """The specs without native tools that the server does not know and a function does as well."""
+    names = {spec.name for spec in specs if isinstance(spec, ResponsesApiTool | FreeformTool)}
+
+    def has_twin(spec: ToolSpec) -> bool:
+        shell = isinstance(spec, LocalShell) or (isinstance(spec, ShellTool) and _runs_here(spec))
+        twins = _SHELLS if shell else {"apply_patch"} if isinstance(spec, ApplyPatchTool) else frozenset()
+        return not twins.isdisjoint(names) and not _knows(server, wire, spec_name(spec))
+
+    return tuple(spec for spec in specs if not has_twin(spec))
+
+
+_SHELLS = frozenset({"shell", "shell_command", "exec_command"})
+
+
+def _knows(server: ProviderProfile, wire: Wire, kind: str) -> bool:
+    return wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools)
 
 
 def _runs_here(spec: ToolSpec) -> bool:
