@@ -43,9 +43,7 @@ class Clock(ToolHandler):
 
 
 class Remote(Clock):
-    @property
-    def kind(self) -> ToolKind:
-        return ToolKind.MCP
+    kind = ToolKind.MCP
 
 
 def test_building_gives_what_is_sent_and_what_runs() -> None:
@@ -68,6 +66,9 @@ def test_a_freeform_format_may_be_plain_text_of_a_syntax() -> None:
         "description": "Takes a diff.",
         "format": {"type": "text", "syntax": "diff", "definition": "a unified diff"},
     }
+    taught = "Takes a diff.\n\nThe format of `input` (diff):\na unified diff"
+    chat = {"name": "diff", "description": taught, "format": {"type": "text"}}
+    assert DIFF.to_chat() == {"type": "custom", "custom": chat}
 
 
 async def test_a_bare_handler_runs_functions_and_freeform_calls_and_changes_nothing_unless_it_says_so() -> None:

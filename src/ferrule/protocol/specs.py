@@ -80,7 +80,8 @@ class ResponsesApiTool(_Spec, frozen=True, tag="function"):
 
 
 class FreeformToolFormat(msgspec.Struct, frozen=True):
-    """How the text of a freeform call looks: `type` is "grammar" (or "text"), `syntax` "lark" or "regex"."""
+    """How the text of a freeform call looks: `type` is "grammar", with a `syntax` ("lark" or "regex") that constrains
+    the model, or "text", which does not. Chat Completions cannot say how a text looks: there the description does."""
 
     type: str
     syntax: str
@@ -92,8 +93,9 @@ class _ChatGrammar(msgspec.Struct):
     definition: str
 
 
-class _ChatFormat(msgspec.Struct, tag="grammar"):
-    grammar: _ChatGrammar
+class _ChatFormat(msgspec.Struct, omit_defaults=True):
+    type: str
+    grammar: _ChatGrammar | None = None
 
 
 class _ChatCustom(msgspec.Struct):
@@ -117,13 +119,19 @@ class FreeformTool(_Spec, frozen=True, tag="custom"):
     @cached_property
     def chat_json(self) -> bytes | None:
         """The spec as Chat Completions takes it, from servers that know custom tools."""
+        if self.format.type != "grammar":
+            return _encode(_ChatCustomTool(_ChatCustom(self.name, self._explained, _ChatFormat(self.format.type))))
         grammar = _ChatGrammar(self.format.syntax, self.format.definition)
-        return _encode(_ChatCustomTool(_ChatCustom(self.name, self.description, _ChatFormat(grammar))))
+        return _encode(_ChatCustomTool(_ChatCustom(self.name, self.description, _ChatFormat("grammar", grammar))))
 
     def as_function(self) -> ResponsesApiTool:
         """The same tool for servers without custom tools: one string field `input` takes the text."""
-        description = f"{self.description}\n\nThe format of `input` ({self.format.syntax}):\n{self.format.definition}"
-        return ResponsesApiTool(name=self.name, description=description, parameters=FREEFORM_PARAMETERS)
+        return ResponsesApiTool(name=self.name, description=self._explained, parameters=FREEFORM_PARAMETERS)
+
+    @property
+    def _explained(self) -> str:
+        """The description for a wire that cannot say the format."""
+        return f"{self.description}\n\nThe format of `input` ({self.format.syntax}):\n{self.format.definition}"
 
 
 FREEFORM_PARAMETERS = JsonSchema(
