@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule import ToolAnnotations, Toolset, tool
+from ferrule import Tool, ToolAnnotations, Toolset, tool
 from ferrule.protocol.errors import UsageError
 from ferrule.session.sources import split_tools
 from ferrule.sync import call_async_from_sync
@@ -116,6 +116,14 @@ def test_tools_are_chosen_by_name_glob_and_expression(tmp_path: Path) -> None:
     assert call_async_from_sync(chosen, "/^update/") == ["update_plan"]
     with pytest.raises(UsageError, match=r"unknown tool 'aply_patch'; did you mean apply_patch"):
         call_async_from_sync(chosen, "aply_patch")
+
+
+def test_a_spec_means_a_built_in_tool_too(tmp_path: Path) -> None:
+    tools = open_toolset(tmp_path, tools=[Tool("glob"), "grep", Tool("glob")])
+    assert [spec["name"] for spec in tools.specs()] == ["glob", "grep"]
+    tools.close()
+    with pytest.raises(UsageError, match="'glob' takes no params"):
+        open_toolset(tmp_path, tools=[Tool("glob", {"working_dir": "/"})])
 
 
 def test_wrong_words_are_named(tmp_path: Path) -> None:

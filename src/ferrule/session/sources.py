@@ -124,6 +124,10 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
             made.extend(one for name in registered for one in resolve_tool(name, state))
             if not builtin and not registered:
                 raise unknown_tool(tool, [*BUILTINS, *registered_tools()])
+        elif isinstance(tool, Tool) and tool.name in BUILTINS:
+            if tool.params:
+                raise UsageError(f"the built-in tool {tool.name!r} takes no params; it works where the session works")
+            names.append(tool.name)
         elif isinstance(tool, Tool):
             made.extend(resolve_tool(tool, state))
         elif hasattr(tool, "spec"):
