@@ -2,14 +2,19 @@
 
 import os
 import time
-from collections.abc import Iterator
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections.abc import Iterable, Iterator
 from io import FileIO
+from itertools import islice
+from typing import TypeVar
 
 from ferrule.builtin.searching.ignores import Walk
 from ferrule.builtin.searching.patterns import LinePattern, text_lines
 from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.builtin.searching.ripgrep import MAX_LINES
 from ferrule.protocol.errors import RespondToModel
+
+T = TypeVar("T")
 
 BLOCK = 4 * 1024 * 1024
 """Bytes of a file that are searched at once; a longer line is searched in parts."""
@@ -25,17 +30,16 @@ def search_in_python(search: Search) -> Found:
     files = Dated()
     lines: list[FoundLine] = []
     warnings: list[str] = []
-    for path in walk:
-        if time.monotonic() > deadline:
-            raise RespondToModel(f"the search timed out after {SEARCH_SECONDS:g} seconds; install ripgrep")
+    for path in _in_time(walk, deadline):
         try:
             if pattern is None:
                 files.add([os.fsencode(path)])
                 continue
             with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+                texts = _in_time(_texts(file), deadline)
                 if search.lines:
-                    lines += _matching_lines(file, path, pattern, search)
-                elif any(pattern.in_text(text) for text in _texts(file)):
+                    lines += islice(_matching_lines(texts, path, pattern, search), MAX_LINES - len(lines))
+                elif any(map(pattern.in_text, texts)):
                     files.add([os.fsencode(path)])
         except OSError as error:
             warnings.append(f"{path}: {error.strerror}")
@@ -44,17 +48,25 @@ def search_in_python(search: Search) -> Found:
     return Found(
         files=files.newest(search.newest),
         count=len(files),
-        lines=lines[:MAX_LINES],
+        lines=lines,
         warnings=[*walk.problems, *warnings],
         cut=len(lines) >= MAX_LINES,
     )
 
 
+def _in_time(parts: Iterable[T], deadline: float) -> Iterator[T]:
+    """The parts of a search. Raises `RespondToModel` once the time is over."""
+    for part in parts:
+        if time.monotonic() > deadline:
+            raise RespondToModel(f"the search timed out after {SEARCH_SECONDS:g} seconds; install ripgrep")
+        yield part
+
+
 def _texts(file: FileIO) -> Iterator[str]:
     """The file in blocks of whole lines; nothing of a binary one."""
     block = file.read(FIRST) or b""
-    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
-        yield (block + file.readall()).decode("utf-16", "replace")
+    if block.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        yield from _wide_texts(file, block)
         return
     block = block.removeprefix(b"\xef\xbb\xbf")
     while block:
@@ -69,13 +81,29 @@ def _texts(file: FileIO) -> Iterator[str]:
         block = block[end:] + more
 
 
-def _matching_lines(file: FileIO, path: str, pattern: LinePattern, search: Search) -> Iterator[FoundLine]:
+def _wide_texts(file: FileIO, block: bytes) -> Iterator[str]:
+    """The same of a file in UTF-16, whose first bytes were read."""
+    decoder = getincrementaldecoder("utf-16")("replace")
+    text = ""
+    while block:
+        text += decoder.decode(block)
+        end = len(text) if len(text) > BLOCK else text.rfind("\n") + 1
+        if end:
+            yield text[:end]
+        text = text[end:]
+        block = file.read(BLOCK) or b""
+    text += decoder.decode(b"", final=True)
+    if text:
+        yield text
+
+
+def _matching_lines(texts: Iterable[str], path: str, pattern: LinePattern, search: Search) -> Iterator[FoundLine]:
     """The matching lines with those around them, each once, in order."""
     first = 1
     shown = 0
     after = 0
     before: list[str] = []
-    for text in _texts(file):
+    for text in texts:
         lines = text_lines(text)
         if not (after or pattern.in_text(text)):
             first += len(lines)
