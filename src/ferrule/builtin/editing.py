@@ -8,8 +8,8 @@ from itertools import islice
 
 from ferrule.builtin.apply_patch.impl import write_plan
 from ferrule.builtin.lines import count_lines, is_binary, lines_from, skip_lines
-from ferrule.builtin.list_dir.tree import Tree
 from ferrule.builtin.paging import shown_line, shown_name
+from ferrule.builtin.tree import Tree
 from ferrule.patch import Entry, Kind, Operation, OperationKind, Place, Plan
 from ferrule.patch.diff import compare
 from ferrule.patch.planner import reason
@@ -109,7 +109,8 @@ class Editor:
         self._undo[entry.real].pop()
         if before is None:
             return f"Last edit to {path} undone successfully: the file that it created is removed."
-        return f"Last edit to {path} undone successfully. {_numbered(path, _decode(before).split(NEWLINE), 1)}"
+        lines = _decode(before).split("\n")
+        return f"Last edit to {path} undone successfully. {_numbered(path, lines, 1)}"
 
     def _read(self, path: str, ctx: ToolContext) -> tuple[Entry, bytes]:
         entry = _looked_at(path, ctx)
@@ -151,9 +152,6 @@ class Editor:
             edits=edits,
         )
         await write_plan(Plan((operation,)), ctx, self._tracker, ctx.cwd, None)
-
-
-NEWLINE = "\n"
 
 
 def invalid(parameter: str, value: str, hint: str) -> RespondToModel:

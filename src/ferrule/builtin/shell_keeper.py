@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.builtin.execution import Command, CommandEvents
+from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents
 from ferrule.builtin.kept_shell import KeptShell, Step
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import LaunchError
@@ -16,8 +16,6 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext
 
-INTERRUPTED = 130
-"""The exit code, as shells have it, of a command that was ended with its turn."""
 EMPTY = Captured(b"")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 
 from ferrule.builtin.apply_patch import FORMAT, FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION
-from ferrule.tools.annotations import ToolAnnotations
+from ferrule.builtin.hints import EDITS
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 
@@ -55,7 +55,7 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
                 freeform=FORMAT if freeform else None,
                 own_parser=True,
                 executor=ApplyPatchExecutor(conv_state.turn_diff),
-                annotations=ToolAnnotations(openWorldHint=False),
+                annotations=EDITS,
                 parallel=False,
             )
         ]

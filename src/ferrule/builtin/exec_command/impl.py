@@ -34,7 +34,7 @@ class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
         """Start the command and return what came of it so far."""
         cwd = working_directory(ctx, action.workdir)
         origin = Origin(ctx.call_id, limit_ms(action.timeout, "timeout"))
-        budget = ctx.output_budget.at_most(whole(action.max_output_tokens))
+        budget = asked_budget(ctx, action.max_output_tokens)
         yield_ms = clamp_yield(int(DEFAULT_YIELD_MS if action.yield_time_ms is None else action.yield_time_ms))
         try:
             command = await self._command(action, cwd)
@@ -139,6 +139,6 @@ def exec_observation(portion: Portion, budget: OutputBudget) -> ExecObservation:
     )
 
 
-def whole(number: float | None) -> int | None:
-    """A JSON number as an integer; None stays."""
-    return None if number is None else int(number)
+def asked_budget(ctx: ToolContext, tokens: float | None) -> OutputBudget:
+    """What the call may return: the session's budget, or the `tokens` that it asks for where that is less."""
+    return ctx.output_budget.at_most(None if tokens is None else int(tokens))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pydantic import AliasChoices, Field
 
+from ferrule.builtin.hints import RUNS
 from ferrule.builtin.js_repl import FORMAT, FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION
 from ferrule.protocol.content import ContentPart, InputImage, InputText
-from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import NO_OUTPUT, Action, Observation, ToolDefinition
 
@@ -56,7 +56,7 @@ class JsReplTool(ToolDefinition[JsReplAction, JsReplObservation]):
                 description=FREEFORM_DESCRIPTION if freeform else FUNCTION_DESCRIPTION,
                 freeform=FORMAT if freeform else None,
                 executor=JsReplExecutor(conv_state.commands, conv_state.shared.get(Repl)),
-                annotations=ToolAnnotations(),
+                annotations=RUNS,
                 parallel=False,
                 own_parser=True,
             )

@@ -10,6 +10,7 @@ from ferrule.builtin.js_repl.kernel import CellResult, Kernel
 from ferrule.builtin.js_repl.node import find_node
 from ferrule.builtin.js_repl.repl import Repl
 from ferrule.builtin.js_repl.source import read_cell
+from ferrule.builtin.output_text import with_notes
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonValue, decode
@@ -77,11 +78,5 @@ def _payload(arguments: str, raw: bool) -> ToolPayload:
 
 
 def _observation(result: CellResult, ctx: ToolContext) -> JsReplObservation:
-    text = ""
-    for part in (result.inherited, result.output, result.error):
-        if part:
-            text += f"{'' if not text or text.endswith(NEWLINE) else NEWLINE}{part}"
+    text = with_notes(result.inherited, filter(None, (result.output, result.error)))
     return JsReplObservation(ok=result.ok, output=truncate_text(text, ctx.output_budget), images=result.images)
-
-
-NEWLINE = "\n"

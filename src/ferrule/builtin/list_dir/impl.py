@@ -4,8 +4,8 @@ import os
 from itertools import islice
 
 from ferrule.builtin.list_dir.definition import ListDirAction, ListDirObservation
-from ferrule.builtin.list_dir.tree import Tree
 from ferrule.builtin.paging import shown_name, whole
+from ferrule.builtin.tree import Tree
 from ferrule.patch.planner import reason
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.context import ToolContext

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from ferrule.builtin.hints import EDITS
 from ferrule.protocol.items import ApplyPatchCallOutput
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.specs import ApplyPatchTool, ToolSpec
-from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 from ferrule.tools.registry import NATIVE
@@ -39,8 +39,7 @@ class NativeApplyPatchTool(ToolDefinition[NativeApplyPatchAction, NativeApplyPat
         from ferrule.builtin.native_apply_patch.impl import NativeApplyPatchExecutor
 
         executor = NativeApplyPatchExecutor(conv_state.turn_diff)
-        annotations = ToolAnnotations(openWorldHint=False)
-        return [cls(name="apply_patch", namespace=NATIVE, executor=executor, annotations=annotations, parallel=False)]
+        return [cls(name="apply_patch", namespace=NATIVE, executor=executor, annotations=EDITS, parallel=False)]
 
     @property
     def spec(self) -> ToolSpec:

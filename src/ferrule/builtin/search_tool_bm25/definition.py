@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ferrule.builtin.hints import LOOKS
 from ferrule.builtin.search_tool_bm25 import DESCRIPTION
 from ferrule.protocol.errors import RespondToModel
-from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 from ferrule.tools.search import DEFAULT_LIMIT, ToolSearch
-
-SEARCH_ANNOTATIONS = ToolAnnotations(readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False)
 
 
 class SearchAction(Action):
@@ -64,6 +62,4 @@ class SearchToolBm25Tool(ToolDefinition[SearchAction, SearchToolBm25Observation]
         from ferrule.builtin.search_tool_bm25.impl import SearchToolBm25Executor
 
         executor = SearchToolBm25Executor(conv_state.shared.get(ToolSearch))
-        return [
-            cls(name="search_tool_bm25", description=DESCRIPTION, executor=executor, annotations=SEARCH_ANNOTATIONS)
-        ]
+        return [cls(name="search_tool_bm25", description=DESCRIPTION, executor=executor, annotations=LOOKS)]

@@ -6,7 +6,8 @@ import msgspec
 import pydantic_core
 from pydantic import BaseModel, ConfigDict
 
-from ferrule.builtin.search_tool_bm25.definition import SEARCH_ANNOTATIONS, SearchAction
+from ferrule.builtin.hints import LOOKS
+from ferrule.builtin.search_tool_bm25.definition import SearchAction
 from ferrule.builtin.tool_search import DESCRIPTION
 from ferrule.protocol.items import ToolSearchOutput
 from ferrule.protocol.payload import NativePayload, ToolOutput
@@ -68,7 +69,7 @@ class ToolSearchTool(ToolDefinition[SearchAction, ToolSearchObservation]):
                 namespace=NATIVE,
                 description=DESCRIPTION,
                 executor=executor,
-                annotations=SEARCH_ANNOTATIONS,
+                annotations=LOOKS,
             )
         ]
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ferrule.builtin.hints import LOOKS
 from ferrule.builtin.update_plan import DESCRIPTION
-from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 
@@ -45,7 +45,4 @@ class UpdatePlanTool(ToolDefinition[UpdatePlanAction, UpdatePlanObservation]):
         """The one instance."""
         from ferrule.builtin.update_plan.impl import UpdatePlanExecutor
 
-        annotations = ToolAnnotations(
-            readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-        )
-        return [cls(description=DESCRIPTION, executor=UpdatePlanExecutor(), annotations=annotations, parallel=False)]
+        return [cls(description=DESCRIPTION, executor=UpdatePlanExecutor(), annotations=LOOKS, parallel=False)]
