@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from ferrule import RespondToModel, ToolAnnotations, ToolInvocation
+from ferrule.cli.offline import open_offline
 from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.events import FileChange
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReviewDecision
 from ferrule.protocol.profiles import ModelProfile
-from ferrule.protocol.settings import Settings
+from ferrule.protocol.settings import Confirmation, ModelSettings, Settings
 from ferrule.session.ground import lay_ground
 from ferrule.session.sources import DefinitionSource
 from ferrule.session.toolset import Toolset
@@ -66,6 +67,8 @@ def test_facts_and_the_models_word(effect: Effect, stated: SecurityRisk, risk: S
 def test_the_estimate_is_taken_out_of_the_arguments() -> None:
     popped = pop_risk(ToolInvocation("c", "t", FunctionPayload('{"a":1,"security_risk":"high"}')))
     assert (popped.decoded, popped.risk) == ({"a": 1}, HIGH)
+    loud = pop_risk(ToolInvocation("c", "t", FunctionPayload('{"a":1,"security_risk":"LOW"}')))
+    assert (loud.decoded, loud.risk) == ({"a": 1}, LOW)
     mcp = pop_risk(ToolInvocation("c", "t", McpPayload("s", "t", '{"security_risk":"rather low"}')))
     assert (mcp.decoded, mcp.risk) == ({}, UNKNOWN)
     for payload in (FunctionPayload('{"a":1}'), FunctionPayload('{"security_risk'), CustomPayload("security_risk")):
@@ -94,6 +97,33 @@ async def test_a_model_that_is_asked_for_it_is_shown_the_field_and_its_call_runs
     assert response is not None
     assert b"wrote x" in response.raw
     await toolset.aclose()
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "confirmation", "asked"),
+    [
+        ("gpt-5.5", None, "never", False),
+        ("gpt-5.5", None, "risky", True),
+        ("gpt-5.5", "openhands", "never", True),
+        ("qwen3", None, "never", True),
+        ("qwen3", "codex", "never", False),
+    ],
+)
+async def test_who_is_asked_for_it(
+    tmp_path: Path, model: str, profile: str | None, confirmation: Confirmation, asked: bool
+) -> None:
+    settings = Settings(
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        model=ModelSettings(model=model),
+        profile=profile,
+        confirmation=confirmation,
+        tools=("file_editor", "glob"),
+    )
+    session, _ = await open_offline(settings)
+    shown = {spec["name"]: spec["parameters"]["properties"] for spec in session.toolset.specs()}
+    assert [name for name, fields in shown.items() if "security_risk" in fields] == (["file_editor"] if asked else [])
+    await session.aclose()
 
 
 async def test_risk_is_a_reason_to_ask_where_the_user_wants_that(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
+from ferrule.protocol.profiles import ModelProfile, ToolProfile
 from ferrule.protocol.settings import Settings
 from ferrule.session.brought import NativeSource, accepted_property_names, as_servers, divide, runs_remote_mcp
 from ferrule.session.front_end import FrontEnd
@@ -50,10 +51,10 @@ async def open_session(
         name = await choose_model(wire_model, name)
         model = wire_model
     profile = profiles.model(name or "")
-    ground = lay_ground(settings, profile, env)
-    include = profiles.tool_set(settings.profile or profile.tools).include
+    chosen = profiles.tool_set(settings.profile or profile.tools)
+    ground = lay_ground(settings, _with_risk(profile, chosen, settings), env)
     brought = divide(tools if tools is not None else settings.tools)
-    sources = tool_sources(ground.conversation, include, brought.own, settings.features)
+    sources = tool_sources(ground.conversation, chosen.include, brought.own, settings.features)
     toolset = Toolset(ground, sources, front_end=front_end)
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource((*settings.hosted_tools, *brought.hosted)))
@@ -74,6 +75,13 @@ async def open_session(
         await model.aclose()
         raise
     return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored, hooks=hooks)
+
+
+def _with_risk(profile: ModelProfile, chosen: ToolProfile, settings: Settings) -> ModelProfile:
+    """The model's profile, which says whether it is asked for the risk of its calls: a tool profile that the user chose
+    knows better, and a user who wants risky calls confirmed needs the estimate."""
+    asked = profile.security_risk if settings.profile is None else chosen.security_risk
+    return msgspec.structs.replace(profile, security_risk=asked or settings.confirmation == "risky")
 
 
 def _with_servers(

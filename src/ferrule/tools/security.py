@@ -34,7 +34,7 @@ def pop_risk(invocation: ToolInvocation) -> ToolInvocation:
         return invocation
     if not isinstance(arguments, dict) or RISK_FIELD not in arguments:
         return invocation
-    stated = arguments.pop(RISK_FIELD)
+    stated = str(arguments.pop(RISK_FIELD)).lower()  # some families were trained on capitals
     risk = SecurityRisk(stated) if stated in set(SecurityRisk) else SecurityRisk.UNKNOWN
     return msgspec.structs.replace(invocation, decoded=arguments, risk=risk)
 
