@@ -66,7 +66,7 @@ class Dispatcher:
 
     async def respond(self, view: ItemView) -> ResponseInputItem | None:
         """The item that answers a call, or None where `view` is no call. Raises `Fatal` only."""
-        routed = self.route(view)
+        routed = route(view, self.registry, self.session_id, self.turn_id)
         if routed is None:
             return None
         output = await self.run(routed)

@@ -4,22 +4,25 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
+ALONE = -1
+"""Inside is one call that runs alone; any other number says how many parallel ones are."""
+
 
 class Gate:
     """A fair read/write lock. Without a queue, entering costs no suspension."""
 
-    __slots__ = ("_queue", "_readers", "_writing")
+    __slots__ = ("_inside", "_queue")
 
     def __init__(self) -> None:
-        self._readers = 0
-        self._writing = False
+        self._inside = 0
         self._queue: deque[tuple[asyncio.Future[None], bool]] = deque()
 
     def try_enter(self, shared: bool) -> bool:
         """Enter if nobody has to be waited for."""
-        if self._queue or self._writing or (self._readers and not shared):
+        inside = self._inside
+        if self._queue or (inside and (inside == ALONE or not shared)):
             return False
-        self._admit(shared)
+        self._inside = inside + 1 if shared else ALONE
         return True
 
     async def enter(self, shared: bool) -> None:
@@ -42,25 +45,16 @@ class Gate:
 
     def leave(self, shared: bool) -> None:
         """The call is over."""
-        if shared:
-            self._readers -= 1
-        else:
-            self._writing = False
+        self._inside = self._inside - 1 if shared else 0
         if self._queue:
             self._wake()
 
-    def _admit(self, shared: bool) -> None:
-        if shared:
-            self._readers += 1
-        else:
-            self._writing = True
-
     def _wake(self) -> None:
-        while self._queue and not self._writing:
+        while self._queue and self._inside != ALONE:
             waiter, shared = self._queue[0]
-            if not shared and self._readers:
+            if not shared and self._inside:
                 return
             self._queue.popleft()
             if not waiter.done():
-                self._admit(shared)
+                self._inside = self._inside + 1 if shared else ALONE
                 waiter.set_result(None)
