@@ -57,6 +57,14 @@ async def test_b107_noise_on_stdout_and_a_flood_of_stderr_are_survived(caplog: p
     assert "Starting v1.2" in caplog.text
 
 
+async def test_a_server_that_failed_thousands_of_times_is_still_waited_for() -> None:
+    stub = client()
+    stub._failures = 5_000
+    stub._failed()
+    with pytest.raises(McpFailure, match="failed 5001 times in a row; it is started again in 30 seconds"):
+        await stub.connect()
+
+
 async def test_b107_a_server_that_never_speaks_is_named_with_its_first_line() -> None:
     with pytest.raises(McpFailure, match=r"did not answer within 0.5 seconds.*still loading") as failed:
         await client("silent", startup_timeout=0.5).connect()

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from ferrule.mcp import login
 from ferrule.mcp.client import MCPClient
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.login import LoginFailed, log_in
@@ -217,3 +218,15 @@ async def test_a_server_without_login_or_out_of_reach_says_so(tmp_path: Path) ->
         assert not await log_in(url, str(tmp_path), lambda address: None)
     with pytest.raises(LoginFailed, match="cannot be reached"):
         await log_in(url, str(tmp_path), lambda address: None)
+
+
+async def test_a_connection_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "REQUEST_SECONDS", 0.05)
+    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    page = await asyncio.start_server(lambda r, w: login._answer(r, w, answered), "127.0.0.1", 0)
+    async with page:
+        reader, writer = await asyncio.open_connection(*page.sockets[0].getsockname()[:2])
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+    assert not answered.done()

@@ -35,6 +35,8 @@ MAX_TOOLS = 2_000
 """Tools of one server; more than anybody can choose from."""
 FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
 """Seconds between two starts of a server that fails again and again: doubled each time, up to the longest."""
+MOST_DOUBLINGS = 16
+"""Far beyond the longest delay, and far below what a number of seconds can hold after hours of failures."""
 LONGEST_WAIT = 2.0
 """Seconds that a call waits for the next start; a longer one is refused at once."""
 
@@ -190,7 +192,7 @@ class MCPClient:
             await asyncio.sleep(wait)
 
     def _failed(self) -> None:
-        delay = min(FIRST_DELAY * 2**self._failures, LONGEST_DELAY)
+        delay = min(FIRST_DELAY * 2 ** min(self._failures, MOST_DOUBLINGS), LONGEST_DELAY)
         self._failures += 1
         self._not_before = time.monotonic() + delay
 

@@ -40,7 +40,7 @@ class Transport(AbstractAsyncContextManager[Any], Protocol):
 
 
 class Connection:
-    """Made by `open`. `ended` is done once it cannot be used any more; `why` then says what happened."""
+    """Made by `open`. Once it is not `alive` any more, `failure` says what happened."""
 
     def __init__(
         self, server: str, transport: Transport, ask: Ask | None, on_tools_changed: Callable[[], None]

@@ -15,6 +15,8 @@ MAX_IMAGE_BYTES = 10 * 1024 * 1024
 """Bytes of one image; providers refuse the whole request for a larger one."""
 ERROR_MARK = "The tool reported an error:"
 EMPTY = "(no content)"
+LONGEST_WORD = 300
+"""Characters of a server's own words in a note of ours: a URI or a description, and no page of text."""
 
 
 def parts_of(result: Mapping[str, JsonValue]) -> tuple[ContentPart, ...]:
@@ -111,4 +113,4 @@ def _json(value: JsonValue) -> str:
 def _shown(value: JsonValue) -> str:
     """A server's word in a note of ours: one line, not long."""
     text = encodable(" ".join(str(value).split()))
-    return text if len(text) <= 300 else f"{text[:300]}..."
+    return text if len(text) <= LONGEST_WORD else f"{text[:LONGEST_WORD]}..."

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
@@ -14,6 +15,9 @@ from ferrule.protocol.errors import FerruleError
 
 LOGIN_SECONDS = 300.0
 """How long the user has to log in."""
+REQUEST_SECONDS = 5.0
+"""How long a connection may take to say what it wants: browsers open some that they never use, and the end waits for
+all of them."""
 _PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nDone: you can close this window.\n"
 
 
@@ -91,11 +95,15 @@ async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: "asyncio.Future[AuthorizationCodeResult]"
 ) -> None:
     """One request of the user's browser."""
-    target = (await reader.readline()).decode("latin-1").split(" ")[1:2]
-    query = parse_qs(urlsplit(target[0]).query) if target else {}
-    writer.write(_PAGE)
-    await writer.drain()
+    line = b""
+    with suppress(TimeoutError, ValueError, ConnectionError):  # ValueError: longer than any line of a browser
+        async with asyncio.timeout(REQUEST_SECONDS):
+            line = await reader.readline()
+            writer.write(_PAGE)
+            await writer.drain()
     writer.close()
+    target = line.decode("latin-1").split(" ")[1:2]
+    query = parse_qs(urlsplit(target[0]).query) if target else {}
     if ("code" in query or "error" in query) and not answered.done():
         result = AuthorizationCodeResult(
             code=query.get("code", [""])[0], state=query.get("state", [None])[0], iss=query.get("iss", [None])[0]
