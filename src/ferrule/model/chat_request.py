@@ -9,11 +9,11 @@ import msgspec
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
 from ferrule.model.names import Callee
+from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.profiles import ProviderProfile
-from ferrule.model.responses_request import SHOWN, split_output
-from ferrule.model.sampling import output_format, sampling
+from ferrule.model.sampling import output_format, sampling, shared_fields
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import (
     ContentPart,
@@ -66,17 +66,10 @@ class ChatBody:
         messages = self._history.encode(request.items[leading:])
         if opening := _opening(request, leading):
             messages.insert(0, _encode({"role": self._system, "content": opening}))
-        fields = {"model": _encode(request.model), "messages": json_array(messages)}
-        if sent:
-            fields["tools"] = json_array(tool.json for tool in sent)
-            fields["tool_choice"] = _encode(choice)
-        if asked.parallel is not None:
-            fields["parallel_tool_calls"] = _encode(asked.parallel)
-        fields["stream"] = b"true"
+        fields = shared_fields(request, asked, choice, sent, server)
+        fields["messages"] = json_array(messages)
         if server.usage_in_stream:
             fields["stream_options"] = b'{"include_usage":true}'
-        if server.cache_key and request.session_id:
-            fields["prompt_cache_key"] = _encode(request.session_id)
         if asked.effort:
             fields["reasoning_effort"] = _encode(asked.effort)
         if asked.verbosity:
@@ -86,8 +79,6 @@ class ChatBody:
             fields["response_format"] = _encode({"type": "json_schema", "json_schema": schema})
         if request.settings.max_output_tokens is not None:
             fields[server.max_tokens_field] = _encode(request.settings.max_output_tokens)
-        if request.settings.temperature is not None:
-            fields["temperature"] = _encode(request.settings.temperature)
         return json_object(fields)
 
     @property

@@ -7,12 +7,13 @@ import msgspec
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
 from ferrule.model.names import Callee
+from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.profiles import ProviderProfile
-from ferrule.model.sampling import output_format, sampling
+from ferrule.model.sampling import output_format, sampling, shared_fields
 from ferrule.model.stream import ModelRequest
-from ferrule.protocol.content import ContentPart, InputText, text_of
+from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.items import (
     AdditionalTools,
     CustomToolCall,
@@ -22,7 +23,6 @@ from ferrule.protocol.items import (
     ItemView,
     McpToolCallOutput,
     Message,
-    OutputBody,
     Reasoning,
     ResponseItem,
     ToolSearchCall,
@@ -47,32 +47,22 @@ class ResponsesBody:
         choice, sent = tools.choose(request.tool_choice, server, "responses")
         asked = sampling(request, sent, profile, server)
         items: Sequence[ResponseItem] = request.items
-        fields = {"model": _encode(request.model)}
+        fields = shared_fields(request, asked, choice, sent, server)
         if request.instructions:
             fields["instructions"] = _encode(request.instructions)
         if server.stores and request.previous_response_id:
             fields["previous_response_id"] = _encode(request.previous_response_id)
             items = items[request.stored_items :]
         fields["input"] = json_array(self._history.encode(items))
-        if sent:
-            fields["tools"] = json_array(tool.json for tool in sent)
-            fields["tool_choice"] = _encode(choice)
-        if asked.parallel is not None:
-            fields["parallel_tool_calls"] = _encode(asked.parallel)
-        fields["stream"] = b"true"
         fields["store"] = _encode(server.stores)
         if server.encrypted_reasoning and profile.reasoning:
             fields["include"] = b'["reasoning.encrypted_content"]'
-        if server.cache_key and request.session_id:
-            fields["prompt_cache_key"] = _encode(request.session_id)
         if reasoning := {k: v for k, v in (("effort", asked.effort), ("summary", asked.summary)) if v}:
             fields["reasoning"] = _encode(reasoning)
         if text := _text(request, asked.verbosity):
             fields["text"] = _encode(text)
         if request.settings.max_output_tokens is not None:
             fields["max_output_tokens"] = _encode(request.settings.max_output_tokens)
-        if request.settings.temperature is not None:
-            fields["temperature"] = _encode(request.settings.temperature)
         return json_object(fields)
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
@@ -126,17 +116,6 @@ class ResponsesBody:
 
 
 _OUTPUTS = (FunctionCallOutput, CustomToolCallOutput, McpToolCallOutput)
-
-SHOWN = "What the tools above returned beside text:"
-"""Introduces the images of tool outputs where outputs are text only."""
-
-
-def split_output(output: OutputBody) -> tuple[str, list[ContentPart]]:
-    """The text of a tool output, and its parts that are not text."""
-    if isinstance(output, str):
-        return output, []
-    others: list[ContentPart] = [part for part in output if not hasattr(part, "text")]
-    return text_of(output) or ("(see below)" if others else ""), others
 
 
 def _text(request: ModelRequest, verbosity: str | None) -> dict[str, object]:

@@ -5,9 +5,12 @@ from typing import Any
 import msgspec
 
 from ferrule.model.adapt import WireTool
+from ferrule.model.payloads import json_array
 from ferrule.model.profiles import ProviderProfile
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.profiles import ModelProfile
+
+_encode = msgspec.json.encode
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -44,6 +47,23 @@ def _parallel(
         return False
     wanted = request.settings.parallel_tool_calls
     return profile.parallel_tool_calls if wanted is None else wanted
+
+
+def shared_fields(
+    request: ModelRequest, asked: Sampling, choice: object, tools: tuple[WireTool, ...], server: ProviderProfile
+) -> dict[str, bytes]:
+    """The fields that both wires spell alike, as JSON; `choice` is the tool choice in the wire's spelling."""
+    fields = {"model": _encode(request.model)}
+    if tools:
+        fields["tools"] = json_array(tool.json for tool in tools)
+        fields["tool_choice"] = _encode(choice)
+    if asked.parallel is not None:
+        fields["parallel_tool_calls"] = _encode(asked.parallel)
+    if server.cache_key and request.session_id:
+        fields["prompt_cache_key"] = _encode(request.session_id)
+    if request.settings.temperature is not None:
+        fields["temperature"] = _encode(request.settings.temperature)
+    return fields | {"stream": b"true"}
 
 
 def output_format(schema: dict[str, object]) -> dict[str, object]:
