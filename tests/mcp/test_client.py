@@ -319,8 +319,21 @@ async def test_a_client_of_another_loop_is_reached_there() -> None:
         ({"command": "a", "args": "x"}, "mcp_servers.s.args must be a list of strings"),
         ({"command": "a", "approval": "yes"}, "must be one of auto, prompt, allow"),
         ({"command": "a", "type": "sse"}, "must be stdio or http"),
+        ({"command": "a", "timeout": "5s"}, "s.timeout must be a number of milliseconds"),
+        ({"url": "http://a", "auth": {"token": "t"}}, 's.auth must be "oauth" or a bearer token'),
+        ({"url": "http://a", "auth": "t", "headers": 1}, "s.headers must be"),
     ],
 )
 def test_wrong_settings_say_what_is_right(given: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         mcp_servers_of({"mcpServers": {"s": given}})
+
+
+def test_what_other_clients_write_is_read() -> None:
+    local = {"command": "a", "type": "stdio", "timeout": 30_000, "description": "d", "icon": "i", "keep_alive": True}
+    remote = {"url": "http://b", "transport": "http", "auth": "secret", "headers": {"X": "1"}}
+    login = {"url": "http://c", "auth": "oauth", "timeout": 30_000, "tool_timeout": 5}
+    servers = mcp_servers_of({"mcpServers": {"local": local, "remote": remote, "login": login}})
+    assert servers["local"] == McpServerSettings(command="a", tool_timeout=30)
+    assert servers["remote"].headers == {"Authorization": "Bearer secret", "X": "1"}
+    assert servers["login"] == McpServerSettings(url="http://c", tool_timeout=5)

@@ -1,4 +1,7 @@
-"""`{"mcpServers": {...}}`, as `.mcp.json` files and other clients write it, turned into our own tables."""
+"""`{"mcpServers": {...}}`, as `.mcp.json` files and other clients write it, turned into our own tables.
+
+Keys that clients have in common beside ours are FastMCP's: https://gofastmcp.com/clients/client#configuration-format.
+"""
 
 import re
 from collections.abc import Mapping
@@ -14,6 +17,8 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 MCP_JSON = ".mcp.json"
 
 _TRANSPORTS = frozenset({"stdio", "http", "streamable-http", "streamable_http"})
+_UNUSED = frozenset({"type", "transport", "description", "icon", "keep_alive"})
+"""What other keys say too, what only people read, and what is always so."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -47,7 +52,7 @@ def read_mcp_json(path: Path, env: Mapping[str, str]) -> Layer:
 
 
 def server_tables(config: Mapping[str, object], source: str) -> dict[str, object]:
-    """The tables of the servers under our own names. `type` only says again what the other keys say."""
+    """The tables of the servers under our own names."""
     servers = config.get("mcpServers")
     if not isinstance(servers, Mapping):
         raise UsageError(f'{source}: mcpServers must be an object: {{"mcpServers": {{NAME: {{"command": ...}}}}}}')
@@ -61,7 +66,18 @@ def _table(server: object, where: str) -> object:
         kind = server.get(key, "stdio")
         if kind not in _TRANSPORTS:
             raise UsageError(f"{where}.{key} must be stdio or http (streamable HTTP), not {kind!r}")
-    return {key: value for key, value in server.items() if key not in ("type", "transport")}
+    table = {key: value for key, value in server.items() if key not in _UNUSED}
+    timeout, auth = table.pop("timeout", None), table.pop("auth", None)
+    if timeout is not None:
+        if not isinstance(timeout, int | float):
+            raise UsageError(f"{where}.timeout must be a number of milliseconds, not {timeout!r}")
+        table.setdefault("tool_timeout", timeout / 1000)
+    headers = table.get("headers", {})
+    if auth is not None and not isinstance(auth, str):
+        raise UsageError(f'{where}.auth must be "oauth" or a bearer token')
+    if auth is not None and auth != "oauth" and isinstance(headers, Mapping):  # servers say themselves: log in
+        table["headers"] = {"Authorization": f"Bearer {auth}", **headers}
+    return table
 
 
 def _filled(value: object, env: Mapping[str, str]) -> object:
