@@ -124,6 +124,8 @@ def test_a_spec_means_a_built_in_tool_too(tmp_path: Path) -> None:
     tools.close()
     with pytest.raises(UsageError, match="'glob' takes no params"):
         open_toolset(tmp_path, tools=[Tool("glob", {"working_dir": "/"})])
+    with pytest.raises(UsageError, match="unknown tool 'glop'; did you mean glob"):
+        open_toolset(tmp_path, tools=[Tool("glop")])
 
 
 def test_wrong_words_are_named(tmp_path: Path) -> None:

@@ -129,6 +129,8 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
                 raise UsageError(f"the built-in tool {tool.name!r} takes no params; it works where the session works")
             names.append(tool.name)
         elif isinstance(tool, Tool):
+            if tool.name not in registered_tools():
+                raise unknown_tool(tool.name, [*BUILTINS, *registered_tools()])
             made.extend(resolve_tool(tool, state))
         elif hasattr(tool, "spec"):
             made.append(tool)
