@@ -6,8 +6,9 @@ import pytest
 
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.conversation import Conversation
+from tests.processes import children, eventually
 
-from .workbench import Bench, children, eventually
+from .workbench import Bench
 
 SHELLS = ("exec_command", "write_stdin", "shell", "container.exec", "shell_command", "local_shell", "native_shell")
 

@@ -18,9 +18,10 @@ from ferrule.process.environment import child_environment
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.events import ExecCommandEnd
 from ferrule.protocol.truncation import byte_length
+from tests.processes import alive, children, eventually, open_fds, running
 
 from .conftest import Benches
-from .workbench import Bench, alive, body, children, eventually, field, open_fds, running, session_id, unaffected
+from .workbench import Bench, body, field, session_id, unaffected
 
 SHELLS = ["shell_command", "exec_command"]
 

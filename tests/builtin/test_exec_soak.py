@@ -5,7 +5,9 @@ import threading
 
 import pytest
 
-from .workbench import Bench, body, children, field, open_fds
+from tests.processes import children, open_fds
+
+from .workbench import Bench, body, field
 
 CALLS = [("exec_command", {"tty": True}), ("exec_command", {}), ("shell_command", {})]
 

@@ -12,9 +12,10 @@ from ferrule.builtin.execute_bash.impl import ExecuteBashExecutor
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
+from tests.processes import alive, eventually
 
 from .conftest import Benches
-from .workbench import Bench, alive, eventually
+from .workbench import Bench
 
 Run = Callable[..., Awaitable[str]]
 

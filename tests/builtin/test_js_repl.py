@@ -17,10 +17,11 @@ from ferrule.protocol.items import CustomToolCall, CustomToolCallOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
+from tests.processes import alive, children, until
 
 from .conftest import Benches
-from .js import JS, needs_node, until
-from .workbench import Bench, alive, children, unaffected
+from .js import JS, needs_node
+from .workbench import Bench, unaffected
 
 pytestmark = needs_node
 

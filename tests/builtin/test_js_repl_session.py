@@ -12,11 +12,11 @@ from ferrule import Agent, Toolset
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput
 from ferrule.session.session import Session
+from tests.processes import alive, children, until
 from tests.sandbox.test_death import zygotes_of
 from tests.session.models import InProcessModel, says
 
-from .js import JS, needs_node, until
-from .workbench import alive, children
+from .js import JS, needs_node
 
 pytestmark = needs_node
 

@@ -12,9 +12,10 @@ from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecComman
 from ferrule.protocol.items import FunctionCall, LocalShellCallOutput, ShellCallOutput, read_item
 from ferrule.protocol.permissions import SandboxPermissions
 from ferrule.protocol.truncation import OutputBudget
+from tests.processes import alive, eventually
 
 from .conftest import Benches
-from .workbench import Bench, alive, body, eventually, field
+from .workbench import Bench, body, field
 
 
 def structured(text: str) -> dict[str, Any]:

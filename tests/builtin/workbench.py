@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,11 +25,11 @@ from ferrule.tools.effects import Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, NoAnswer, Question
 from ferrule.tools.registry import ToolRegistryBuilder
+from tests.processes import DEADLINE
 
 from .states import conversation
 
 T = TypeVar("T")
-DEADLINE = 10.0
 
 
 class Host:
@@ -160,44 +159,3 @@ def body(text: str) -> str:
 
 def session_id(text: str) -> int:
     return int(field(text, "Process running with session ID"))
-
-
-def children() -> list[int]:
-    """The child processes of this one, zombies too."""
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat[stat.rindex(")") + 2] not in "ZX"
-
-
-def running(mark: str) -> list[int]:
-    """The living processes with `mark` in their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if mark.encode() in command and alive(int(entry.name)):
-                found.append(int(entry.name))
-    return found
-
-
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def eventually(condition: Callable[[], bool], seconds: float = DEADLINE) -> bool:
-    """Ask again and again, blocking, until it is so or the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True

@@ -5,7 +5,6 @@ import base64
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from ferrule.protocol.permissions import ReviewDecision
 from ferrule.testing import ScriptedModel, function_call, message
 from ferrule.tools.questions import Answer, Elicited
 from tests.mcp.stub import server, tool
+from tests.processes import until
 
 __all__ = ["connection"]  # imported here, so that its second does not count in a test
 WIRES = ("responses", "chat")
@@ -56,13 +56,6 @@ async def test_a_tool_is_listed_in_the_first_request_and_called(wire: str, tmp_p
     assert end.duration_ms < 5_000
     statuses = [event.status for event in seen if isinstance(event, McpServerStatus)]
     assert statuses == ["starting", "ready", "stopped"]
-
-
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("wire", WIRES)

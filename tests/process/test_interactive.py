@@ -16,8 +16,7 @@ from ferrule.process.interactive import (
 )
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
-
-from .conftest import alive, children, open_fds
+from tests.processes import alive, children, open_fds
 
 Start = Callable[..., Awaitable[Session]]
 WITH_INPUT: list[Stdio] = [Pipes(stdin=True, merge=True), Pty()]

@@ -13,8 +13,7 @@ from ferrule.process.launcher import LaunchError, Limits, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import Completed, run
 from ferrule.process.tree import MARK_VARIABLE
-
-from .conftest import open_fds
+from tests.processes import open_fds
 
 Env = Mapping[str, str]
 KINDS: list[Stdio] = [Pipes(), Pty()]

@@ -11,8 +11,7 @@ from ferrule.process.launcher import Pipes, Pty, Stdio
 from ferrule.process.outputs import StreamName
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import Completed, run
-
-from .conftest import alive, eventually, open_fds
+from tests.processes import alive, eventually, open_fds
 
 Env = Mapping[str, str]
 KINDS: list[Stdio] = [Pipes(), Pty()]

@@ -7,8 +7,7 @@ from ferrule.process.interactive import Session
 from ferrule.process.launcher import Pty
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.sessions import MAX_SESSIONS, SessionTable, UnknownSession
-
-from .conftest import open_fds
+from tests.processes import open_fds
 
 
 def counting() -> Callable[[int, int], int]:

@@ -12,8 +12,7 @@ import pytest
 from ferrule.process.launcher import Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
-
-from .conftest import children, open_fds
+from tests.processes import children, open_fds
 
 KINDS: list[Stdio] = [Pipes(), Pty()]
 

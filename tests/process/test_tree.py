@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ferrule.process.launcher import Pty
 from ferrule.process.tree import MARK_VARIABLE, Process, Tree, _read_ps, command_of, process_table, ticks_now
-
-from .conftest import alive, eventually
+from tests.processes import alive, eventually
 
 ORPHANING_AGENT = """
 import asyncio, os, sys

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Stdio
@@ -51,10 +51,3 @@ def read_all(fd: int) -> str:
     except OSError:  # a terminal whose other end is closed
         pass
     return b"".join(parts).decode("utf-8", "replace")
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait until a condition holds; fails after a deadline."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  other processes tell nobody
-            await asyncio.sleep(0.01)

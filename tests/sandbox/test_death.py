@@ -15,8 +15,9 @@ import pytest
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes
 from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root
 from ferrule.sandbox.sandbox import Sandbox
+from tests.processes import until
 from tests.sandbox.conftest import OpenSandbox
-from tests.sandbox.running import run, until
+from tests.sandbox.running import run
 
 AGENT = """
 import asyncio, json, os, sys

@@ -13,8 +13,9 @@ from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan
 from ferrule.sandbox.sandbox import open_launcher
+from tests.processes import until
 from tests.sandbox.conftest import OpenSandbox
-from tests.sandbox.running import finish, read_all, run, until
+from tests.sandbox.running import finish, read_all, run
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 

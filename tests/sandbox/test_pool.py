@@ -13,7 +13,8 @@ from ferrule.sandbox import pool as pool_module
 from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.pool import MAX_SPARES, MAX_ZYGOTES, Pool, ZygoteKey, ZygoteLauncher, pool_of_this_loop
 from ferrule.sandbox.sandbox import Sandbox
-from tests.sandbox.running import run, until
+from tests.processes import until
+from tests.sandbox.running import run
 from tests.sandbox.test_death import zygotes_of
 
 

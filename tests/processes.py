@@ -1,0 +1,58 @@
+"""What tests ask of the machine's processes: who lives, whose children, how many descriptors are open."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+DEADLINE = 10.0
+"""Seconds for what takes milliseconds, on a machine that is busy."""
+
+
+def children() -> list[int]:
+    """The child processes of this one, zombies too."""
+    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def running(mark: str) -> list[int]:
+    """The living processes with `mark` in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in command and alive(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def eventually(condition: Callable[[], bool], seconds: float = DEADLINE) -> bool:
+    """Ask again and again, blocking, until it is so or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+async def until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
+    """Look again and again: of what other processes do there is no event to wait for. Fails after `seconds`."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
