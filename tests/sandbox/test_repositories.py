@@ -73,6 +73,22 @@ def test_b133_hooks_of_a_new_repository(watch: RepositoryWatch, root: Path, tmp_
     assert watch.inspect() == ()
 
 
+def test_a_hook_is_disarmed_where_the_quarantine_cannot_be_written(
+    watch: RepositoryWatch, root: Path, tmp_path: Path
+) -> None:
+    watch.start()
+    (tmp_path / "quarantine").write_text("a file is in the way")
+    git_folder = root / "s" / ".git"
+    (git_folder / "hooks").mkdir(parents=True)
+    (git_folder / "hooks" / "post-checkout").write_text("evil")
+    (git_folder / "config").write_text("[core]\n\tfsmonitor = evil\n")
+    (report,) = watch.inspect()
+    assert "post-checkout (renamed to post-checkout." in report and "config (renamed to config." in report
+    left = [*os.listdir(git_folder / "hooks"), *os.listdir(git_folder)]
+    assert "post-checkout" not in left and "config" not in left
+    assert watch.inspect() == ()
+
+
 def test_a_hook_that_comes_later(watch: RepositoryWatch, root: Path) -> None:
     watch.start()
     git("init", "new", cwd=root)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
-from ferrule.process.launcher import Child, Launcher, Limits, Pipes
+from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes
 from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
 from ferrule.process.run import TERM_GRACE, open_writer, uninterrupted
 
@@ -61,7 +61,7 @@ class KeptShell:
         self._outputs = Outputs(child, self._read, CAPTURE_BYTES)
         self._writer = open_writer(child)
         self._exit = asyncio.ensure_future(child.wait())
-        self._exit.add_done_callback(lambda _: self._news.set())
+        self._exit.add_done_callback(self._ended)
         self.busy = False
         self.cwd = cwd
 
@@ -114,6 +114,11 @@ class KeptShell:
                 timed_out = limit is not None and time.monotonic() >= limit
                 break
         return await self._step(timed_out)
+
+    def _ended(self, ended: asyncio.Future[ExitStatus]) -> None:
+        if not ended.cancelled():
+            ended.exception()  # the sandbox may be lost while nobody waits; the next step raises it
+        self._news.set()
 
     async def _step(self, timed_out: bool) -> Step:
         code, self._exit_code = self._exit_code, None

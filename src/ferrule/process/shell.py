@@ -88,6 +88,12 @@ class LoginShell:
             self._answer = asyncio.create_task(self._capture())
         return await asyncio.shield(self._answer)
 
+    async def close(self) -> None:
+        """End the shell if it still runs."""
+        if self._answer is not None:
+            self._answer.cancel()
+            await asyncio.wait({self._answer})
+
     async def _capture(self) -> LoginEnvironment:
         mark = secrets.token_hex(16)
         # The files' own text goes where the mark is not; env is a program in every shell.

@@ -23,9 +23,13 @@ from ferrule.sandbox.plan import ConfinementPlan
 from ferrule.sandbox.protect import Cover, Placeholders, covers_of
 
 MAX_ZYGOTES = 8
+"""Policies that are kept ready: a process with sub-agents has a handful."""
 MAX_SPARES = 8
+"""Inits that wait, in all: each is a process."""
 SPARES_PER_ZYGOTE = 2
+"""A command finds one ready while the next is being made."""
 IDLE_SECONDS = 60.0
+"""A model that works asks sooner, and a zygote is soon made anew."""
 LINGER_SECONDS = 0.05
 """Seconds that placeholders outlive a command, so that its namespace has gone before them."""
 REFILL_DELAY = 0.002

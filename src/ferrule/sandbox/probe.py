@@ -13,6 +13,7 @@ from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
 from ferrule.sandbox.plan import ConfinementPlan, Level
 
 PROBE_SECONDS = 10.0
+"""For a command that takes milliseconds, on the slowest machine."""
 _TRIED = 7
 # Exit code 7 says that the command ran; the file says whether it was confined.
 _SCRIPT = f'(echo escaped > "$0") 2> /dev/null; exit {_TRIED}'

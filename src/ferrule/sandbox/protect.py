@@ -29,9 +29,11 @@ from ferrule.process.launcher import LaunchError
 from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root, folders_between, is_within
 
 PLACEHOLDER_MODE: Final = 0o555
+"""Nobody writes into one; it also tells a placeholder from a folder that somebody made."""
 LOCK_PATIENCE: Final = 5.0
 """Seconds: the lock is held for writing only while a few empty folders are removed."""
 MAX_SUBMODULES: Final = 200
+"""Of one repository: enough for real ones, and a bound where a command makes them up."""
 LARGEST_POINTER: Final = 4096
 """Bytes of a `.git` file, which holds one path."""
 

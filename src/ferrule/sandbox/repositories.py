@@ -145,8 +145,7 @@ def _disarm_folder(folder: str, place: Path, roots: Iterable[str]) -> Iterator[s
                 continue
             for name in os.listdir(fd):
                 if _is_armed_hook(part, name) or _is_armed_config(fd, name):
-                    _move(fd, name, place)
-                    yield f"{part}/{name}"
+                    yield f"{part}/{name}{_put_away(fd, name, place)}"
         finally:
             os.close(fd)
 
@@ -173,6 +172,20 @@ def _is_harmless(line: str) -> bool:
     if section := _HARMLESS_SECTION.match(line):
         line = line[section.end() :]
     return not line or line.startswith(("#", ";")) or _HARMLESS_KEY.fullmatch(line) is not None
+
+
+def _put_away(fd: int, name: str, place: Path) -> str:
+    """Returns what has to be said beside the path. A command may have filled the disk on which the quarantine is."""
+    try:
+        _move(fd, name, place)
+    except OSError as error:
+        stays = f"{name}.{secrets.token_hex(4)}.sample"
+        try:
+            os.rename(name, stays, src_dir_fd=fd, dst_dir_fd=fd)
+        except OSError as still:
+            return f" (NOT moved: {still.strerror}; remove it before git runs there)"
+        return f" (renamed to {stays}: {error.strerror})"
+    return ""
 
 
 def _move(fd: int, name: str, place: Path) -> None:

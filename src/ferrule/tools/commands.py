@@ -61,4 +61,5 @@ class Commands:
         """End every process that still runs."""
         if self._warming is not None:
             self._warming.cancel()
+        await self._login.close()
         await self.sessions.end_all()

@@ -3,6 +3,7 @@ make user namespaces. Its mounts and PID namespace with our system call filter; 
 
 import asyncio
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ class BwrapLauncher:
             self._empty = state_dir / "empty"
             self._empty.mkdir(exist_ok=True)
             self._filter = state_dir / ("filter-network" if plan.network else "filter")
-            self._filter.write_bytes(build_filters(inet=True).single)
+            _write_whole(self._filter, build_filters(inet=True).single)
         except BaseException:
             self._placeholders.close()
             raise
@@ -90,6 +91,15 @@ class BwrapLauncher:
                 yield from ("--ro-bind", str(self._empty), cover.path)
             elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
                 yield from ("--bind-try" if cover.kind == "pin" else "--ro-bind-try", cover.path, cover.path)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Another session may be reading the file."""
+    if path.exists() and path.read_bytes() == content:
+        return
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def find_program(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:

@@ -21,9 +21,11 @@ ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from linux.zygote import m
 """Imported, not run as a script, so that its compiled form is kept; from its own folder, so that nothing of ours is."""
 
 SOCKET_BUFFER = 1 << 20
+"""Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else waits."""
 LARGEST_INLINE = 100_000
 """Bytes; a longer message (a big environment) goes by a memfd, far below what the socket takes."""
 LARGEST_REPLY = 1 << 16
+"""Bytes: replies are a letter, some numbers and a few names."""
 EXIT_PATIENCE = 0.1
 """Seconds: a zygote that closed its socket unasked has ended, or will in a moment."""
 

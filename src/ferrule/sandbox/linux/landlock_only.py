@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MAX_FILES = 500
+"""Protected files that are remembered before each command, which waits for that."""
 LARGEST_FILE = 1 << 20
 """Bytes; a larger file is compared by size and change time only and cannot be put back."""
 NAMED_PATHS = 5
+"""Paths that a report names; the others are counted."""
 GIT_PARTS = ("config", "config.worktree", "hooks", "info")
 """What git runs or reads orders from; objects and references are data."""
 

@@ -29,8 +29,11 @@ from .filesystem import DEVICES, HostSockets, build_tree, cover, cover_kernel_kn
 from .kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
 
 LARGEST_MESSAGE = 1 << 18
+"""Bytes: above what `client.LARGEST_INLINE` lets through."""
 NAMED_SURVIVORS = 5
+"""Names of processes that were ended with their command; more say nothing."""
 SMALLEST_PID_MAX = 301
+"""The kernel takes no smaller one."""
 LANDLOCK_THAT_TRUNCATES = 3
 """Before it any file could be emptied; alone, without namespaces, that is too little."""
 SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, kernel.SIGSTOP))
