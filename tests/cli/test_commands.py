@@ -1,6 +1,8 @@
 """The entry, `call`, `tools`, `demo`, `doctor`, `apply-patch`, `policy check`, and bad input at each."""
 
+import base64
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +13,12 @@ import pytest
 from ferrule import __version__
 from ferrule.cli.main import COMMANDS, main
 from ferrule.testing import ScriptedModel
-from tests.cli.command import FULL_ACCESS, SOURCE, Place
+from tests.cli.command import COMMAND, FULL_ACCESS, SOURCE, Place
 
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel."""
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
 
 
@@ -51,6 +57,17 @@ def test_every_command_is_listed_and_has_help(capsys: pytest.CaptureFixture[str]
         assert code == 0 and "usage: ferrule" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["exec", "--help"], ["tools"]])
+def test_a_reader_that_is_gone_is_no_complaint(place: Place, arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*COMMAND, *arguments], cwd=place.cwd, env=place.env(), stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"ferrule {__version__}\n"
@@ -78,7 +95,12 @@ def test_nothing_heavy_is_imported_before_the_first_request(place: Place) -> Non
 
 
 BAD = {
-    "no TUI": (["fix the bug"], 2, "ferrule exec PROMPT"),
+    "no command": ([], 2, "`ferrule exec PROMPT` does a task, `ferrule --help` lists the commands"),
+    "prompt without command": (["fix the bug"], 2, "`ferrule exec 'fix the bug'`"),
+    "flag before command": (["-m", "x", "exec", "go"], 2, "flags come after the command, as in `ferrule exec -m ...`"),
+    "unknown command": (["nosuch"], 2, "there is no command 'nosuch'; `ferrule --help` lists those there are"),
+    "nothing near": (["exec", "-c", "foo=1", "go"], 2, "unknown key foo; known here are"),
+    "no MCP server": (["mcp", "get", "x"], 2, "none is configured, and `ferrule mcp add` adds one"),
     "near command": (["exce"], 2, "did you mean `ferrule exec`?"),
     "no provider": (["exec", "go"], 2, "`ferrule demo` needs none"),
     "unknown flag": (["exec", "--colour", "go"], 2, "unrecognized arguments: --colour (see ferrule exec --help)"),
@@ -90,7 +112,7 @@ BAD = {
     "no directory": (["exec", "-C", "nowhere", "go"], 2, "-C: nowhere is not a directory"),
     "no added directory": (["exec", "--add-dir", "nowhere", "go"], 2, "--add-dir: nowhere is not a directory"),
     "two prompts": (["exec", "fix", "it"], 2, "put it in quotes"),
-    "empty prompt": (["exec", "--base-url", "http://localhost:1/v1", " "], 2, "the prompt is empty"),
+    "empty prompt": (["exec", "--base-url", "http://localhost:1/v1", " "], 2, "the prompt is empty: say what to do"),
     "no image": (["exec", "-i", "no.png", "go"], 2, "-i: no.png cannot be read: No such file or directory"),
     "no schema": (["exec", "--output-schema", "no.json", "go"], 2, "no.json cannot be read"),
     "no folder for -o": (["exec", "-o", "no/where.txt", "go"], 2, "-o: the folder of no/where.txt does not exist"),
@@ -153,6 +175,21 @@ def test_call_of_an_unknown_tool_fails_as_for_the_model(inside: Place, capfd: py
     assert main(["call", "shell_comand", "--json"]) == 1
     answer = json.loads(capfd.readouterr().out)
     assert answer["success"] is False and "did you mean shell_command" in answer["output"]
+
+
+def test_call_names_a_picture(inside: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    (inside.cwd / "dot.png").write_bytes(DOT)
+    assert main(["call", "view_image", '{"path": "dot.png"}', *FULL_ACCESS]) == 0
+    assert capfd.readouterr().out.startswith("[image: data:image/png;base64,")
+
+
+def test_tools_stand_in_columns_and_each_says_something(inside: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "--profile", "all", "--wire", "responses", "-m", "gpt-5.5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    kinds = {line.split()[1] for line in lines}
+    (column,) = {line.index(f" {line.split()[1]} ") for line in lines if line.split()[0] != line.split()[1]}
+    assert "function" in kinds and column > len("str_replace_based_edit_tool")
+    assert min(len(line.split()) for line in lines) > 4
 
 
 def test_tools_lists_names_for_people(inside: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,8 @@ def test_add_list_remove(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["memory", "remove", memory_id]) == 0
     capsys.readouterr()
     assert main(["memory", "list"]) == 0
+    assert capsys.readouterr().out == "nothing is remembered; `ferrule memory add TEXT` adds something\n"
+    assert main(["memory", "list", "--json"]) == 0
     assert capsys.readouterr().out == ""
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
 }
 """Every command and what it does. NAME is the module `ferrule.cli.commands.NAME`, with `_` for `-`."""
 
-NO_TUI = "The terminal interface is not in this version: use `ferrule exec PROMPT`"
+NO_COMMAND = "say what to do: `ferrule exec PROMPT` does a task, `ferrule --help` lists the commands"
 
 
 class Command(Protocol):
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ferrule`. Returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(given)
+        code = _run(given)
+        sys.stdout.flush()
+        return code
     except FerruleError as error:
         print(f"ferrule: {one_line(str(error))}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else FAILED
@@ -63,7 +65,7 @@ def _run(given: list[str]) -> int:
         print(f"ferrule {__version__}")
         return DONE
     if first not in COMMANDS:
-        raise UsageError(NO_TUI + _nearest(given))
+        raise UsageError(_unknown(given))
     if sys.platform == "win32":
         raise UsageError("Ferrule does not run on Windows itself: use it in WSL2")
     command = cast("Command", import_module(f"ferrule.cli.commands.{first.replace('-', '_')}"))
@@ -85,13 +87,21 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
 
 
-def _nearest(given: list[str]) -> str:
-    if len(given) != 1 or " " in given[0]:
-        return ""
+def _unknown(given: list[str]) -> str:
+    if not given:
+        return NO_COMMAND
+    word = given[0]
+    if word.startswith("-"):
+        return f"flags come after the command, as in `ferrule exec {word} ...`; `ferrule --help` lists the commands"
+    if " " in word:
+        import shlex
+
+        return f"a task needs its command: `ferrule exec {shlex.quote(word)}`"
     import difflib
 
-    near = difflib.get_close_matches(given[0], COMMANDS, n=1)
-    return f" (did you mean `ferrule {near[0]}`?)" if near else ""
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    advice = f"did you mean `ferrule {near[0]}`?" if near else "`ferrule --help` lists those there are"
+    return f"there is no command {word!r}; {advice}"
 
 
 if __name__ == "__main__":

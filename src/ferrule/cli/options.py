@@ -38,6 +38,11 @@ class Parser(argparse.ArgumentParser):
         """Raise `UsageError`."""
         raise UsageError(f"{message} (see {self.prog} --help)")
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End after the help was printed. Raises `BrokenPipeError` if its reader is gone."""
+        sys.stdout.flush()
+        super().exit(status, message)
+
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """Which model is asked, and how."""

@@ -55,7 +55,7 @@ def _table_problem(value: Mapping[str, object], wanted: type[msgspec.Struct], pa
 def _nearest(key: str, known: Mapping[str, object]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)
     if near:
         return f"; did you mean {near[0]}?"
     return f"; known here are {', '.join(sorted(known))}"

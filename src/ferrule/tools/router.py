@@ -87,7 +87,7 @@ def _json(value: msgspec.Struct) -> str:
 def _unsupported(view: ItemView, name: str, namespace: str | None, registry: ToolRegistry) -> str:
     kind = "custom tool call" if isinstance(view, CustomToolCall) else "call"
     known = [tool for space, tool in registry if space == namespace]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=3)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
     return f"unsupported {kind}: {namespace or ''}{name}{hint}"
 

@@ -16,6 +16,7 @@ from ferrule.cli.options import (
     configuration,
 )
 from ferrule.cli.running import run_interruptibly
+from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView
 from ferrule.protocol.payload import ToolOutput
@@ -26,6 +27,8 @@ DEFAULTS = NOBODY_TO_ASK | {"profile": "all"}
 """Nobody can be asked, and every tool can be called."""
 
 CALL_ID = "call_1"
+LONGEST_URL = 60
+"""Characters of a picture's URL that are shown: the type of a `data:` URL, and its first bytes."""
 
 
 def main(arguments: list[str]) -> int:
@@ -48,8 +51,16 @@ def main(arguments: list[str]) -> int:
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode({"output": output.body, "success": success}) + b"\n")
     else:
-        print(output.text)
+        print(_shown(output))
     return DONE if success else FAILED
+
+
+def _shown(output: ToolOutput) -> str:
+    """The text; a picture, which is the whole answer of `view_image`, is at least named."""
+    body = output.body if isinstance(output.body, tuple) else ()
+    pictures = [part for part in body if isinstance(part, InputImage)]
+    named = (f"[image: {(part.image_url or part.file_id or '')[:LONGEST_URL]}; --json prints it]" for part in pictures)
+    return "\n".join([*([output.text] if output.text or not pictures else []), *named])
 
 
 async def _dispatch(settings: Settings, tool: str, text: str) -> ToolOutput:

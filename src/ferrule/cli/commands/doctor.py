@@ -25,6 +25,7 @@ from ferrule.protocol.settings import Settings
 PROBE_SECONDS = 3.0
 """How long the model server may take to list its models: long enough for a slow network, short enough to wait for."""
 SHOWN_MODELS = 8
+"""Names of models that fit one line; gateways list hundreds."""
 
 PROGRAMS = {
     "git": "repositories are told apart by their folders only",
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
         print(line)
     try:
         settings = configuration(options).settings
-        print(f"configuration  {Path(settings.home, CONFIG_FILE)} and flags: readable")
+        print(f"configuration  {_configuration(Path(settings.home, CONFIG_FILE))}")
     except UsageError as error:
         print(f"configuration  PROBLEM: {error}")
         settings = Settings(cwd=os.getcwd(), home=ferrule_home())
@@ -66,6 +67,10 @@ def main(arguments: list[str]) -> int:
         for line in section(settings):
             print(safe(line), flush=True)
     return 0
+
+
+def _configuration(file: Path) -> str:
+    return f"{file} and flags: readable" if file.exists() else f"flags only: there is no {file}"
 
 
 def _machine() -> Iterator[str]:

@@ -138,7 +138,7 @@ def _prompt(words: Sequence[str]) -> str:
     except UnicodeDecodeError as error:
         raise UsageError("the prompt on standard input is not UTF-8 text") from error
     if not text.strip():
-        raise UsageError("the prompt is empty")
+        raise UsageError('the prompt is empty: say what to do, as in `ferrule exec "Fix the failing test"`')
     return text
 
 

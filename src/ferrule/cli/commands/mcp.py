@@ -176,8 +176,9 @@ def _configured(parser: Parser, arguments: list[str]) -> tuple[Settings, argpars
 def _server(settings: Settings, name: str) -> McpServerSettings:
     server = settings.mcp_servers.get(name)
     if server is None:
-        known = ", ".join(settings.mcp_servers) or "none"
-        raise UsageError(f"there is no MCP server named {name!r}; there are: {known}")
+        known = ", ".join(settings.mcp_servers)
+        advice = f"there are: {known}" if known else "none is configured, and `ferrule mcp add` adds one"
+        raise UsageError(f"there is no MCP server named {name!r}; {advice}")
     return server
 
 

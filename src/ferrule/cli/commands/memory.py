@@ -36,7 +36,10 @@ def _list(store: MemoryStore, arguments: list[str]) -> None:
     parser = Parser("memory list", "Print every memory, the oldest first.")
     parser.add_argument("--json", action="store_true", help="whole, as one JSON object a line")
     as_json = parser.parse_args(arguments).json
-    for memory in store.all():
+    memories = store.all()
+    if not memories and not as_json:
+        print("nothing is remembered; `ferrule memory add TEXT` adds something")
+    for memory in memories:
         if as_json:
             print(msgspec.json.encode(memory).decode())
         else:

@@ -1,6 +1,7 @@
 """`ferrule tools`: what a model is sent by `ferrule exec` with the same flags. No connection is opened."""
 
 import asyncio
+import shutil
 import sys
 
 import msgspec
@@ -19,6 +20,8 @@ from ferrule.model.adapt import WireTool
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import Settings
 
+NATIVE = "The model knows it by its kind; nothing is said of it"
+
 
 def main(arguments: list[str]) -> int:
     """Print the tools; with --json the array of the request, byte for byte."""
@@ -33,7 +36,8 @@ def main(arguments: list[str]) -> int:
     if options.json:
         sys.stdout.buffer.write(b"[" + b",".join(tool.json for tool in tools) + b"]\n")
     else:
-        print("\n".join(_line(tool) for tool in tools))
+        width = max((len(tool.name or tool.kind) for tool in tools), default=0)
+        print("\n".join(_line(tool, width) for tool in tools))
     return 0
 
 
@@ -44,9 +48,11 @@ async def sent_tools(settings: Settings) -> tuple[WireTool, ...]:
         return model.tools(tuple(entry.spec for entry in session.toolset.current()[0])).tools
 
 
-def _line(tool: WireTool) -> str:
-    """Name, kind and the first sentence of the description."""
+def _line(tool: WireTool, width: int) -> str:
+    """Name, kind and the first sentence of the description, cut where a terminal's line ends."""
     spec: JsonValue = msgspec.json.decode(tool.json)
     spec = spec.get("function") or spec.get("custom") or spec
     sentence = str(spec.get("description") or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
-    return f"{tool.name or tool.kind:<20} {tool.kind:<10} {sentence}".rstrip()
+    line = f"{tool.name or tool.kind:<{width}}  {tool.kind:<11}  {sentence or NATIVE}"
+    columns = shutil.get_terminal_size().columns
+    return line if len(line) <= columns or not sys.stdout.isatty() else f"{line[: columns - 1]}…"
