@@ -252,6 +252,13 @@ def test_a_project_is_read_only_after_the_user_trusts_it(home: Home) -> None:
         home.load()
 
 
+def test_an_empty_folder_of_the_project_is_not_worth_a_warning(home: Home) -> None:
+    (home.project / ".ferrule").mkdir()
+    assert home.load().warnings == ()
+    (home.project / ".ferrule" / "hooks").mkdir()
+    assert len(home.load().warnings) == 1
+
+
 def test_trust_cannot_be_given_by_the_project_or_for_a_repository_below(home: Home) -> None:
     home.user(home.trust)
     (home.project / "sub" / ".git").mkdir()

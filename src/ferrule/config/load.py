@@ -104,7 +104,15 @@ def _project_layer(root: str, home: str, user: ConfigTable) -> tuple[Layer | Non
     level = levels.get(root)
     if level == "trusted":
         return read_layer(folder / CONFIG_FILE), []
-    if level is None and folder.is_dir():
+    if level is None and _holds_something(folder):
         advice = f'[projects."{root}"] trust_level = "trusted" in {Path(home, CONFIG_FILE)}'
         return None, [f"{folder} is not read, because the project is not trusted; to trust it, put {advice}"]
     return None, []
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether there is anything to read: while a confined command runs, its placeholder may stand here, empty."""
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
