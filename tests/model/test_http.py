@@ -81,6 +81,11 @@ async def test_an_unreachable_server_is_one_sentence() -> None:
     assert "is the server running" in str(found.error)
 
 
+async def test_an_unknown_host_is_told_in_words() -> None:
+    found = await outcome(chat("http://nosuchhost.invalid/v1"), request())
+    assert "Cannot connect to box at" in str(found.error) and "Errno" not in str(found.error)
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [

@@ -242,8 +242,11 @@ def _when_sent(on_sent: Callable[[], None]) -> Callable[[str, object], Awaitable
     return trace
 
 
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+
+
 def _reason(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+    return _ERROR_NUMBER.sub("", str(error)).rstrip(".") or type(error).__name__
 
 
 def _is_loopback(host: str) -> bool:
