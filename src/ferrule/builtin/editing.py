@@ -30,6 +30,7 @@ LINE_BYTES = 4000
 CLIPPED = "<response clipped>"
 """Models know this mark from the tool's description."""
 VIEW_DEPTH = 2
+"""Levels of a directory that `view` shows: what models know from the tool's description."""
 
 
 class Editor:

@@ -72,7 +72,7 @@ class Asking(Protocol):
 
 
 A = TypeVar("A", bound=Action)
-O = TypeVar("O", bound=Observation)  # noqa: E741
+O = TypeVar("O", bound=Observation)  # noqa: E741 - as in Observation
 
 
 class CommandTool(ToolDefinition[A, O]):

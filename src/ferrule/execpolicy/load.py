@@ -73,7 +73,7 @@ def _only_lists(source: str) -> bool:
 
 
 def _tokens(lexer: "starlark.Lexer") -> Iterator[tuple[str, str]]:
-    for token in lexer.tokens():  # type: ignore[no-untyped-call]
+    for token in lexer.tokens():  # type: ignore[no-untyped-call]  # the only one without types
         yield token.kind.value, token.value if isinstance(token.value, str) else ""
 
 

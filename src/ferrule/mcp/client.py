@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -223,7 +224,7 @@ class MCPClient:
         cursor: str | None = None
         seen: set[str] = set()
         while True:
-            page = await self._with_renewal("tools/list", lambda c, at=cursor: c.list_tools(at))  # type: ignore[misc]
+            page = await self._with_renewal("tools/list", methodcaller("list_tools", cursor))
             for raw in _entries(page.get("tools")):
                 tool = _tool(self.name, raw)
                 if tool is not None and self.settings.wants(tool.name):

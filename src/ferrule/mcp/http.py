@@ -19,6 +19,7 @@ LOGIN_NEEDED = -32019
 """Our own code: the server wants to know who asks."""
 
 CONNECT_SECONDS = 30.0
+"""A server that does not take the connection by then is not there."""
 READ_SECONDS = 3600.0
 """A call's own timeout is shorter; a stream that only listens may be silent."""
 

@@ -72,7 +72,7 @@ def _one(base: type[Schema], name: str, kind: str, node: Mapping[str, JsonValue]
     if kind == "object" and depth > 0 and isinstance(node.get("properties"), Mapping):
         return _model(base, name, node, depth - 1)
     if kind == "array" and depth > 0 and isinstance(node.get("items"), Mapping):
-        return list[_type(base, name, node["items"], depth - 1)]  # type: ignore[misc]
+        return list[_type(base, name, node["items"], depth - 1)]  # type: ignore[misc]  # made at run time
     return _PLAIN[kind]
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -99,7 +100,7 @@ class McpSource:
                     env=env,
                     launcher=launcher,
                     ask=ask,
-                    on_tools_changed=lambda name=name: self._tools_changed(name),  # type: ignore[misc]
+                    on_tools_changed=partial(self._tools_changed, name),
                 )
             )
             for name, settings in sorted(servers.items())

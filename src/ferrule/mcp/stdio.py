@@ -31,6 +31,7 @@ MAX_UNSENT_BYTES = 64 * 1024 * 1024
 STDERR_BYTES = 2048
 """The end of a server's stderr that an error shows."""
 READ_BYTES = 256 * 1024
+"""Of one read: large results come in few pieces, and other servers still have their turn between them."""
 
 
 class StdioTransport:

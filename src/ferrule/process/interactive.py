@@ -22,7 +22,9 @@ TERMINAL_LINE_BYTES = 4095
 INTERRUPT = b"\x03"
 
 MIN_YIELD_MS, MAX_YIELD_MS = 250, 30_000
+"""Below it a call would see nothing yet, above it the user would wait without news: the bounds that models know."""
 MIN_POLL_MS, MAX_POLL_MS = 5_000, 300_000
+"""The same for a call that only waits: each one costs a request to the model."""
 
 _MERGED = Pipes(merge=True)
 _LIMITS = Limits()

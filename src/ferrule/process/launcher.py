@@ -8,6 +8,7 @@ from ferrule.protocol.errors import FerruleError
 
 PTY_ROWS = 50
 PTY_COLUMNS = 200
+"""Wide enough that tables and paths are rarely wrapped."""
 
 
 @dataclass(frozen=True, slots=True)

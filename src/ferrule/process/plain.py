@@ -23,7 +23,9 @@ from ferrule.process.tree import MARK_VARIABLE, Tree, command_of, ticks_now
 KILL_DEADLINE = 5.0
 """Seconds after which a tree that does not die (uninterruptible input or output) is given up."""
 POLL_SECONDS = 0.02
+"""Between two looks at a tree that is ending: no event tells of the end of processes that are not our children."""
 NAMED_LEFTOVERS = 5
+"""Processes that a notice names; the others are counted."""
 LONGEST_ARGUMENT = 128 * 1024
 """Bytes of one argument that Linux takes (MAX_ARG_STRLEN)."""
 

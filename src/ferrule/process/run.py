@@ -19,6 +19,7 @@ DRAIN_GRACE = 0.2
 UNDYING_GRACE = 2.0
 """Seconds after KILL in which the exit must come: a program of another user (`sudo`) cannot be killed."""
 TIMEOUT_EXIT_CODE = 124
+"""What timeout(1) exits with, and so what models take for it."""
 
 _PIPES = Pipes()
 _LIMITS = Limits()

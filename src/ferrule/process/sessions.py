@@ -10,10 +10,13 @@ from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import FerruleError
 
 MAX_SESSIONS = 64
+"""More than one model keeps track of; each costs a process, descriptors and its kept output."""
 WARN_SESSIONS = 60
+"""From here on the model is told that the oldest will be ended."""
 PROTECTED_SESSIONS = 8
 """The most recently used sessions are never ended to make room."""
 FIRST_ID, LAST_ID = 1_000, 99_999
+"""Drawn at random from these, so that a model cannot count on to a session that it was never given."""
 
 
 class UnknownSession(FerruleError):

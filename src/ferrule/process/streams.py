@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 READ_BYTES = 64 * 1024
+"""One read takes what a pipe holds."""
 READS_PER_WAKEUP = 8
 """A busy output gives the other tasks their turn after this many reads."""
 DISCARD_PAUSE = 0.1

@@ -379,7 +379,7 @@ def _read_loosely(data: bytes) -> ItemView:
         if isinstance(parts, list):
             loose[field] = [_known_part(part) for part in parts]
     try:
-        return msgspec.convert(loose, ItemView)  # type: ignore[no-any-return]
+        return msgspec.convert(loose, ItemView)  # type: ignore[no-any-return]  # a union is no type to `convert`
     except msgspec.ValidationError:
         return UnknownItem(tag)
 

@@ -60,7 +60,7 @@ class JsonSchema:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, JsonSchema) and self.mapping == other.mapping
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python says that there is none
 
     def __repr__(self) -> str:
         return f"JsonSchema({dict(self.mapping)!r})"

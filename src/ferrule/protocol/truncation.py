@@ -9,7 +9,9 @@ from typing import Literal, TypeVar
 import msgspec
 
 BYTES_PER_TOKEN = 4
+"""Close enough for English and for code; a tokenizer would cost more than it tells."""
 DEFAULT_OUTPUT_TOKENS = 10_000
+"""Of one output, where neither user nor profile says otherwise: what models were trained with."""
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+"""What was said and read in a session is for its user alone."""
 
 
 class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,7 +22,7 @@ def as_tool_choice(choice: ToolChoiceLike) -> ToolChoice:
         if isinstance(name, str) and name not in ("function", "custom"):
             return ForcedTool(name)
     elif choice in _WORDS:
-        return choice  # type: ignore[return-value]
+        return choice  # type: ignore[return-value]  # it is one of the words
     raise UsageError(
         f"unknown tool choice {choice!r}; it is one of {', '.join(_WORDS)}, "
         'or {"type": "function", "function": {"name": NAME}}'

@@ -81,7 +81,7 @@ def function_call(
     return _call({"type": "function_call", "name": name, "arguments": text}, call_id, fields)
 
 
-def custom_tool_call(name: str, input: str, *, call_id: str | None = None, **fields: object) -> Item:  # noqa: A002
+def custom_tool_call(name: str, input: str, *, call_id: str | None = None, **fields: object) -> Item:  # noqa: A002 (the wire's name)
     """A call of a freeform tool with its raw input text."""
     return _call({"type": "custom_tool_call", "name": name, "input": input}, call_id, fields)
 

@@ -53,7 +53,7 @@ def resolve_tool(spec: Tool | str, conv_state: ConversationState) -> Sequence[An
     if registered is None:
         raise unknown_tool(spec.name, registered_tools())
     if isinstance(registered, type):
-        made = registered.create(conv_state=conv_state, **spec.params)  # type: ignore[attr-defined]
+        made = registered.create(conv_state=conv_state, **spec.params)  # type: ignore[attr-defined]  # what else is there to register
     elif _is_instance_of_definition(registered):
         if spec.params:
             raise UsageError(f"tool {spec.name!r} is a fixed instance and takes no params")

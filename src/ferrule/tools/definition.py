@@ -92,7 +92,7 @@ class Observation(BaseModel):
 
 
 A = TypeVar("A", bound=Action)
-O = TypeVar("O", bound=Observation)  # noqa: E741
+O = TypeVar("O", bound=Observation)  # noqa: E741 - as in Observation
 
 Execute = Callable[[Any, Any], Any]
 
@@ -288,7 +288,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         if ctx is not None and self._acts_alone:
             effect = ToolEffect(name=self.name, arguments=action.model_dump_json(), annotations=self.annotations)
             return await ctx.run(effect, lambda access: self._execute(action, ctx))
-        return await self._execute(action, ctx)  # type: ignore[no-any-return]
+        return await self._execute(action, ctx)  # type: ignore[no-any-return]  # the executor says what it returns
 
     async def close(self) -> None:
         """Close the executor, if it can be closed."""

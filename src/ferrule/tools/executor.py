@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from ferrule.tools.definition import Action, Observation
 
 A = TypeVar("A", bound="Action")
-O = TypeVar("O", bound="Observation")  # noqa: E741
+O = TypeVar("O", bound="Observation")  # noqa: E741 - as in Observation
 
 
 class ToolExecutor(ABC, Generic[A, O]):

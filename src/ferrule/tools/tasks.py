@@ -48,7 +48,7 @@ def _settle(
         if error is not None:
             done.set_exception(error)
         else:
-            done.set_result(result)  # type: ignore[arg-type]
+            done.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
 
     try:
         loop.call_soon_threadsafe(settle)

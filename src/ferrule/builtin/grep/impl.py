@@ -14,6 +14,7 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.executor import ToolExecutor
 
 MAX_CONTEXT = 50
+"""Lines around a match; whoever wants more reads the file."""
 MAX_SHOWN_LINES = 500
 """Lines of content; the output budget cuts sooner where they are long."""
 

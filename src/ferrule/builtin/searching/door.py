@@ -20,6 +20,7 @@ from ferrule.tools.files import special_kind
 from ferrule.tools.tasks import run_blocking
 
 SHOWN_WARNINGS = 3
+"""A model mends a path or goes on; a list of all that could not be read helps with neither."""
 
 
 class Searcher:

@@ -16,6 +16,7 @@ from ferrule.builtin.searching.globs import Rule, parse_rule, rule_of
 IGNORED, KEPT = True, False
 """What a rule says of a path; None: nothing."""
 MAX_IGNORE_BYTES = 1024 * 1024
+"""Of one ignore file: real ones have a few kilobytes, and each line costs a regular expression."""
 
 _EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE)
 

@@ -16,9 +16,11 @@ from ferrule.tools.tasks import run_blocking
 IN_PART = 2
 """The exit code where some files could not be searched, or where nothing was: then the messages name no file."""
 READ_BYTES = 64 * 1024
+"""One read takes what a pipe holds."""
 MAX_LINES = 10_000
 """Lines that are taken; a model reads far fewer."""
 MAX_ERROR_BYTES = 64 * 1024
+"""Of the messages; few of them are shown."""
 
 _BAD_IGNORE_LINE = re.compile(r": line \d+: error parsing glob ")
 """What is wrong in a folder above is told in spite of `--no-ignore-messages`; it hinders no search."""

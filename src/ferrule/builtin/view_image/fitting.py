@@ -15,6 +15,7 @@ MAX_BYTES = 3_750_000
 MAX_PIXELS = 120_000_000
 """More is not decoded: a small file can hold an image that fills the memory."""
 JPEG_QUALITIES = (85, 60, 35)
+"""Tried in order, until the file is small enough."""
 EXTRA = "install ferrule[images] to have images resized"
 
 
@@ -37,7 +38,7 @@ def fitted(data: bytes) -> Fitted:
     if header.width * header.height > MAX_PIXELS:
         raise BadImage(f"{header.width} x {header.height} pixels are too many")
     try:
-        import PIL.Image  # noqa: F401
+        import PIL.Image  # noqa: F401 - whether it can be
     except ImportError:
         return _as_it_is(header, data)
     return _decoded(header, data)

@@ -11,9 +11,10 @@ descriptor; `pool._settings` and `launcher.request_of` fill them. From us: one l
 Nothing here may start a thread. `socket`, `signal`, `subprocess`, `typing`, `contextlib`, `pathlib` stay out: they cost
 memory and start time.
 """
-# ruff: noqa: PTH123, SIM105
+# ruff: noqa: PTH123, SIM105 - `pathlib` and `contextlib` stay out
+# Types of a message stand bare (type-arg): `typing` stays out, too.
 
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found]  # what `signal` wraps in enums
 import _socket
 import errno
 import fcntl
@@ -286,7 +287,7 @@ def limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def tolerant(kill, pid: int, number: int) -> bool:  # type: ignore[no-untyped-def]
+def tolerant(kill, pid: int, number: int) -> bool:  # type: ignore[no-untyped-def]  # `Callable` is in `typing`
     """Signal; False if nobody is there."""
     try:
         kill(pid, number)
