@@ -127,6 +127,11 @@ def test_configuration_switches_them_on() -> None:
         ({"type": "web_search", "depth": 3}, "web_search has no parameter 'depth'"),
         ({"type": "web_search", "search_context_size": "huge"}, "search_context_size"),
         ({"type": "web_search", "filters": {"domains": 1}}, "allowed_domains"),
+        ({"type": "web_search", "filters": {"allowed_domains": ["a.com"] * 101}}, "at most 100 domains, not 101"),
+        (
+            {"type": "web_search", "filters": {"type": "allow_list", "domains": ["https://a.com"]}},
+            "wants 'a.com' and not 'https://a.com'",
+        ),
     ],
 )
 def test_wrong_ones_are_one_sentence(given: str | dict[str, object], text: str) -> None:

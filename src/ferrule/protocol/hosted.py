@@ -51,6 +51,9 @@ servers, which have their own settings."""
 _LEFT_OUT: dict[str, dict[str, JsonValue]] = {"code_interpreter": {"container": {"type": "auto"}}}
 """What a type cannot be without and a user need not say."""
 
+MAX_DOMAINS = 100
+"""How many domains the API takes in a search's filters."""
+
 
 def hosted_tool(given: str | Mapping[str, JsonValue]) -> HostedTool:
     """The spec that a configuration means: a type alone, or a table of the type and its parameters as the Responses API
@@ -72,10 +75,18 @@ def hosted_tool(given: str | Mapping[str, JsonValue]) -> HostedTool:
 
 def _web_search(table: _WebSearchTable) -> WebSearch:
     filters: DomainAllowList | AllowedDomains | None = None
+    domains: tuple[str, ...] = ()
     if table.filters is not None and "type" in table.filters:
         filters = msgspec.convert(table.filters, DomainAllowList)
+        domains = filters.domains
     elif table.filters is not None:
         filters = msgspec.convert(table.filters, AllowedDomains)
+        domains = filters.allowed_domains
+    if len(domains) > MAX_DOMAINS:
+        raise UsageError(f"hosted_tools: web_search takes at most {MAX_DOMAINS} domains, not {len(domains)}")
+    for domain in domains:
+        if "://" in domain:
+            raise UsageError(f"hosted_tools: web_search wants {domain.partition('://')[2]!r} and not {domain!r}")
     return WebSearch(table.external_web_access, table.search_context_size, table.user_location, filters)
 
 
