@@ -76,7 +76,7 @@ class WireTools(msgspec.Struct, frozen=True):
         wanted = self.sent_names.get((None, choice.name), choice.name)
         tool = next((tool for tool in self.tools if wanted in (tool.name, tool.kind)), None)
         if tool is None:
-            raise ModelError(f"The tool {choice.name!r} was to be called, but {server.title} is not sent such a tool.")
+            raise ModelError(f"{server.title} is not sent a tool {choice.name!r}, which was to be called.")
         if not server.forced_tool:
             return "required", (tool,)
         if tool.name is None:
