@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ferrule import Tool, ToolAnnotations, Toolset, tool
+from ferrule import Action, Observation, Tool, ToolAnnotations, ToolDefinition, ToolExecutor, Toolset, tool
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool
 from ferrule.session.sources import split_tools
 from ferrule.sync import call_async_from_sync
+from ferrule.tools.conversation import ConversationState
 from tests.builtin.states import conversation
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
@@ -126,6 +128,27 @@ def test_a_spec_means_a_built_in_tool_too(tmp_path: Path) -> None:
         open_toolset(tmp_path, tools=[Tool("glob", {"working_dir": "/"})])
     with pytest.raises(UsageError, match="unknown tool 'glop'; did you mean glob"):
         open_toolset(tmp_path, tools=[Tool("glop")])
+
+
+def test_native_specs_and_classes_are_tools(tmp_path: Path) -> None:
+    class Note(Action):
+        text: str
+
+    class Write(ToolExecutor[Note, Observation]):
+        def __call__(self, action: Note) -> Observation:
+            return Observation()
+
+    class Notes(ToolDefinition[Note, Observation]):
+        @classmethod
+        def create(cls, conv_state: ConversationState, **params: object) -> "list[Notes]":
+            return [cls(name=name, executor=Write()) for name in ("note", conv_state.cwd[-4:])]
+
+    tools = open_toolset(tmp_path, tools=[LocalShell(), ShellTool(), ApplyPatchTool(), Notes])
+    shown = [spec.get("name", spec["type"]) for spec in tools.specs()]
+    assert shown == ["local_shell", "shell", "apply_patch", "note", str(tmp_path)[-4:]]
+    tools.close()
+    with pytest.raises(UsageError, match="dict is no tool: give a name"):
+        open_toolset(tmp_path, tools=[{"type": "web_search"}])
 
 
 def test_wrong_words_are_named(tmp_path: Path) -> None:

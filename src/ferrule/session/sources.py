@@ -9,6 +9,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ShellFeatures
+from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
@@ -16,7 +17,10 @@ from ferrule.tools.registry import NATIVE, ToolRegistryBuilder
 from ferrule.tools.search import MAX_LISTED, ToolSearch, as_loaded_specs, loaded_keys
 
 ToolLike = Any
-"""A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec; a plain function."""
+"""A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec, or its class with
+`create`; a plain function; the spec of a native tool that runs here."""
+
+_NATIVE_SPECS = {LocalShell(): "local_shell", ShellTool(): "native_shell", ApplyPatchTool(): "native_apply_patch"}
 
 
 class BuiltinSource:
@@ -132,10 +136,16 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
             if tool.name not in registered_tools():
                 raise unknown_tool(tool.name, [*BUILTINS, *registered_tools()])
             made.extend(resolve_tool(tool, state))
+        elif isinstance(tool, LocalShell | ShellTool | ApplyPatchTool) and tool in _NATIVE_SPECS:
+            names.append(_NATIVE_SPECS[tool])
+        elif isinstance(tool, type) and hasattr(tool, "create"):
+            made.extend(tool.create(conv_state=state))
         elif hasattr(tool, "spec"):
             made.append(tool)
-        else:
+        elif callable(tool):
             from ferrule.tools.decorator import tool as as_tool
 
             made.append(as_tool(tool))
+        else:
+            raise UsageError(f"{type(tool).__name__} is no tool: give a name, a definition or a function")
     return list(dict.fromkeys(names)), made
