@@ -163,8 +163,13 @@ async def test_settings_of_the_user_change_nothing(benches: Benches, place: Path
 
 
 @needs_ripgrep
-@pytest.mark.parametrize("sandbox", ["read-only", "workspace-write", "danger-full-access"])
-async def test_ripgrep_of_the_system_runs_plainly(place: Path, sandbox: str) -> None:
+@pytest.mark.parametrize(
+    "sandbox",
+    ["read-only", WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True), "danger-full-access"],
+    ids=["read-only", "workspace-write", "danger-full-access"],
+)
+async def test_ripgrep_of_the_system_runs_plainly(place: Path, sandbox: str | WorkspaceWrite) -> None:
+    """Ripgrep may come with an environment below /tmp, so that is no root here."""
     (path,) = files(place, "a")
     async with Toolset.for_model("gpt-5.5", cwd=place, sandbox=sandbox, tools=["grep_files"]) as tools:
         (answer,) = await tools.run([CALL])

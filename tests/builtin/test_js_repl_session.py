@@ -11,6 +11,7 @@ import pytest
 from ferrule import Agent, Toolset
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput
+from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.session.session import Session
 from tests.processes import alive, children, until
 from tests.sandbox.test_death import zygotes_of
@@ -37,8 +38,9 @@ async def run(tools: Toolset, code: str) -> str:
 async def test_the_kernel_is_confined(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
-    outside = Path(__file__).parent
-    async with Toolset.for_model("gpt-5.5", cwd=inside, sandbox="workspace-write", tools=[*JS]) as tools:
+    (outside := tmp_path / "outside").mkdir()
+    policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+    async with Toolset.for_model("gpt-5.5", cwd=inside, sandbox=policy, tools=[*JS]) as tools:
         write = "require('fs').writeFileSync('{}/made', 'x'); 'written'"
         if "written" not in (first := await run(tools, write.format(inside))):
             pytest.skip(f"no sandbox here: {first}")
