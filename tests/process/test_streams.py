@@ -1,3 +1,4 @@
+import asyncio
 import os
 
 import pytest
@@ -29,6 +30,23 @@ async def test_writing_goes_on_in_the_background_and_then_closes() -> None:
     await Reader(reading, pieces.append).finish(10)
     assert b"".join(pieces) == b"x" * 200_000 + b"y" * 200_000
     assert writer.unsent == 0 and not writer.broken
+
+
+async def test_who_drains_waits_for_the_reader() -> None:
+    reading, writing = os.pipe()
+    writer = Writer(writing)
+    await writer.drain()
+    writer.write(b"x" * 200_000)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(writer.drain(), 0.01)
+    pieces: list[bytes] = []
+    reader = Reader(reading, pieces.append)
+    await asyncio.wait_for(writer.drain(), 10)
+    assert writer.unsent == 0
+    writer.write(b"y" * 200_000)
+    reader.close()
+    await asyncio.wait_for(writer.drain(), 10)
+    assert writer.broken
 
 
 async def test_nobody_reads() -> None:

@@ -111,6 +111,14 @@ def configuration(
     return loaded
 
 
+def split_command(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Our own arguments, and the words of the command that stands behind `--`."""
+    if "--" not in arguments:
+        return arguments, []
+    border = arguments.index("--")
+    return arguments[:border], arguments[border + 1 :]
+
+
 def working_directory(given: str | None) -> str:
     """The absolute directory of `-C`, else the present one. Raises `UsageError` where it does not exist."""
     if given is not None:

@@ -124,6 +124,8 @@ class Writer:
         self.unsent = 0
         """Bytes that are still on their way."""
         self.broken = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         os.set_blocking(fd, False)
 
     def write(self, data: bytes) -> None:
@@ -132,7 +134,12 @@ class Writer:
             self._waiting.append(memoryview(data))
             self.unsent += len(data)
             if len(self._waiting) == 1:
+                self._idle.clear()
                 self._ready()
+
+    async def drain(self) -> None:
+        """Wait until nothing is on its way any more: for those whose input has no end. A closed other side counts."""
+        await self._idle.wait()
 
     def finish(self) -> None:
         """Close the descriptor as soon as everything is written."""
@@ -147,6 +154,7 @@ class Writer:
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
             self._waiting.clear()
+            self._idle.set()
 
     def _ready(self) -> None:
         try:
@@ -159,6 +167,7 @@ class Writer:
             self.close()
         else:
             self._loop.remove_writer(self._fd)
+            self._idle.set()
             if self._finishing:
                 self.close()
 

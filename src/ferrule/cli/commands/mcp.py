@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.cli.exit_codes import DONE, FAILED
-from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration
+from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration, split_command
 from ferrule.cli.running import run_interruptibly
 from ferrule.config import CONFIG_FILE, ferrule_home
 from ferrule.protocol.errors import UsageError
@@ -47,7 +47,7 @@ def _add(arguments: list[str]) -> int:
     parser.add_argument("--cwd", metavar="DIR", help="where the command runs")
     parser.add_argument("--approval", choices=("auto", "prompt", "allow"), help="which of its tools need approval")
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="the command and its arguments, after --")
-    own, command = _split(arguments)
+    own, command = split_command(arguments)
     options = parser.parse_args(own)
     command = [*options.command, *command]
     table = {
@@ -71,14 +71,6 @@ def _add(arguments: list[str]) -> int:
     put_server(path, options.name, given)
     print(f"added {options.name} to {path}")
     return DONE
-
-
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and those after `--`, which are the server's."""
-    if "--" not in arguments:
-        return arguments, []
-    at = arguments.index("--")
-    return arguments[:at], arguments[at + 1 :]
 
 
 def _pairs(given: list[str], flag: str) -> dict[str, str]:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 import msgspec
 
-from ferrule.cli.options import Parser, add_config_flag, add_rights_flags, configuration
+from ferrule.cli.options import Parser, add_config_flag, add_rights_flags, configuration, split_command
 from ferrule.cli.running import run_interruptibly
 from ferrule.process.launcher import Child, Limits, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import open_writer
-from ferrule.process.streams import Reader, Writer
+from ferrule.process.streams import READ_BYTES, Reader, Writer
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import Settings
@@ -37,18 +37,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--network", action="store_true", help="let it reach the network")
     add_config_flag(parser)
     parser.epilog = "The command follows --: ferrule sandbox -- make test"
-    own, command = _split(arguments)
+    own, command = split_command(arguments)
     options = parser.parse_args(own)
     settings = configuration(options).settings
     return run_interruptibly(_run(_with_network(settings) if options.network else settings, command))
-
-
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our flags, and the command behind `--`."""
-    if "--" not in arguments:
-        return arguments, []
-    border = arguments.index("--")
-    return arguments[:border], arguments[border + 1 :]
 
 
 def _with_network(settings: Settings) -> Settings:
@@ -103,9 +95,11 @@ async def _pass_through(child: Child) -> int:
 
 
 async def _feed(writer: Writer) -> None:
-    """Pass our standard input on. A read of it cannot be cancelled, so it happens on a daemon thread."""
-    while data := await run_blocking(os.read, STDIN, 65536):
+    """Pass our standard input on, no faster than it is read: it may have no end. A read of it cannot be cancelled, so
+    it happens on a daemon thread."""
+    while data := await run_blocking(os.read, STDIN, READ_BYTES):
         writer.write(data)
+        await writer.drain()
     writer.finish()
 
 
