@@ -39,10 +39,9 @@ async def open_session(
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
-    `hooks` come after the settings'. `tools`
-    are used instead of the settings' and the profile's; `model` instead of the provider's; `stored` is a
-    session to go on with. Raises `UsageError`, and `ModelError` where the server must be asked for its models and
-    cannot be reached.
+    `hooks` come after the settings'. `tools` are used instead of the settings' and the profile's, `model` instead of
+    the provider's; `stored` is a session to go on with. Raises `UsageError`, and `ModelError` where the server must be
+    asked for its models and cannot be reached.
     """
     profiles = load_profiles(profile_files(settings.home))
     name = settings.model.model

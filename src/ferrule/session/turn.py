@@ -23,7 +23,7 @@ from ferrule.model.stream import (
 )
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import text_of
-from ferrule.protocol.errors import Fatal, FerruleError
+from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
 from ferrule.session.history import aborted_output, called_id
@@ -255,6 +255,3 @@ async def _cancel(calls: Sequence[_Call]) -> None:
     for call in calls:
         call.task.cancel()
     await uninterrupted(_all_done(calls))
-
-
-__all__ = ["Fatal", "Turn", "TurnLimit", "TurnResult"]
