@@ -161,7 +161,7 @@ def test_max_turns_ends_the_turn_with_code_1(place: Place) -> None:
 
 
 FAULTS = {
-    "refused key": (http_error(401, "bad key"), "refuses the key"),
+    "refused key": (http_error(401, "bad key"), "wants a key, and none was sent"),
     "malformed reply": (raw(b"<html>hello</html>", content_type="text/html"), "not its API"),
     "broken stream": (raw(b"data: {\n\n"), ""),
 }

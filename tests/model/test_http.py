@@ -89,7 +89,7 @@ async def test_an_unknown_host_is_told_in_words() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (reply("401 Unauthorized", b'{"error":{"message":"Incorrect API key"}}'), ModelError, "refuses the key"),
+        (reply("401 Unauthorized", b'{"error":{"message":"Incorrect API key"}}'), ModelError, "env_key (the variable"),
         (reply("403 Forbidden", b"<html><b>No</b></html>", kind="text/html"), ModelError, "does not allow"),
         (reply("404 Not Found", b'{"error":{"message":"model \'x\' not found"}}'), ModelError, "choose another with -m"),
         (reply("404 Not Found", b"404 page not found", kind="text/plain"), ModelError, "often /v1"),
@@ -112,6 +112,18 @@ async def test_a_refusal_is_one_sentence_that_says_what_to_do(
     assert type(error) is kind
     assert words in str(error)
     assert "\n" not in str(error)
+
+
+async def test_a_key_that_was_sent_is_refused() -> None:
+    refused = reply("401 Unauthorized", b'{"error":{"message":"Incorrect API key"}}')
+    error = await failure(refused, http_headers={"Authorization": "Bearer wrong"})
+    assert "refuses the key" in str(error) and "Incorrect API key" in str(error)
+
+
+async def test_a_request_that_failed_to_the_last_repetition_is_not_begun_anew(pauses: list[float]) -> None:
+    error = await failure(*[reply("500 Internal Server Error")] * 3, request_max_retries=2)
+    assert len(pauses) == 2 and not error.retryable
+    assert (await failure(reply("500 Internal Server Error"))).retryable
 
 
 async def test_a_refused_tool_is_named() -> None:

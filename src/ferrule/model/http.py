@@ -187,7 +187,8 @@ class Server:
                 f"{self._where} redirects to {target}: put that address into the base URL.", status=status
             )
         known = error or ServerError(_plain(bytes(body)))
-        hint = _HINTS.get(status)
+        no_key = status == 401 and not any(name in response.request.headers for name in _KEY_HEADERS)
+        hint = _NO_KEY if no_key else _HINTS.get(status)
         if hint and not (status == 404 and error and "model" in error.message.lower()):
             said = f" It said: {known.message[:LONGEST_QUOTE]}" if known.message else ""
             return ModelError(hint.format(server=self._where) + said, status=status)
@@ -222,6 +223,11 @@ class Server:
         )
 
 
+_KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+_NO_KEY = (
+    "{server} wants a key, and none was sent: put base_url and env_key (the variable that holds the key) under "
+    "[model_providers.NAME] in config.toml, and choose it by -c model_provider=NAME."
+)
 _HINTS = {
     401: "{server} refuses the key: check the variable that holds it.",
     403: "{server} does not allow this request with this key.",

@@ -36,7 +36,10 @@ async def with_retries(
     attempt: Callable[[], Batches],
     max_retries: int,
 ) -> AsyncGenerator[ResponseEvent, None]:
-    """The events of `attempt`, begun anew where it fails before its first item. Raises the last `ModelError`."""
+    """The events of `attempt`, begun anew where it fails before its first item.
+
+    Raises the last `ModelError`, which is no longer retryable if all the repetitions failed.
+    """
     for number in range(max_retries + 1):
         item_seen = False
         try:
@@ -47,7 +50,10 @@ async def with_retries(
                         yield event
             return
         except ModelError as error:
-            if item_seen or not error.retryable or number == max_retries:
+            if item_seen or not error.retryable:
+                raise
+            if number == max_retries:
+                error.retryable = number == 0  # Asked often enough: the turn does not begin the whole row anew.
                 raise
             pause = delay_ms(number, error.retry_after_ms, random.random())
             yield Retrying(str(error), pause)
