@@ -20,7 +20,7 @@ from ferrule.model.adapt import WireTool
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import Settings
 
-NATIVE = "The model knows it by its kind; nothing is said of it"
+NATIVE = "Known to the model by its kind"
 
 
 def main(arguments: list[str]) -> int:
