@@ -1,7 +1,9 @@
 """The public face: exactly the listed names, each from its public path, and cheap to import."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import ferrule
 
@@ -14,6 +16,12 @@ def test_exactly_the_listed_names_are_exported() -> None:
         if isinstance(value, type):
             assert value.__module__ == "ferrule", name
     assert set(ferrule.__all__) <= set(dir(ferrule))
+
+
+def test_the_names_of_the_page_are_exported() -> None:
+    page = Path(__file__).parents[1] / "docs" / "python.md"
+    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", page.read_text()))
+    assert {"ActionEvent", "TurnLimit"} <= named <= set(ferrule.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ferrule._version import __version__
 
 if TYPE_CHECKING:
+    from ferrule.model.stream import ModelError
     from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, ExecPolicyAmendment
     from ferrule.protocol.content import InputImage, InputText
     from ferrule.protocol.dynamic_tools import DynamicToolResponse, DynamicToolSpec
@@ -21,21 +22,24 @@ if TYPE_CHECKING:
     from ferrule.session.agent import Agent
     from ferrule.session.session import Session
     from ferrule.session.toolset import Toolset
-    from ferrule.session.turn import TurnResult
+    from ferrule.session.turn import TurnLimit, TurnResult
     from ferrule.sync import call_async_from_sync
     from ferrule.tools.annotations import ToolAnnotations
     from ferrule.tools.catalogue import Tool, register_tool, resolve_tool
     from ferrule.tools.context import ToolContext, ToolInvocation
     from ferrule.tools.decorator import tool
     from ferrule.tools.definition import Action, Observation, ToolBase, ToolDefinition
+    from ferrule.tools.events import ActionEvent, AgentErrorEvent, ObservationEvent
     from ferrule.tools.executor import ToolExecutor
     from ferrule.tools.handler import ToolHandler
     from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder
 
 _HOMES = {
     "Action": "tools.definition",
+    "ActionEvent": "tools.events",
     "AdditionalProperties": "protocol.json_schema",
     "Agent": "session.agent",
+    "AgentErrorEvent": "tools.events",
     "AskForApproval": "protocol.permissions",
     "ConfiguredToolSpec": "protocol.specs",
     "DynamicToolCallRequest": "protocol.events",
@@ -52,7 +56,9 @@ _HOMES = {
     "InputImage": "protocol.content",
     "InputText": "protocol.content",
     "JsonSchema": "protocol.json_schema",
+    "ModelError": "model.stream",
     "Observation": "tools.definition",
+    "ObservationEvent": "tools.events",
     "RespondToModel": "protocol.errors",
     "ResponsesApiTool": "protocol.specs",
     "ReviewDecision": "protocol.permissions",
@@ -75,6 +81,7 @@ _HOMES = {
     "ToolRegistryBuilder": "tools.registry",
     "ToolSpec": "protocol.specs",
     "Toolset": "session.toolset",
+    "TurnLimit": "session.turn",
     "TurnResult": "session.turn",
     "UsageError": "protocol.errors",
     "call_async_from_sync": "sync",
@@ -85,8 +92,10 @@ _HOMES = {
 
 __all__ = [
     "Action",
+    "ActionEvent",
     "AdditionalProperties",
     "Agent",
+    "AgentErrorEvent",
     "AskForApproval",
     "ConfiguredToolSpec",
     "DynamicToolCallRequest",
@@ -103,7 +112,9 @@ __all__ = [
     "InputImage",
     "InputText",
     "JsonSchema",
+    "ModelError",
     "Observation",
+    "ObservationEvent",
     "RespondToModel",
     "ResponsesApiTool",
     "ReviewDecision",
@@ -126,6 +137,7 @@ __all__ = [
     "ToolRegistryBuilder",
     "ToolSpec",
     "Toolset",
+    "TurnLimit",
     "TurnResult",
     "UsageError",
     "__version__",
