@@ -27,6 +27,10 @@ SNIPPET_LINES = 4
 """Lines shown before and after an edit."""
 LINE_BYTES = 4000
 """Of one line an editor shows this much."""
+QUOTED_CHARS = 200
+"""Of the text that was not found once: enough to know it again."""
+NAMED_PLACES = 20
+"""Lines of a text that stands there more than once; whoever needs more of them must ask otherwise."""
 CLIPPED = "<response clipped>"
 """Models know this mark from the tool's description."""
 VIEW_DEPTH = 2
@@ -272,9 +276,9 @@ def _edited(path: str, after: str, first: int, last: int) -> str:
 
 
 def _not_once(path: str, old: str, text: str, starts: Sequence[int]) -> str:
-    quoted = f"`{old}`" if len(old) <= 200 else f"`{old[:200]}...`"
+    quoted = f"`{old}`" if len(old) <= QUOTED_CHARS else f"`{old[:QUOTED_CHARS]}...`"
     if starts:
-        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:20])
+        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:NAMED_PLACES])
         return (
             f"No replacement was performed: old_str {quoted} occurs {len(starts)} times in {path}, in lines {lines}. "
             "Add lines around it until it is unique."

@@ -20,9 +20,11 @@ from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
 from ferrule.process.run import TERM_GRACE, open_writer, uninterrupted
 
 START_SECONDS = 10.0
+"""Until its first prompt a bash without start-up files takes milliseconds; a loaded machine gets this long."""
 INTERRUPT_GRACE = 1.0
 """Seconds in which an interrupted command ends before its shell is ended with it."""
 DRAIN_SECONDS = 0.2
+"""Seconds after the end of the shell in which what it started may still write."""
 
 _ARGUMENTS = ("--noprofile", "--norc", "--noediting", "-i")
 _NO_TERMINAL = re.compile(rb"bash: \[\d+: \d+ \(\d+\)\] tcsetattr: Inappropriate ioctl for device\n")

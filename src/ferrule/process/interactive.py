@@ -132,7 +132,8 @@ class Session:
             raise StdinClosed("stdin is closed for this session; rerun exec_command with tty=true to keep stdin open")
         if self._writer.unsent + len(data) > MAX_UNSENT:
             raise StdinClosed(
-                f"the process does not read: {self._writer.unsent} bytes of input wait, at most {MAX_UNSENT} may"
+                f"the process does not read: {self._writer.unsent} bytes of input wait, at most {MAX_UNSENT} may; "
+                "let it read them (empty input waits), or interrupt it with \\u0003"
             )
         warning = self._long_line(data)
         self._writer.write(data)

@@ -258,7 +258,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             return self.action_type.model_validate({self._text_field: payload.input})
         if isinstance(payload, LocalShellPayload):
             return validate_value(msgspec.to_builtins(payload.params), self._validator)
-        raise RespondToModel(f"{self.name} takes JSON arguments, not {type(payload).__name__}")
+        raise RespondToModel(f"{self.name} takes JSON arguments; call it as a function")
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """Validate, execute, and turn the observation into the answer."""
