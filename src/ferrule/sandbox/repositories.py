@@ -23,9 +23,11 @@ from ferrule.sandbox.protect import repository_folders
 MAX_FOLDERS = 2000
 """Folders that are looked at, those near the top first: 2,000 of them cost a few milliseconds after a command."""
 MAX_DEPTH = 8
+"""Folders below a root at which the scan stops: projects keep vendored repositories much nearer to the top."""
 SETTLED_NS = 50_000_000
 """A folder that changed this shortly before it was read may change again without a new time stamp."""
 LARGEST_CONFIG = 1 << 16
+"""What git writes is a few kilobytes; a larger file is taken for one that names programs, not read to its end."""
 
 # What git itself and everyday commands write; anything else may name a program.
 _HARMLESS_SECTION = re.compile(r'\[\s*(core|remote|branch|submodule|user|init|extensions)\s*("[^"\\]*")?\s*\]\s*')
