@@ -252,7 +252,7 @@ def test_doctor_reports_and_never_shows_a_key(place: Place) -> None:
     wanted = [
         f"ferrule        {__version__}", "platform", str(place.home), "git", "rg", "node", "/bin/sh",
         model.base_url, "MINE_API_KEY is set", "m-1", "lists 1 models: scripted-model", "MINE_API_KEY, OTHER_TOKEN",
-        "Sandbox:",
+        "Sandbox:", "extra mcp      installed",
     ]  # fmt: skip
     assert [text for text in wanted if text not in done.out] == []
     assert "secret" not in done.out

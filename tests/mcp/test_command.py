@@ -1,6 +1,7 @@
 """`ferrule mcp`: the real command."""
 
 import json
+import sys
 import tempfile
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferrule.cli.main import main
 from ferrule.config.edit import put_server, remove_server
 from tests.cli.command import Place
 from tests.mcp.web import mcp_result, stub
@@ -33,6 +35,17 @@ def place(tmp_path: Path) -> Place:
     place = Place((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule")
     place.home.mkdir(parents=True)
     return place
+
+
+def test_a_login_without_the_extra_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "ferrule.mcp.login", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp.client.auth", None)
+    assert main(["mcp", "login", "a", "-c", 'mcp_servers.a.url="http://127.0.0.1:9/"']) == 2
+    assert capsys.readouterr().err == "ferrule: MCP servers need the extra `mcp`: pip install 'ferrule[mcp]'\n"
 
 
 def test_a_server_is_added_shown_and_removed_and_comments_stay(place: Place) -> None:

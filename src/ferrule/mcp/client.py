@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from ferrule.mcp.errors import McpFailure
+from ferrule.mcp.extra import sdk_needed
 from ferrule.process.launcher import Launcher
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import RespondToModel, UsageError
@@ -303,12 +304,8 @@ class MCPClient:
 
 def _load_connection() -> "type[Connection]":
     """The SDK takes most of a second to import: on a thread, and only where a server is used."""
-    try:
+    with sdk_needed():
         from ferrule.mcp.connection import Connection
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("mcp", "mcp_types"):
-            raise
-        raise UsageError("MCP servers need the extra `mcp`: pip install 'ferrule[mcp]'") from error
     return Connection
 
 

@@ -1,6 +1,7 @@
 """`ferrule doctor`: what this machine offers, what is configured, which paths are written. Always ends with 0."""
 
 import asyncio
+import importlib.util
 import os
 import platform
 import shutil
@@ -33,6 +34,13 @@ PROGRAMS = {
     "node": "js_repl cannot run; pip install 'ferrule[js]' brings it",
 }
 """What is used where it is installed, and what happens where it is not."""
+
+EXTRAS = {
+    "mcp": ("mcp", "MCP servers cannot be used"),
+    "images": ("PIL", "view_image refuses large pictures"),
+    "grammar": ("llguidance", "the input of freeform tools is not checked against their grammar"),
+}
+"""The extras that bring no program: the module that each brings, and what happens without it."""
 
 WRITTEN = {
     "sessions/": "every session, as it happens",
@@ -99,6 +107,11 @@ def _programs(settings: Settings) -> Iterator[str]:
         path = _program(name)
         yield f"{name:<14} {'not found: ' + without if path is None else f'{_version(path)} ({path})'}"
     yield f"shell          {default_shell(os.environ).path}"
+    for name, (module, without) in EXTRAS.items():
+        there = importlib.util.find_spec(module) is not None
+        yield f"extra {name:<8} " + (
+            "installed" if there else f"not installed: {without}; pip install 'ferrule[{name}]'"
+        )
 
 
 def _program(name: str) -> str | None:

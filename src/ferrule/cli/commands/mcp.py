@@ -141,7 +141,10 @@ def _login(arguments: list[str]) -> int:
     server = _server(settings, options.name)
     if server.url is None:
         raise UsageError(f"{options.name} is a local server: there is nobody to log in at")
-    from ferrule.mcp.login import log_in
+    from ferrule.mcp.extra import sdk_needed
+
+    with sdk_needed():
+        from ferrule.mcp.login import log_in
 
     def show(address: str) -> None:
         print(f"Open this address to log in:\n{address}", flush=True)
