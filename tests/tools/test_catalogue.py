@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Tool, ToolDefinition, register_tool, resolve_tool, tool
+from ferrule import Tool, ToolDefinition, ToolHandler, register_tool, resolve_tool, tool
 from ferrule.protocol.errors import UsageError
 from ferrule.tools import catalogue
 from ferrule.tools.conversation import Conversation
@@ -82,3 +82,9 @@ def test_installed_plugins_are_tools(state: Conversation, monkeypatch: pytest.Mo
     assert catalogue.registered_tools() == ["plugged"]
     [made] = resolve_tool("plugged", state)
     assert made.name == "fixed"
+
+
+def test_what_is_no_tool_is_not_registered() -> None:
+    for wrong in (5, ToolHandler()):
+        with pytest.raises(UsageError, match=f"'it': {type(wrong).__name__} is neither a tool"):
+            register_tool("it", wrong)

@@ -36,8 +36,10 @@ _plugins: dict[str, Callable[[], Registered]] | None = None
 def register_tool(name: str, tool: Registered) -> None:
     """Make a tool known by `name`: a `ToolDefinition` instance, a subclass with `create`, or a factory function.
 
-    A later registration of the same name replaces the earlier one.
+    A later registration of the same name replaces the earlier one. Raises `UsageError` for anything else.
     """
+    if not callable(tool):
+        raise UsageError(f"{name!r}: {type(tool).__name__} is neither a tool, nor a class with create, nor a factory")
     _catalogue[name] = tool
 
 
