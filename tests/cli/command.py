@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -58,7 +59,9 @@ class Place:
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start `ferrule ARGUMENTS`."""
+        """Start `ferrule ARGUMENTS`, deaf to no signal, even where the tests run in a shell's background."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # What is ignored here is ignored in a child.
         return subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.cwd, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -29,7 +29,7 @@ def plan(*states: str) -> dict[str, object]:
 def whole_story() -> list[StepLike]:
     return [
         step(reasoning("Look first."), "I look.", shell("cat old.txt; exit 3")),
-        step(plan("in_progress", "pending"), function_call("apply_patch", {"input": PATCH})),
+        step(function_call("apply_patch", {"input": PATCH}), plan("in_progress", "pending")),
         step(plan("completed", "completed"), function_call("nope", {"x": 1}), function_call("shell_command", "{")),
         step("All done.", usage=Usage(100, 20, 50, 5)),
     ]
