@@ -216,7 +216,7 @@ async def test_logging_in_stores_what_a_session_then_uses(tmp_path: Path) -> Non
 async def test_a_server_without_login_or_out_of_reach_says_so(tmp_path: Path) -> None:
     with stub(lambda asked: (200, {}, b'{"jsonrpc":"2.0","id":1,"result":{}}')) as url:
         assert not await log_in(url, str(tmp_path), lambda address: None)
-    with pytest.raises(LoginFailed, match="cannot be reached"):
+    with pytest.raises(LoginFailed, match="cannot be reached: is the server running"):
         await log_in(url, str(tmp_path), lambda address: None)
 
 

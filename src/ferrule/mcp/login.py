@@ -43,7 +43,7 @@ async def log_in(url: str, home: str, show: Callable[[str], None]) -> bool:
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as error:
             raise LoginFailed(f"the login at {url} failed ({type(error).__name__})") from error
         except httpx2.HTTPError as error:
-            raise LoginFailed(f"{url} cannot be reached: {type(error).__name__}") from error
+            raise LoginFailed(f"{url} cannot be reached: is the server running, and is the URL right?") from error
     login = _login_of(provider, url)
     if login is None:
         return False
