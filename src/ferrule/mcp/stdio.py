@@ -8,7 +8,6 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -69,9 +68,8 @@ class StdioTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._outgoing.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(EXIT_GRACE):
-                await asyncio.shield(self._watch)
+        # Not `asyncio.timeout`: before Python 3.11.4 its end is no TimeoutError in a task that was cancelled.
+        await asyncio.wait([self._watch], timeout=EXIT_GRACE)
         await self._child.kill_tree(grace=0.0 if self._watch.done() else EXIT_GRACE)
         await asyncio.wait([self._watch], timeout=EXIT_GRACE)
         self._watch.cancel()
