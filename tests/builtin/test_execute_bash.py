@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -114,6 +115,21 @@ async def test_a_shell_that_ends_is_replaced(run: Run, tmp_path: Path) -> None:
     gone = await run("echo bye; exit 3")
     assert gone.startswith("bye\n") and "The shell ended with the command" in gone and gone.endswith("exit code 3]")
     assert await run("echo [$x]") == f"[]\n{end(tmp_path / 'sub')}"
+
+
+async def test_a_shell_that_is_killed_while_it_waits_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    async def die() -> None:
+        shell = int((await run("echo $$")).split()[0])
+        os.kill(shell, signal.SIGKILL)
+        while alive(shell):
+            await asyncio.sleep(0.01)
+
+    await run("true")
+    open_files = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await die()
+        await run("true")
+    assert len(os.listdir("/proc/self/fd")) == open_files
 
 
 async def test_reset(run: Run, tmp_path: Path) -> None:

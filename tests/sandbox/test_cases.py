@@ -41,6 +41,16 @@ async def test_b133_nested_repository_made_by_a_command(open_sandbox: OpenSandbo
     assert moved.read_text() == "evil\n"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root sees into another user's closed folder")
+async def test_b133_a_repository_of_another_user(open_sandbox: OpenSandbox, workspace: Path) -> None:
+    """Closed to the command as it is to the sandbox: no reason to refuse every command."""
+    theirs = workspace / "theirs"
+    theirs.mkdir(mode=0o700)
+    (theirs / ".git").symlink_to("elsewhere")
+    os.chown(theirs, 65534, 65534)
+    assert (await run(await open_sandbox(), "echo fine; ls theirs", str(workspace))).output.startswith("fine\n")
+
+
 async def test_b133_git_init_in_an_empty_workspace(open_sandbox: OpenSandbox, workspace: Path) -> None:
     outcome = await run(await open_sandbox(), "git init && git config core.hooksPath h", str(workspace))
     assert outcome.status.code != 0

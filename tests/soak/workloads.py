@@ -196,6 +196,7 @@ def kept_shells(scene: Scene) -> Work:
     second = scene.call("execute_bash", command="echo $((kept + 1)) in $PWD")
     scene.expect((yield [second]), second, "42 in /")
     yield [scene.call("execute_bash", command="sleep 300", timeout=scene.rng.choice([0.2, 1]))]
+    yield [scene.call("execute_bash", command="C-c", is_input=True)]
     if scene.rng.random() < 0.5:
         yield [scene.call("execute_bash", command="exit 3"), scene.call("bash", restart=True)]
         again = scene.call("execute_bash", command="echo alive")

@@ -93,6 +93,8 @@ class ShellKeeper:
             if known.cwd != cwd:
                 await known.run(f"cd -- {shlex.quote(cwd)}", None, None, None)
             return known
+        if known is not None:  # it ended while nobody waited, perhaps with the sandbox
+            await uninterrupted(known.end())
         bash = _bash(self._commands, env)
         shell = self._shells[access.sandboxed] = await KeptShell.start(access.launcher, bash, env, cwd)
         return shell

@@ -25,7 +25,7 @@ def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
             cover_one(kind, path, content)
         except (OSError, StepError):
             # The host may have removed it meanwhile, or it is closed to us and so to the command, too.
-            if os.path.lexists(path) or kind not in ("read", "pin"):
+            if os.path.lexists(path) or kind == "empty":
                 cover_one(kind, path, content)
 
 
