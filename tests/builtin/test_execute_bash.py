@@ -13,7 +13,7 @@ from ferrule.builtin.execute_bash.impl import ExecuteBashExecutor
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
-from tests.processes import alive, eventually
+from tests.processes import alive, eventually, until
 
 from .conftest import Benches
 from .workbench import Bench
@@ -121,15 +121,15 @@ async def test_a_shell_that_is_killed_while_it_waits_leaves_nothing(run: Run, tm
     async def die() -> None:
         shell = int((await run("echo $$")).split()[0])
         os.kill(shell, signal.SIGKILL)
-        while alive(shell):
-            await asyncio.sleep(0.01)
+        await until(lambda: not alive(shell))
 
     await run("true")
     open_files = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         await die()
+        await run("true")  # perhaps the first to notice
         await run("true")
-    assert len(os.listdir("/proc/self/fd")) == open_files
+    assert len(os.listdir("/proc/self/fd")) <= open_files
 
 
 async def test_reset(run: Run, tmp_path: Path) -> None:
