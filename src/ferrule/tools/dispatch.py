@@ -187,7 +187,7 @@ def _wrong_kind(invocation: ToolInvocation) -> str:
     name = invocation.tool_name
     if isinstance(invocation.payload, CustomPayload):
         return f"{name} takes JSON arguments; call it as a function, not with freeform input"
-    return f"{name} cannot be called with a {type(invocation.payload).__name__}"
+    return f"{name} does not take calls of this kind; use it as its description says"
 
 
 def _with_input(invocation: ToolInvocation, tool_input: JsonValue) -> ToolInvocation:
