@@ -272,11 +272,9 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             result = await ctx.run(effect, lambda access: self._execute(action, ctx))
         else:
             result = await self._execute(action, ctx)
-        if isinstance(result, Observation):
-            if observed:
-                ctx.emit(ObservationEvent(invocation.call_id, self.name, result))
-            return result.to_output(invocation.call_id)
-        return output_of(result)
+        if observed and isinstance(result, Observation):
+            ctx.emit(ObservationEvent(invocation.call_id, self.name, result))
+        return output_of(result, invocation.call_id)
 
     async def __call__(self, action: A, ctx: ToolContext | None = None) -> O:
         """Run a validated action. Returns the observation. A read-only tool that takes no context runs without one.
@@ -298,12 +296,14 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
                 await closing
 
 
-def output_of(value: object) -> ToolOutput:
-    """The answer that a plain value makes: text as it is, an observation by its content, anything else as JSON."""
+def output_of(value: object, call_id: str = "") -> ToolOutput:
+    """The answer that a tool's value makes: text as it is, an observation by its content, anything else as JSON."""
     if isinstance(value, str):
         return ToolOutput(encodable(value), True)
     if isinstance(value, (bool, int, float)):
         return ToolOutput(_encode_json(value).decode(), True)
+    if isinstance(value, Observation):
+        return value.to_output(call_id)
     if isinstance(value, ToolOutput):
         return value
     if value is None:
