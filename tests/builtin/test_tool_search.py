@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,20 @@ from .many import ManyTools, spec
 WIRES = ("responses", "chat")
 
 
+_made: list[ToolIndex] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """An index that is left open warns in whatever test runs next."""
+    yield
+    while _made:
+        _made.pop().close()
+
+
 def index(*tools: DeferredTool) -> ToolIndex:
-    return ToolIndex(tools)
+    _made.append(ToolIndex(tools))
+    return _made[-1]
 
 
 def names(found: ToolIndex, query: str, limit: int = 8) -> list[str]:
@@ -177,6 +189,7 @@ async def test_a_resumed_session_knows_what_was_found(tmp_path: Path) -> None:
     ManyTools(100).register(builder)
     search.offer(builder.defer())
     found = [hit.tool for hit in search.search("customer email dice")]
+    search.close()
     assert {tool.key for tool in found} == {("crm", "find_customer"), (None, "roll_dice")}
     tools = tuple(msgspec.Raw(spec.responses_json) for spec in as_loaded_specs(found))
     item = make_item(ToolSearchOutput(call_id="s1", execution="client", tools=tools))
