@@ -1,4 +1,4 @@
-"""The annotations that several built-in tools share."""
+"""What several built-in tools tell the model alike: annotations, and the words of the editors."""
 
 from ferrule.tools.annotations import ToolAnnotations
 
@@ -10,3 +10,12 @@ RUNS = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=
 """A tool that runs commands."""
 KEEPS = ToolAnnotations(readOnlyHint=False, destructiveHint=False, idempotentHint=True, openWorldHint=False)
 """A tool that only writes down what it is told, in the session."""
+
+EDITOR = """\
+View, create and edit text files. `path` is absolute.
+* `view` shows a file as `cat -n` does, or its lines `view_range`; a directory it shows two levels deep, without \
+hidden items. Long output ends with `<response clipped>`.
+* `create` writes `file_text` to a new file; it overwrites nothing.
+* `str_replace` replaces `old_str` by `new_str`. `old_str` must match the file exactly, white space included, and \
+occur once: give enough lines around the change."""
+"""The commands that both editors have."""
