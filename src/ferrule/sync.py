@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class _Run(Generic[T]):
 
 
 class LoopBound:
-    """Mix-in of objects that belong to the loop that used them first."""
+    """Mix-in of objects that belong to the loop that used them first; `async with` closes them."""
 
     __slots__ = ("_owner",)
 
@@ -92,3 +93,15 @@ class LoopBound:
         elif owner is not loop:
             name = type(self).__name__
             raise RuntimeError(f"this {name} belongs to another event loop; make a new one there")
+
+    async def aclose(self) -> None:
+        """End what the object holds."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -40,14 +40,12 @@ from ferrule.protocol.items import (
     ToolSearchOutput,
 )
 from ferrule.protocol.json_text import decode, encodable
+from ferrule.protocol.payload import ABORTED
 from ferrule.protocol.profiles import ModelProfile
 
 _encode = msgspec.json.encode
 _Calls = FunctionCall | CustomToolCall | ToolSearchCall
 _Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput
-
-ABORTED = "aborted"
-"""What a call is answered with that has no answer in the history: servers refuse a call without one."""
 
 
 class ChatBody:

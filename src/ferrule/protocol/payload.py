@@ -77,6 +77,10 @@ ToolPayload = FunctionPayload | CustomPayload | LocalShellPayload | McpPayload |
 NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput
 
 
+ABORTED = "aborted"
+"""What the model reads of a call that was cut off before it answered: servers refuse a call without an answer."""
+
+
 class ToolOutput(msgspec.Struct, frozen=True):
     """What a tool answers. `success` is for the front end; the model reads only the body.
 

@@ -20,6 +20,7 @@ from ferrule.protocol.items import (
     ToolSearchOutput,
 )
 from ferrule.protocol.payload import (
+    ABORTED,
     CustomPayload,
     FunctionPayload,
     LocalShellPayload,
@@ -28,7 +29,6 @@ from ferrule.protocol.payload import (
     ToolOutput,
     ToolPayload,
 )
-from ferrule.tools.dispatch import ABORTED
 
 Output = (
     FunctionCallOutput

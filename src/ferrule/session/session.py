@@ -6,8 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import Model, ModelError, ModelRequest, ToolChoice
@@ -324,14 +323,6 @@ class Session(LoopBound):
             background = [task for task in (self._loading, self._telling) if task is not None]
             if background:
                 await asyncio.wait(background)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _write_meta(self) -> None:
         meta = SessionMeta(

@@ -271,14 +271,6 @@ class Toolset(LoopBound):
         """`aclose`, for plain code."""
         wait_for_coroutine(self.aclose())
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     def __enter__(self) -> Self:
         return self
 

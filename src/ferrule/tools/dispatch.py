@@ -11,7 +11,7 @@ from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import Fatal, RespondToModel, UnknownTool
 from ferrule.protocol.items import ItemView, ResponseInputItem
 from ferrule.protocol.json_text import JsonValue, encodable
-from ferrule.protocol.payload import CustomPayload, FunctionPayload, ToolOutput
+from ferrule.protocol.payload import ABORTED, CustomPayload, FunctionPayload, ToolOutput
 from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext, ToolInvocation
@@ -25,9 +25,6 @@ from ferrule.tools.router import RoutedCall, route, unanswerable
 from ferrule.tools.security import pop_risk
 
 log = logging.getLogger("ferrule.tools")
-
-ABORTED = "aborted"
-"""What the model reads of a call that was cut off before it answered."""
 
 
 class ContextMaker(Protocol):
