@@ -2,12 +2,14 @@
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePath
 
+from ferrule.config import project_root
 from ferrule.protocol.content import InputText
 from ferrule.protocol.items import Message, ResponseInputItem, make_item
+from ferrule.reading import Unreadable, read_inside
 from ferrule.tools.conversation import ConversationState
 
 BASE_INSTRUCTIONS = """\
@@ -30,9 +32,9 @@ AGENTS_BYTES = 32 * 1024
 """How much of all AGENTS.md files is read: enough for instructions, too little to crowd out the task."""
 
 
-def opening_items(state: ConversationState) -> Iterator[ResponseInputItem]:
-    """The messages that come before the user's first."""
-    guidance = agents_text(Path(state.cwd))
+def opening_items(state: ConversationState, warn: Callable[[str], object]) -> Iterator[ResponseInputItem]:
+    """The messages that come before the user's first. `warn` is told what was left out."""
+    guidance = agents_text(Path(state.cwd), warn)
     if guidance:
         yield _user(f"# AGENTS.md instructions for {state.cwd}\n\n{guidance}")
     yield _user(environment_context(state))
@@ -52,16 +54,22 @@ def environment_context(state: ConversationState) -> str:
     return "\n".join(["<environment_context>", *lines, "</environment_context>"])
 
 
-def agents_text(cwd: Path) -> str:
-    """The AGENTS.md files from the repository's top down to `cwd`, the more special later, cut at `AGENTS_BYTES`."""
+def agents_text(cwd: Path, warn: Callable[[str], object] = lambda text: None) -> str:
+    """The AGENTS.md files from the repository's top down to `cwd`, the more special later, cut at `AGENTS_BYTES`.
+
+    `warn` is told of one that is there but is not read: it is no regular file, or a link out of the repository.
+    """
     texts: list[str] = []
     room = AGENTS_BYTES
-    for folder in _from_repository_top(cwd):
+    for top, path in _from_repository_top(os.path.realpath(cwd)):
         try:
-            data = (folder / AGENTS_FILE).read_bytes()
-        except OSError:
+            data = read_inside(top, path, room, cut=True)
+        except FileNotFoundError:
             continue
-        text = data[:room].decode(errors="replace").strip()
+        except Unreadable as problem:
+            warn(f"{os.path.join(top, path)} {problem}; the model is not told what it says")
+            continue
+        text = data.decode(errors="replace").strip()
         room -= len(data)
         if text:
             texts.append(text)
@@ -70,10 +78,12 @@ def agents_text(cwd: Path) -> str:
     return "\n\n".join(texts)
 
 
-def _from_repository_top(cwd: Path) -> list[Path]:
-    chain = [cwd, *cwd.parents]
-    top = next((index for index, folder in enumerate(chain) if os.path.lexists(folder / ".git")), 0)
-    return chain[top::-1]
+def _from_repository_top(cwd: str) -> Iterator[tuple[str, str]]:
+    """The repository's top, and each place below it where an AGENTS.md may stand."""
+    top = project_root(cwd)
+    parts = PurePath(cwd).relative_to(top).parts
+    for depth in range(len(parts) + 1):
+        yield top, os.path.join(*parts[:depth], AGENTS_FILE)
 
 
 def _user(text: str) -> ResponseInputItem:

@@ -180,7 +180,7 @@ class Session(LoopBound):
                 self._telling = asyncio.ensure_future(self._tell_sandbox())
             if self._stored is None:
                 self._write_meta()
-                for item in opening_items(state):
+                for item in opening_items(state, lambda text: self.emit(WarningEvent(message=text))):
                     self.record(item)
         self.emit(TurnStarted(turn_id=turn.id))
         if self._rollout is not None:

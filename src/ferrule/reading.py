@@ -1,0 +1,154 @@
+"""Read a file that somebody else may have made: a regular one, at most so many bytes, without waiting for anything.
+
+`read_file` reads where a path leads, as for the user's own files. `read_inside` reads below a folder and never leaves
+it: each part of the path is opened in the folder before it and not followed, and a link is resolved here, so that it
+may lead to another place below the folder only. Nobody can make it leave by changing the path meanwhile.
+"""
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+MAX_LINKS = 40
+"""Links on the way to one file; the kernel follows as many."""
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CHUNK = 64 << 10
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+
+
+class Unreadable(Exception):
+    """It is there but is not read. The text goes on after the file's name: "is a named pipe, not a file"."""
+
+
+def read_file(path: str | os.PathLike[str], limit: int) -> bytes:
+    """The bytes of the file where `path` leads.
+
+    Raises `FileNotFoundError`, and `Unreadable` above `limit` bytes and for what is no regular file.
+    """
+    with _explained():
+        _must_be_file(os.stat(path).st_mode)
+        return _read(os.open(path, _FILE), limit, cut=False)
+
+
+def read_inside(top: str, path: str, limit: int, *, cut: bool = False) -> bytes:
+    """The bytes of the file `path`, which is relative to the folder `top` (a real path) and lies below it.
+
+    Raises `FileNotFoundError`, also where a folder on the way is missing, and `Unreadable` above `limit` bytes (with
+    `cut` the first `limit` are returned), for what is no regular file, and for a link that leads out.
+    """
+    with _explained(), _opened(top) as folders:
+        name = _walk(folders, top, path)
+        if name is None:
+            raise Unreadable("is a folder, not a file")
+        return _read(os.open(name, _FILE | os.O_NOFOLLOW, dir_fd=folders[-1]), limit, cut=cut)
+
+
+def names_inside(top: str, path: str, limit: int) -> list[tuple[str, bool]]:
+    """What is in the folder `path` below `top`, sorted: names, and whether each is a folder itself (no link to one).
+
+    Raises as `read_inside`, and `Unreadable` above `limit` names.
+    """
+    with _explained(), _opened(top) as folders:
+        if _walk(folders, top, path) is not None:
+            raise Unreadable("is a file, not a folder")
+        with os.scandir(folders[-1]) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, limit + 1)]
+    if len(found) > limit:
+        raise Unreadable(f"holds more than {limit} files")
+    return sorted(found)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(*error.args) from error
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a NUL in the path
+        raise Unreadable(f"cannot be read: {error}") from error
+
+
+@contextmanager
+def _opened(top: str) -> Iterator[list[int]]:
+    """The open folders on the way down, the innermost last."""
+    folders = [os.open(top, _FOLDER)]
+    try:
+        yield folders
+    finally:
+        for folder in folders:
+            os.close(folder)
+
+
+def _walk(folders: list[int], top: str, path: str) -> str | None:
+    """Open the folders down to the one that holds `path`. Returns its name there; None if it is a folder, which is then
+    the last one open."""
+    todo, links = deque(path.split("/")), 0
+    while todo:
+        part = todo.popleft()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            _close_above(folders, len(folders) - 1, top)
+            continue
+        mode = os.stat(part, dir_fd=folders[-1], follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            links += 1
+            if links > MAX_LINKS:
+                raise Unreadable("is a link that leads to itself")
+            todo.extendleft(reversed(_target(folders, top, part).split("/")))
+        elif stat.S_ISDIR(mode):
+            folders.append(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folders[-1]))
+        elif any(todo):
+            raise NotADirectoryError(part)
+        else:
+            _must_be_file(mode)
+            return part
+    return None
+
+
+def _target(folders: list[int], top: str, link: str) -> str:
+    """Where a link in the last folder leads, seen from the folder that is then the last."""
+    target = os.readlink(link, dir_fd=folders[-1])
+    if not target.startswith("/"):
+        return target
+    if os.path.commonpath((top, target)) != top:
+        raise Unreadable(f"leads out of {top}")
+    _close_above(folders, 1, top)
+    return target[len(top) :]
+
+
+def _close_above(folders: list[int], kept: int, top: str) -> None:
+    if kept < 1:
+        raise Unreadable(f"leads out of {top}")
+    while len(folders) > kept:
+        os.close(folders.pop())
+
+
+def _must_be_file(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise Unreadable(f"is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file")
+
+
+def _read(descriptor: int, limit: int, *, cut: bool) -> bytes:
+    data = bytearray()
+    try:
+        _must_be_file(os.fstat(descriptor).st_mode)
+        while len(data) <= limit and (chunk := os.read(descriptor, min(_CHUNK, limit + 1 - len(data)))):
+            data += chunk
+    finally:
+        os.close(descriptor)
+    if len(data) > limit and not cut:
+        raise Unreadable(f"is larger than {limit >> 10} KiB")
+    return bytes(data[:limit])
