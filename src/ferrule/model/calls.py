@@ -1,7 +1,8 @@
 """A call as it came in, turned into the item that the history keeps: declared name, unique id, readable arguments."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -13,28 +14,34 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import ResponseItem, read_item
 from ferrule.protocol.json_text import decode, encodable
 
+Fields = Mapping[str, object]
+"""Further fields of an item."""
+NO_FIELDS: Fields = MappingProxyType({})
+
 
 def random_id() -> str:
     """A new id."""
     return os.urandom(12).hex()
 
 
-def made_reasoning(item_id: str, *, summary: str = "", content: str = "") -> ResponseItem:
+def made_reasoning(item_id: str, *, summary: str = "", content: str = "", more: Fields = NO_FIELDS) -> ResponseItem:
     """A reasoning item of text that was streamed. Servers want `summary` even where it is empty."""
     item: dict[str, object] = {"type": "reasoning", "id": item_id}
     item["summary"] = [{"type": "summary_text", "text": summary}] if summary else []
     if content:
         item["content"] = [{"type": "reasoning_text", "text": content}]
-    return read_item(msgspec.json.encode(item))
+    return read_item(msgspec.json.encode(item | dict(more)))
 
 
-def made_message(item_id: str | None, text: str, status: str, *, refusal: bool = False) -> ResponseItem:
+def made_message(
+    item_id: str | None, text: str, status: str, *, refusal: bool = False, more: Fields = NO_FIELDS
+) -> ResponseItem:
     """A message of the assistant made of text that was streamed."""
     part: dict[str, object] = {"type": "output_text", "text": text, "annotations": []}
     if refusal:
         part = {"type": "refusal", "refusal": text}
     item: dict[str, object] = {"type": "message", "role": "assistant", "status": status, "content": [part]}
-    return read_item(msgspec.json.encode(item | ({"id": item_id} if item_id else {})))
+    return read_item(msgspec.json.encode(item | ({"id": item_id} if item_id else {}) | dict(more)))
 
 
 class OpenCall:
@@ -80,9 +87,15 @@ class CallReader:
         )
 
     def finish(
-        self, call: OpenCall, body: str, item: ResponseItem | None = None, item_id: str | None = None
+        self,
+        call: OpenCall,
+        body: str,
+        item: ResponseItem | None = None,
+        item_id: str | None = None,
+        more: Fields = NO_FIELDS,
     ) -> ResponseItem:
-        """The item of a whole call. `item`, where the server sent one, keeps its bytes if nothing had to change."""
+        """The item of a whole call, with `more` fields. `item`, where the server sent one, keeps its bytes if nothing
+        had to change."""
         fields: dict[str, Any] = {"type": call.kind} if item is None else msgspec.json.decode(item.raw)
         before = dict(fields)
         if item is None and item_id:
@@ -94,7 +107,7 @@ class CallReader:
             fields["namespace"] = call.namespace
         if call.namespace is None:
             fields.pop("namespace", None)
-        fields |= _content(call, body)
+        fields |= {**_content(call, body), **more}
         fields = {key: value for key, value in fields.items() if key not in _OTHERS[call.kind]}
         if item is not None and fields == before:
             return item

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from ferrule.model.calls import OpenCall
+from ferrule.model.kept import CALL_FIELDS, Fields, given, merged
 
 
 class FunctionDelta(msgspec.Struct):
@@ -27,12 +28,15 @@ class CallDelta(msgspec.Struct):
     id: str | None = None
     function: FunctionDelta | None = None
     custom: _CustomDelta | None = None
+    extra_content: Any = None
+    provider_specific_fields: Any = None
+    thought_signature: Any = None
 
 
 class ChatCall:
     """A call that is arriving."""
 
-    __slots__ = ("closed", "custom", "id", "item_id", "name", "opened", "parts")
+    __slots__ = ("closed", "custom", "fields", "id", "item_id", "name", "opened", "parts", "place")
 
     def __init__(self, call_id: str | None, name: str | None, custom: bool) -> None:
         self.id = call_id
@@ -40,6 +44,8 @@ class ChatCall:
         self.custom = custom
         self.parts: list[str] = []
         self.item_id = ""
+        self.place = 0
+        self.fields: Fields = {}
         self.opened: OpenCall | None = None
         self.closed = False
 
@@ -52,6 +58,11 @@ class ChatCall:
     def is_whole(self) -> bool:
         """Whether the arguments are complete JSON. The input of a custom tool never tells."""
         return not self.custom and bool(self.parts) and self.parts[-1].rstrip()[-1:] == "}" and _is_json(self.text)
+
+    def keep(self, delta: CallDelta) -> None:
+        """Keep what a delta holds beside the call and the server wants back."""
+        if fields := given(delta, CALL_FIELDS):
+            self.fields = merged(self.fields, fields)
 
     def is_repeated_by(self, text: str) -> bool:
         """Whether `text` says the whole arguments once more, as some servers do at the end."""
@@ -75,6 +86,7 @@ class CallDeltas:
         call_id, name, text = _read(delta)
         call = self._find(delta.index, call_id)
         if call is not None and call.is_repeated_by(text):
+            call.keep(delta)
             return call, ""
         if call is None or _begins_anew(call, call_id, name, text):
             if not (name or call_id or text.strip()):
@@ -84,6 +96,7 @@ class CallDeltas:
         call.name = call.name or name
         if text:
             call.parts.append(text)
+        call.keep(delta)
         self._last = call
         if delta.index is not None:
             self._by_index[delta.index] = call

@@ -3,6 +3,7 @@
 from ferrule.model.calls import CallReader
 from ferrule.model.chat_request import ChatBody
 from ferrule.model.chat_stream import ChatStream
+from ferrule.model.recipient import Recipient
 from ferrule.model.wire import WireModel
 
 
@@ -12,9 +13,9 @@ class ChatModel(WireModel):
     wire = "chat"
     path = "/chat/completions"
 
-    def new_body(self) -> ChatBody:
-        """The builder of this wire's bodies."""
-        return ChatBody(self.accepts)
+    def new_body(self, recipient: Recipient) -> ChatBody:
+        """The builder of this wire's bodies for one server and family of models."""
+        return ChatBody(recipient)
 
     def new_merger(self, calls: CallReader) -> ChatStream:
         """The merger of one response of this wire."""

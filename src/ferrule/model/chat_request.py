@@ -8,11 +8,12 @@ import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.kept import THINKING_PARTS, Fields, merged, read_fields
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object
 from ferrule.model.prefix import Piece, PrefixCache
-from ferrule.model.profiles import ProviderProfile
+from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import output_format, sampling, shared_fields
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import (
@@ -21,6 +22,7 @@ from ferrule.protocol.content import (
     InputFile,
     InputImage,
     InputText,
+    ReasoningText,
     Refusal,
     text_of,
 )
@@ -43,6 +45,9 @@ from ferrule.protocol.json_text import decode, encodable
 from ferrule.protocol.payload import ABORTED
 from ferrule.protocol.profiles import ModelProfile
 
+NO_THOUGHT = " "
+"""Stands for reasoning where the server wants some and none is known; the empty string counts as missing there."""
+
 _encode = msgspec.json.encode
 _Calls = FunctionCall | CustomToolCall | ToolSearchCall
 _Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput
@@ -51,8 +56,9 @@ _Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolS
 class ChatBody:
     """Builds the bodies of one session's requests for one server."""
 
-    def __init__(self, server: ProviderProfile) -> None:
-        self._server = server
+    def __init__(self, recipient: Recipient) -> None:
+        self._to = recipient
+        self._server = recipient.accepts
         self._history = PrefixCache(self._piece)
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
@@ -110,9 +116,8 @@ class ChatBody:
         What the user said in between comes after the answers, for nothing may stand between a call and its answer.
         """
         said = _run(items, start)
-        views = [item.view for item in items[start:said]]
-        calls = [view for view in views if isinstance(view, _Calls)]
-        open_ids = {_call_id(call) for call in calls}
+        calls = [item for item in items[start:said] if isinstance(item.view, _Calls)]
+        open_ids = {_call_id(call.view) for call in calls}
         answers: dict[str, _Outputs] = {}
         between: list[OutputBody] = []
         end = said
@@ -123,48 +128,69 @@ class ChatBody:
             elif isinstance(view, Message):
                 between.append(view.content)
             end += 1
-        encoded = [*self._message(views, calls), *self._answers(calls, answers, between)]
+        encoded = [*self._message(items[start:said], calls), *self._answers(calls, answers, between)]
         return Piece(start, end, tuple(encoded))
 
-    def _message(self, views: Sequence[ItemView], calls: Sequence[_Calls]) -> list[bytes]:
-        text = "".join(text_of(view.content) for view in views if isinstance(view, Message))
-        refusals = [
-            part.refusal
-            for view in views
-            if isinstance(view, Message) and not isinstance(view.content, str)
-            for part in view.content
-            if isinstance(part, Refusal)
-        ]
-        text = text or "".join(refusals)
+    def _message(self, said: Sequence[ResponseItem], calls: Sequence[ResponseItem]) -> list[bytes]:
+        messages = [item.view for item in said if isinstance(item.view, Message)]
+        text = "".join(text_of(message.content) for message in messages) or "".join(map(_refusal, messages))
         if not text and not calls:
             return []
         message: dict[str, object] = {"role": "assistant", "content": text}
         if calls:
             message["content"] = text or (None if self._server.null_content else "")
             message["tool_calls"] = [self._call(call) for call in calls]
-        if self._server.reasoning_field != "none" and (thought := _thought(views)):
-            message[self._server.reasoning_field] = thought
-        return [_encode(message)]
+        return [_encode(message | self._thoughts(said, text, bool(calls)))]
 
-    def _call(self, call: _Calls) -> dict[str, object]:
+    def _thoughts(self, said: Sequence[ResponseItem], text: str, called: bool) -> Fields:
+        """The reasoning of a message as the server wants it back, and what else it put beside the words."""
+        kept: Fields = {}
+        texts: dict[str, list[str]] = {}
+        for item in said:
+            if self._to.made(item) and isinstance(item.view, Message | Reasoning):
+                kept = merged(kept, read_fields(item.view.chat_fields))
+            if (field := self._field(item)) and (thought := _thought(item.view)):
+                texts.setdefault(field, []).append(thought)
+        fields: Fields = {field: "\n".join(thoughts) for field, thoughts in texts.items()}
+        if thoughts := fields.pop(THINKING_PARTS, ""):
+            thinking = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
+            fields["content"] = [thinking, *([{"type": "text", "text": text}] if text else [])]
+        if called and self._server.reasoning_required:
+            fields.setdefault(self._server.reasoning_field, NO_THOUGHT)
+        return fields | kept
+
+    def _field(self, item: ResponseItem) -> str:
+        """The field that takes an item's reasoning: the one in which this server sent it, else the profile's."""
+        wanted = self._server.reasoning_field
+        if not isinstance(item.view, Reasoning) or wanted == "none":
+            return ""
+        own = item.origin is None or item.origin.provider == self._to.provider
+        if own and item.view.chat_field:
+            return item.view.chat_field
+        return "" if wanted == "same" else wanted
+
+    def _call(self, item: ResponseItem) -> dict[str, object]:
+        call = item.view
+        assert isinstance(call, _Calls)
+        said: dict[str, object] = {"id": self._to.sent_id(_call_id(call), item.origin), "type": "function"}
+        if self._to.made(item):
+            said |= read_fields(call.chat_fields)
         if isinstance(call, ToolSearchCall):
-            function = {"name": "tool_search", "arguments": bytes(call.arguments).decode()}
-            return {"id": _call_id(call), "type": "function", "function": function}
+            return said | {"function": {"name": "tool_search", "arguments": bytes(call.arguments).decode()}}
         name = wire_name(Callee(call.name, call.namespace).flat)
         if isinstance(call, FunctionCall):
-            function = {"name": name, "arguments": _sendable(call.arguments)}
-        elif self._server.custom_tools:
-            return {"id": call.call_id, "type": "custom", "custom": {"name": name, "input": call.input}}
-        else:
-            function = {"name": name, "arguments": freeform.wrap(call.input)}
-        return {"id": call.call_id, "type": "function", "function": function}
+            return said | {"function": {"name": name, "arguments": _sendable(call.arguments)}}
+        if self._server.custom_tools:
+            return said | {"type": "custom", "custom": {"name": name, "input": call.input}}
+        return said | {"function": {"name": name, "arguments": freeform.wrap(call.input)}}
 
-    def _answers(self, calls: Sequence[_Calls], answers: dict[str, _Outputs], between: list[OutputBody]) -> list[bytes]:
+    def _answers(
+        self, calls: Sequence[ResponseItem], answers: dict[str, _Outputs], between: list[OutputBody]
+    ) -> list[bytes]:
         messages: list[bytes] = []
         shown: list[ContentPart] = []
         for call in calls:
-            call_id = _call_id(call)
-            answer = answers.get(call_id)
+            answer = answers.get(_call_id(call.view))
             content: object = ABORTED
             if isinstance(answer, ToolSearchOutput):
                 content = json_array(map(bytes, answer.tools)).decode()
@@ -174,7 +200,8 @@ class ChatBody:
                     content = _parts(answer.output)
                 else:
                     shown += images
-            messages.append(_encode({"role": "tool", "tool_call_id": call_id, "content": content}))
+            sent_id = self._to.sent_id(_call_id(call.view), call.origin)
+            messages.append(_encode({"role": "tool", "tool_call_id": sent_id, "content": content}))
         if shown:
             between = [(InputText(SHOWN), *shown), *between]
         return [*messages, *self._user(between)]
@@ -208,19 +235,20 @@ def _run(items: Sequence[ResponseItem], start: int) -> int:
     return end
 
 
-def _call_id(call: _Calls) -> str:
+def _call_id(call: ItemView) -> str:
+    assert isinstance(call, _Calls)
     return call.call_id or call.id or ""
 
 
-def _thought(views: Sequence[ItemView]) -> str:
-    texts = [
-        part.text
-        for view in views
-        if isinstance(view, Reasoning)
-        for part in view.content or ()
-        if hasattr(part, "text")
-    ]
-    return "\n".join(texts)
+def _refusal(message: Message) -> str:
+    if isinstance(message.content, str):
+        return ""
+    return "".join(part.refusal for part in message.content if isinstance(part, Refusal))
+
+
+def _thought(view: ItemView) -> str:
+    parts = (view.content or ()) if isinstance(view, Reasoning) else ()
+    return "\n".join(part.text for part in parts if isinstance(part, ReasoningText))
 
 
 def _sendable(arguments: str) -> str:

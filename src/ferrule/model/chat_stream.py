@@ -8,6 +8,16 @@ import msgspec
 
 from ferrule.model.calls import CallReader, made_message, made_reasoning
 from ferrule.model.chat_calls import CallDelta, CallDeltas, ChatCall, FunctionDelta
+from ferrule.model.kept import (
+    MESSAGE_FIELDS,
+    THINKING_PARTS,
+    THOUGHT_FIELDS,
+    Fields,
+    given,
+    merged,
+    stored,
+    thought_in,
+)
 from ferrule.model.payloads import load
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
@@ -30,6 +40,12 @@ class _Delta(msgspec.Struct):
     content: str | list[dict[str, Any]] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_text: str | None = None
+    thinking: Any = None
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
+    reasoning_opaque: Any = None
+    extra_content: Any = None
     refusal: str | None = None
     tool_calls: list[CallDelta] | None = None
     function_call: FunctionDelta | None = None
@@ -73,11 +89,13 @@ _FAILURES = {
 class _Words:
     """A message, or reasoning, that is being said."""
 
-    __slots__ = ("item_id", "kind", "parts")
+    __slots__ = ("field", "item_id", "kind", "parts", "place")
 
-    def __init__(self, kind: str, item_id: str) -> None:
+    def __init__(self, kind: str, item_id: str, place: int, field: str) -> None:
         self.kind = kind
         self.item_id = item_id
+        self.place = place
+        self.field = field
         self.parts: list[str] = []
 
 
@@ -96,6 +114,7 @@ class ChatStream:
         self._deltas = CallDeltas()
         self._open: list[ChatCall] = []
         self._count = 0
+        self._kept: Fields = {}
         self._finish: str | None = None
         self._usage: TokenUsage | None = None
         self._events: list[ResponseEvent] = []
@@ -174,8 +193,9 @@ class ChatStream:
             self._finished(choice.finish_reason)
 
     def _delta(self, delta: _Delta) -> None:
-        if thought := delta.reasoning_content or delta.reasoning:
-            self._say("reasoning", thought)
+        kept = delta.reasoning_details or delta.thinking_blocks or delta.reasoning_opaque or delta.extra_content
+        if kept or delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking:
+            self._think(delta)
         if delta.content:
             if isinstance(delta.content, str):
                 self._say("message", delta.content)
@@ -189,22 +209,35 @@ class ChatStream:
         if delta.function_call is not None:
             self._call_delta(CallDelta(index=0, function=delta.function_call))
 
+    def _think(self, delta: _Delta) -> None:
+        """Reasoning as text, in its own form, or both."""
+        kept = given(delta, MESSAGE_FIELDS)
+        if kept:
+            self._kept = merged(self._kept, kept)
+        field, thought = next(iter(given(delta, THOUGHT_FIELDS).items()), ("", thought_in(kept)))
+        if thought:
+            self._say("reasoning", str(thought), field)
+
     def _content_parts(self, parts: list[dict[str, Any]]) -> None:
         for part in parts:
             text = part.get("text") or part.get("thinking") or ""
             if isinstance(text, list):
                 text = "".join(str(piece.get("text") or "") for piece in text if isinstance(piece, dict))
-            if text:
-                self._say("reasoning" if part.get("type") == "thinking" else "message", str(text))
+            if text and part.get("type") == "thinking":
+                self._say("reasoning", str(text), THINKING_PARTS)
+            elif text:
+                self._say("message", str(text))
 
-    def _say(self, kind: str, text: str) -> None:
+    def _say(self, kind: str, text: str, field: str = "") -> None:
         words = self._words
         if words is None or words.kind != kind:
             if not text.strip():
                 return  # white space before words or calls is no message
             self._close_words()
             self._count += 1
-            words = self._words = _Words(kind, self._item_id("rs" if kind == "reasoning" else "msg"))
+            words = self._words = _Words(
+                kind, self._item_id("rs" if kind == "reasoning" else "msg"), self._count, field
+            )
             self._events.append(ItemAdded(words.item_id, "reasoning" if kind == "reasoning" else "message"))
         words.parts.append(text)
         event = ReasoningDelta if kind == "reasoning" else TextDelta
@@ -218,15 +251,27 @@ class ChatStream:
         if words is None:
             return
         if words.kind == "reasoning":
+            more = {**self._taken(), **({"chat_field": words.field} if words.field else {})}
             thought = encodable("".join(words.parts))
-            self._events.append(ItemDone(made_reasoning(words.item_id, content=thought)))
+            self._events.append(ItemDone(made_reasoning(words.item_id, content=thought, more=more), words.place))
         else:
             status = "incomplete" if self._finish == "length" else "completed"
-            self._events.append(ItemDone(self._message(words, status)))
+            self._events.append(ItemDone(self._message(words, status), words.place))
 
     def _message(self, words: _Words, status: str) -> ResponseItem:
         text = encodable("".join(words.parts))
-        return made_message(words.item_id, text, status, refusal=words.kind == "refusal")
+        return made_message(words.item_id, text, status, refusal=words.kind == "refusal", more=self._taken())
+
+    def _taken(self) -> dict[str, object]:
+        """What the server wants back beside the words, as the item that ends next carries it."""
+        kept, self._kept = self._kept, {}
+        return stored(kept)
+
+    def _keep_rest(self) -> None:
+        """What came after the words is kept in an item of its own."""
+        if self._kept:
+            self._count += 1
+            self._events.append(ItemDone(made_reasoning(self._item_id("rs"), more=self._taken()), self._count))
 
     def _call_delta(self, delta: CallDelta) -> None:
         call, fragment = self._deltas.add(delta)
@@ -236,10 +281,11 @@ class ChatStream:
             self._close_words()
             self._close_calls(unless=call)
             self._open.append(call)
-        if call.opened is None and call.name:
             self._count += 1
+            call.place = self._count
+        if call.opened is None and call.name:
             call.opened = self._calls.open(call.id, call.name, None, custom=call.custom)
-            call.item_id = self._item_id(_PREFIXES[call.opened.kind])
+            call.item_id = f"{_PREFIXES[call.opened.kind]}_{self._response_id or self._calls.new_id()}_{call.place}"
             self._events.append(ItemAdded(call.item_id, call.opened.kind, call.opened.call_id, call.opened.name))
             fragment = call.text
         if call.opened is not None and fragment and (text := call.opened.delta(fragment)):
@@ -253,11 +299,13 @@ class ChatStream:
             self._open.remove(call)
             call.closed = True
             if call.opened is not None:
-                self._events.append(ItemDone(self._calls.finish(call.opened, call.text, None, call.item_id)))
+                item = self._calls.finish(call.opened, call.text, None, call.item_id, stored(call.fields))
+                self._events.append(ItemDone(item, call.place))
 
     def _close_all(self) -> None:
         self._close_words()
         self._close_calls()
+        self._keep_rest()
 
     def _finished(self, reason: str) -> None:
         if reason in _FAILURES:

@@ -17,7 +17,8 @@ BUILT_IN = Path(__file__).with_name("profiles.toml")
 
 P = TypeVar("P", ModelProfile, ToolProfile, "ProviderProfile")
 
-ReasoningField = Literal["none", "reasoning_content", "reasoning"]
+ReasoningField = Literal["same", "none", "reasoning_content", "reasoning"]
+CallIdForm = Literal["any", "nine"]
 
 
 class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +51,17 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     """An assistant message with calls has `content: null`; else it has the empty string."""
     forced_tool: bool = True
     """`tool_choice` may name a tool; else `required` and that tool alone say the same."""
-    reasoning_field: ReasoningField = "none"
-    """Where an assistant message of the chat wire takes its earlier reasoning back."""
+    reasoning_field: ReasoningField = "same"
+    """Where an assistant message of the chat wire takes its earlier reasoning back. `same`: in the field in which this
+    server sent it, and nowhere what another server sent."""
+    reasoning_required: bool = False
+    """An assistant message with calls must have that field, even where nothing was thought."""
+    call_ids: CallIdForm = "any"
+    """`nine`: exactly nine letters and digits."""
+    chat_call_id_length: int = 64
+    """Longest call id that is taken on the chat wire."""
+    opaque_call_ids: bool = False
+    """Call ids of the server's own may hold more than a name, and go back whole."""
     encrypted_reasoning: bool = False
     stores: bool = False
     """Responses are kept by the server and continued by `previous_response_id`."""

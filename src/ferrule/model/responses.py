@@ -1,6 +1,7 @@
 """A model behind the Responses API."""
 
 from ferrule.model.calls import CallReader
+from ferrule.model.recipient import Recipient
 from ferrule.model.responses_request import ResponsesBody
 from ferrule.model.responses_stream import ResponsesStream
 from ferrule.model.wire import WireModel
@@ -12,9 +13,9 @@ class ResponsesModel(WireModel):
     wire = "responses"
     path = "/responses"
 
-    def new_body(self) -> ResponsesBody:
-        """The builder of this wire's bodies."""
-        return ResponsesBody(self.accepts)
+    def new_body(self, recipient: Recipient) -> ResponsesBody:
+        """The builder of this wire's bodies for one server and family of models."""
+        return ResponsesBody(recipient)
 
     def new_merger(self, calls: CallReader) -> ResponsesStream:
         """The merger of one response of this wire."""

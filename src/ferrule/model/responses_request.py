@@ -10,7 +10,7 @@ from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object
 from ferrule.model.prefix import Piece, PrefixCache
-from ferrule.model.profiles import ProviderProfile
+from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import output_format, sampling, shared_fields
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import ContentPart, InputText
@@ -37,8 +37,9 @@ _encode = msgspec.json.encode
 class ResponsesBody:
     """Builds the bodies of one session's requests for one server."""
 
-    def __init__(self, server: ProviderProfile) -> None:
-        self._server = server
+    def __init__(self, recipient: Recipient) -> None:
+        self._to = recipient
+        self._server = recipient.accepts
         self._history = PrefixCache(self._piece)
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:

@@ -147,10 +147,11 @@ _head_decoder = msgspec.json.Decoder(_Head)
 class _Open:
     """An item of the stream. `parts` are its deltas, `body` what its `arguments.done` said."""
 
-    __slots__ = ("body", "call", "done", "index", "item_id", "kind", "parts", "text")
+    __slots__ = ("body", "call", "done", "index", "item_id", "kind", "parts", "place", "text")
 
-    def __init__(self, kind: str, item_id: str, index: int | None) -> None:
+    def __init__(self, kind: str, item_id: str, index: int | None, place: int) -> None:
         self.kind = kind
+        self.place = place
         self.item_id = item_id
         self.index = index
         self.call: OpenCall | None = None
@@ -245,7 +246,7 @@ class ResponsesStream:
 
     def _open(self, head: _Head, event: _Located) -> _Open:
         item_id = head.id or event.item_id or f"item_{self._calls.new_id()}"
-        item = _Open(head.type, item_id, event.output_index)
+        item = _Open(head.type, item_id, event.output_index, len(self._items))
         self._items.append(item)
         for name in {item_id, event.item_id} - {None, ""}:
             self._by_id[str(name)] = item
@@ -345,7 +346,7 @@ class ResponsesStream:
             whole = _from_deltas(item) or given
         item.done = True
         if whole is not None:
-            self._events.append(ItemDone(whole))
+            self._events.append(ItemDone(whole, item.place))
 
     def _whole_call(self, item: _Open, given: ResponseItem | None, head: _Head) -> ResponseItem:
         if item.call is None:

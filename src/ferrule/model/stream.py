@@ -80,9 +80,10 @@ class ToolInputDelta(msgspec.Struct, frozen=True):
 
 
 class ItemDone(msgspec.Struct, frozen=True):
-    """An item is whole. A call may start now."""
+    """An item is whole. A call may start now. `place` orders the items of a response by their first appearance."""
 
     item: ResponseItem
+    place: int = 0
 
 
 class Retrying(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import ClassVar, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,9 +14,10 @@ from ferrule.model.adapt import WireTools, adapt_tools
 from ferrule.model.calls import CallReader, random_id
 from ferrule.model.http import Server
 from ferrule.model.profiles import Profiles, ProviderProfile
+from ferrule.model.recipient import Recipient, family_of
 from ferrule.model.retry import Batches, with_retries
-from ferrule.model.stream import ModelError, ModelRequest, ResponseEvent
-from ferrule.protocol.items import ResponseItem
+from ferrule.model.stream import ItemDone, ModelError, ModelRequest, ResponseEvent
+from ferrule.protocol.items import Origin, ResponseItem
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import ToolSpec, Wire
 
@@ -68,8 +70,9 @@ class Merger(Protocol):
 class _Lane:
     """What is kept from one request of a session to its next."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, recipient: Recipient) -> None:
         self.body = body
+        self.recipient = recipient
         self.specs: tuple[ToolSpec, ...] = ()
         self.tools = WireTools.empty()
 
@@ -96,8 +99,8 @@ class WireModel:
         self._new_id = new_id
         self._lanes: dict[str, _Lane] = {}
 
-    def new_body(self) -> Body:
-        """The builder of this wire's bodies."""
+    def new_body(self, recipient: Recipient) -> Body:
+        """The builder of this wire's bodies for one server and family of models."""
         raise NotImplementedError
 
     def new_merger(self, calls: CallReader) -> Merger:
@@ -119,11 +122,22 @@ class WireModel:
     def body(self, request: ModelRequest) -> bytes:
         """The body that is sent for `request`. Raises `ModelError` where a tool cannot be sent."""
         tools = self.tools(request.tools, request.session_id)
-        return self._lane(request.session_id).body.build(request, tools, self.profiles.model(request.model))
+        lane = self._lane(request.session_id)
+        recipient = self._recipient(request.model)
+        if lane.recipient != recipient:
+            lane.recipient, lane.body = recipient, self.new_body(recipient)
+        return lane.body.build(request, tools, self.profiles.model(request.model))
+
+    def _recipient(self, model: str) -> Recipient:
+        host = urlsplit(self.server.endpoint.base_url).hostname
+        return Recipient(self.accepts, f"{self.server.endpoint.name}@{host}", family_of(model), self.wire)
 
     def _lane(self, session_id: str) -> _Lane:
         """The session's lane, moved to the end of those that are kept."""
-        lane = self._lanes.pop(session_id, None) or _Lane(self.new_body())
+        lane = self._lanes.pop(session_id, None)
+        if lane is None:
+            recipient = self._recipient("")
+            lane = _Lane(self.new_body(recipient), recipient)
         self._lanes[session_id] = lane
         if len(self._lanes) > KEPT_SESSIONS:
             del self._lanes[next(iter(self._lanes))]
@@ -138,20 +152,22 @@ class WireModel:
         """One request. Where the server has lost the stored response, the whole history is sent instead."""
         tools = self.tools(request.tools, request.session_id)
         merger = self.new_merger(CallReader(tools.names, request, self._new_id))
+        recipient = self._recipient(request.model)
+        origin = Origin(recipient.provider, recipient.family, len(request.items))
         try:
             async with aclosing(self.server.events(self.path, body, request.on_sent)) as arrivals:
                 async for payloads in arrivals:
-                    yield merger.feed(payloads)
+                    yield _signed(merger.feed(payloads), origin)
                     if merger.error is not None:
                         raise merger.error
                     if merger.ended:
-                        yield merger.close()
+                        yield _signed(merger.close(), origin)
                         await _drain(arrivals)
                         return
-            yield merger.close()
+            yield _signed(merger.close(), origin)
         except ModelError as error:
             if merger.said_all:
-                yield merger.close()
+                yield _signed(merger.close(), origin)
                 return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
                 whole = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
@@ -162,6 +178,18 @@ class WireModel:
             error.partial = merger.partial()
             _name_tool(error, tools)
             raise
+
+
+def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:
+    """The events, whose items say who made them."""
+    if not any(type(event) is ItemDone for event in events):
+        return events
+    return [_with_origin(event, origin) if isinstance(event, ItemDone) else event for event in events]
+
+
+def _with_origin(event: ItemDone, origin: Origin) -> ItemDone:
+    own = Origin(origin.provider, origin.family, origin.response, event.place)
+    return ItemDone(ResponseItem(event.item.raw, event.item.view, own), event.place)
 
 
 def _name_tool(error: ModelError, sent: WireTools) -> None:

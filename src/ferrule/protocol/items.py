@@ -17,7 +17,14 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str | None = None
 
 
-class Message(_Item, frozen=True, tag="message"):
+class _Said(_Item, frozen=True, kw_only=True):
+    """An item of the model. `chat_fields` is an object: what a server of Chat Completions put beside the standard and
+    wants back as it was (signatures, reasoning in its own form). It is kept on disk and never part of another wire."""
+
+    chat_fields: msgspec.Raw = msgspec.Raw()
+
+
+class Message(_Said, frozen=True, tag="message"):
     """Words of the user, the developer or the assistant."""
 
     role: Literal["user", "assistant", "system", "developer", "tool"]
@@ -25,15 +32,17 @@ class Message(_Item, frozen=True, tag="message"):
     phase: str | None = None
 
 
-class Reasoning(_Item, frozen=True, tag="reasoning"):
-    """The model's thinking: summaries, raw text where shown, and the encrypted form that is sent back."""
+class Reasoning(_Said, frozen=True, tag="reasoning"):
+    """The model's thinking: summaries, raw text where shown, and the encrypted form that is sent back. `chat_field` is
+    the field of a Chat message in which the text came."""
 
     summary: tuple[SummaryText | UnknownPart, ...] = ()
     content: tuple[ReasoningText | UnknownPart, ...] | None = None
     encrypted_content: str | None = None
+    chat_field: str | None = None
 
 
-class FunctionCall(_Item, frozen=True, tag="function_call"):
+class FunctionCall(_Said, frozen=True, tag="function_call"):
     """A call of a JSON function. `arguments` is the raw text."""
 
     call_id: str
@@ -49,7 +58,7 @@ class FunctionCallOutput(_Item, frozen=True, tag="function_call_output"):
     output: OutputBody
 
 
-class CustomToolCall(_Item, frozen=True, tag="custom_tool_call"):
+class CustomToolCall(_Said, frozen=True, tag="custom_tool_call"):
     """A call of a freeform tool. `input` is the raw text."""
 
     call_id: str
@@ -255,7 +264,7 @@ class McpToolCallOutput(_Item, frozen=True, tag="mcp_tool_call_output"):
     output: OutputBody
 
 
-class ToolSearchCall(_Item, frozen=True, tag="tool_search_call"):
+class ToolSearchCall(_Said, frozen=True, tag="tool_search_call"):
     """The model looks for tools; with `execution` client we answer."""
 
     arguments: msgspec.Raw
@@ -327,11 +336,27 @@ ItemView = (
 )
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who said an item: the server, the family of its model, and in which response: the one to a request with so many
+    items. `place` is where the item began in it; what is whole earlier may stand later."""
+
+    provider: str
+    family: str = ""
+    response: int = 0
+    place: int = 0
+
+    def is_alike(self, other: "Origin") -> bool:
+        """Whether what only its maker can read was made by the same one."""
+        return (self.provider, self.family) == (other.provider, other.family)
+
+
 class ResponseItem(msgspec.Struct, frozen=True):
-    """One item of a conversation. `raw` is its JSON, sent back byte for byte; `view` is how we read it."""
+    """One item of a conversation. `raw` is its JSON, kept byte for byte; `view` is how we read it. `origin` is None for
+    what we said, and where it is not known."""
 
     raw: bytes
     view: ItemView
+    origin: Origin | None = None
 
     def __str__(self) -> str:
         return self.raw.decode()
@@ -350,16 +375,16 @@ _tag_decoder = msgspec.json.Decoder(_Tag)
 _encoder = msgspec.json.Encoder()
 
 
-def read_item(raw: bytes | bytearray | memoryview | str) -> ResponseItem:
+def read_item(raw: bytes | bytearray | memoryview | str, origin: Origin | None = None) -> ResponseItem:
     """Read one item from its JSON. A kind or shape that we do not know becomes an `UnknownItem`.
 
     Raises `msgspec.DecodeError` where the text is not JSON at all.
     """
     data = raw.encode() if isinstance(raw, str) else bytes(raw)
     try:
-        return ResponseItem(data, _decoder.decode(data))
+        return ResponseItem(data, _decoder.decode(data), origin)
     except msgspec.ValidationError:
-        return ResponseItem(data, _read_loosely(data))
+        return ResponseItem(data, _read_loosely(data), origin)
 
 
 def make_item(view: ItemView) -> ResponseInputItem:

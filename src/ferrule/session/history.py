@@ -1,6 +1,7 @@
 """The conversation as it is sent: every call has exactly one output, in call order."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from ferrule.protocol.items import (
@@ -69,6 +70,13 @@ class History:
         self._items.append(item)
         self._snapshot = None
 
+    def settle(self, start: int) -> None:
+        """Put the items from `start` on, those of one response, in their places."""
+        items = in_place(self._items[start:])
+        if any(one is not other for one, other in zip(items, self._items[start:], strict=True)):
+            self._items[start:] = items
+            self._snapshot = None
+
     def mark_stored(self, response_id: str) -> None:
         """All items so far are what the provider knows under this id; empty: it knows them otherwise, or not at all."""
         self.stored = Stored(response_id, len(self._items)) if response_id else None
@@ -82,6 +90,18 @@ class History:
         """Add items at the end."""
         self._items.extend(items)
         self._snapshot = None
+
+
+def in_place(items: Iterable[ResponseItem]) -> list[ResponseItem]:
+    """The items with those of each response in the order in which they began: one that was whole earlier may stand
+    later."""
+    runs = groupby(items, lambda item: None if item.origin is None else item.origin.response)
+    return [item for _, run in runs for item in sorted(run, key=place_of)]
+
+
+def place_of(item: ResponseItem) -> int:
+    """Where an item began in its response."""
+    return 0 if item.origin is None else item.origin.place
 
 
 def called_id(view: ItemView) -> str | None:
@@ -111,7 +131,7 @@ def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
     for response in responses:
         outputs: dict[str, ResponseItem] = {}
         calls: list[ItemView] = []
-        for item in response:
+        for item in in_place(response):
             answered = answered_id(item.view)
             if answered is not None:
                 outputs.setdefault(answered, item)

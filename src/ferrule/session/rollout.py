@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import msgspec
 from ferrule._version import __version__
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import Message, ResponseItem, read_item
+from ferrule.protocol.items import Message, Origin, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
 
 FOLDER_MODE = 0o700
@@ -50,6 +51,7 @@ class _Line(msgspec.Struct):
     timestamp: str
     type: str
     payload: msgspec.Raw
+    origin: msgspec.Raw = msgspec.Raw()
 
 
 class _TokenCount(msgspec.Struct, tag="token_count"):
@@ -95,8 +97,8 @@ class Rollout:
         self._write("turn_context", _encode(context))
 
     def item(self, item: ResponseItem) -> None:
-        """Write an item, byte for byte."""
-        self._write("response_item", item.raw)
+        """Write an item, byte for byte, and beside it who made it."""
+        self._write("response_item", item.raw, b"" if item.origin is None else b',"origin":' + _encode(item.origin))
 
     def response_end(self, usage: TokenUsage | None) -> None:
         """Write that a response of the model, and its calls, are complete."""
@@ -112,11 +114,11 @@ class Rollout:
             os.close(self._fd)
             self._fd = None
 
-    def _write(self, kind: str, payload: bytes) -> None:
+    def _write(self, kind: str, payload: bytes, more: bytes = b"") -> None:
         if self._fd is None:
             self._fd = self._open()
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = b'{"timestamp":"%b","type":"%b","payload":%b}\n' % (stamp.encode(), kind.encode(), payload)
+        line = b'{"timestamp":"%b","type":"%b","payload":%b%b}\n' % (stamp.encode(), kind.encode(), payload, more)
         view = memoryview(b"\n" + line if self._torn else line)
         self._torn = True
         while view:
@@ -160,7 +162,7 @@ def read_rollout(path: Path) -> StoredSession:
                 case "turn_context":
                     context = msgspec.json.decode(line.payload, type=TurnContext)
                 case "response_item":
-                    item = read_item(bytes(line.payload))
+                    item = read_item(bytes(line.payload), _origin(line.origin))
                     if isinstance(item.view, Message) and item.view.role != "assistant":
                         responses.append(tuple(items))
                         items = []
@@ -173,6 +175,13 @@ def read_rollout(path: Path) -> StoredSession:
     if meta is None:
         raise UsageError(f"{path} is not a session of Ferrule: it has no session_meta line")
     return StoredSession(path, meta, context, (*responses, tuple(items)), skipped)
+
+
+def _origin(raw: msgspec.Raw) -> Origin | None:
+    """Who made an item; None where it is not said, or not as we say it."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(raw, type=Origin) if bytes(raw) else None
+    return None
 
 
 class _EventType(msgspec.Struct):

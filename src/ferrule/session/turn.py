@@ -26,7 +26,7 @@ from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
-from ferrule.session.history import aborted_output, called_id
+from ferrule.session.history import aborted_output, called_id, place_of
 from ferrule.session.tool_choice import after_a_call
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.handler import InputWatcher
@@ -53,9 +53,14 @@ class TurnLimit(FerruleError):
 class _Call(msgspec.Struct):
     """A call that runs, or has run."""
 
-    view: ItemView
+    item: ResponseItem
     task: "asyncio.Task[ResponseItem]"
     started: float
+
+    @property
+    def view(self) -> ItemView:
+        """The call as we read it."""
+        return self.item.view
 
 
 class Turn:
@@ -69,6 +74,7 @@ class Turn:
         self.text = ""
         self.interrupted_calls: set[str] = set()
         self._calls: list[_Call] = []
+        self._began = 0
         self._left_out = False
         self._last_word: str | None = None
         self._watchers: dict[str, InputWatcher] = {}
@@ -121,6 +127,7 @@ class Turn:
         specs, _ = session.toolset.current()
         dispatcher = session.toolset.dispatcher(self.id)
         request = session.request(specs, self.interrupted_calls, self.tool_choice)
+        self._began = len(request.items)
         self._calls, self._left_out, more, usage, broken = [], False, False, None, True
         try:
             async with aclosing(session.model.stream(request)) as events:
@@ -158,7 +165,7 @@ class Turn:
             session.emit(ItemStarted(item=item))
             started = time.monotonic()
             task = start_task(self._answer(item, routed, dispatcher, started))
-            self._calls.append(_Call(item.view, task, started))
+            self._calls.append(_Call(item, task, started))
             return
         if isinstance(item.view, Message):
             self.text = text_of(item.view.content)
@@ -199,6 +206,8 @@ class Turn:
 
     def _collect(self) -> BaseException | None:
         fatal: BaseException | None = None
+        self.session.history.settle(self._began)
+        self._calls.sort(key=lambda call: place_of(call.item))
         for call in self._calls:
             error = None if call.task.cancelled() else call.task.exception()
             if call.task.cancelled() or error is not None:
@@ -240,7 +249,7 @@ def _with_arguments(item: ResponseItem) -> ResponseItem:
         return item
     fields = msgspec.json.decode(item.raw, type=dict[str, msgspec.Raw])
     fields["arguments"] = msgspec.Raw(b'"{}"')
-    return read_item(msgspec.json.encode(fields))
+    return read_item(msgspec.json.encode(fields), item.origin)
 
 
 async def _all_done(calls: Sequence[_Call]) -> None:

@@ -1,0 +1,129 @@
+"""What a Chat Completions server puts beside the standard fields and wants back: signatures, reasoning of its own form.
+
+Sources: Gemini's OpenAI compatibility (`extra_content`), OpenRouter (`reasoning_details`), LiteLLM (`thinking_blocks`,
+`provider_specific_fields`), GitHub Copilot (`reasoning_opaque`), Mistral (thinking parts of the content).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ferrule.protocol.json_text import JsonValue
+
+THOUGHT_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+"""Fields of a message in which servers send their reasoning as text."""
+THINKING_PARTS = "content"
+"""In place of such a field: the reasoning came as parts of the content."""
+
+MESSAGE_FIELDS = ("reasoning_details", "thinking_blocks", "reasoning_opaque", "extra_content")
+"""Fields of a message that go back as they came."""
+CALL_FIELDS = ("extra_content", "provider_specific_fields", "thought_signature")
+"""Fields of a call that go back as they came."""
+
+_NOTHING: tuple[object, ...] = (None, "", [], {})
+
+Fields = dict[str, JsonValue]
+
+
+def given(source: object, names: Iterable[str]) -> Fields:
+    """The fields of a delta that say something."""
+    return {name: value for name in names if (value := getattr(source, name)) not in _NOTHING}
+
+
+def merged(one: Fields, more: Fields) -> Fields:
+    """The fields of a message whose pieces came one after the other."""
+    return {**one, **{name: _joined(name, one.get(name), value) for name, value in more.items()}}
+
+
+def stored(fields: Fields) -> dict[str, JsonValue]:
+    """The fields as an item carries them; nothing where there are none."""
+    return {"chat_fields": fields} if fields else {}
+
+
+def read_fields(raw: msgspec.Raw) -> Fields:
+    """The fields that an item carries."""
+    text = bytes(raw)
+    if not text.startswith(b"{"):
+        return {}
+    fields: Fields = msgspec.json.decode(text)
+    return fields
+
+
+def _joined(name: str, one: JsonValue, more: JsonValue) -> JsonValue:
+    merge = _MERGES.get(name)
+    if merge is not None and isinstance(more, list):
+        return merge([*(one if isinstance(one, list) else ()), *more])
+    if isinstance(one, dict) and isinstance(more, dict):
+        return {**one, **{key: _joined(key, one.get(key), value) for key, value in more.items()}}
+    return more
+
+
+_PIECES = ("text", "summary", "data", "thinking")
+"""Fields of a detail that arrive in pieces; of all others the last that says something counts."""
+
+
+def _merge_details(details: Sequence[JsonValue]) -> list[JsonValue]:
+    """One entry an index, in the order of the indexes. Entries without one follow each other: text goes on in the last
+    entry of its type, all else begins a new one."""
+    entries: list[Any] = []
+    for detail in details:
+        if not isinstance(detail, dict):
+            continue
+        entry = next((known for known in reversed(entries) if _goes_on(known, detail, entries[-1])), None)
+        if entry is None:
+            entries.append(dict(detail))
+        else:
+            _add_pieces(entry, detail)
+    if all(isinstance(entry.get("index"), int) for entry in entries):
+        entries.sort(key=lambda entry: int(entry["index"]))
+    return entries
+
+
+def _goes_on(entry: dict[str, Any], detail: dict[str, Any], last: dict[str, Any]) -> bool:
+    if entry.get("type") != detail.get("type") or entry.get("index") != detail.get("index"):
+        return False
+    ids = {entry.get("id"), detail.get("id")} - {None}
+    if len(ids) > 1:
+        return False
+    if detail.get("index") is not None:
+        return True
+    same = entry.get("data") == detail.get("data") is not None
+    return same or (entry is last and "data" not in detail and not entry.get("signature"))
+
+
+def _add_pieces(entry: dict[str, Any], detail: dict[str, Any]) -> None:
+    for name, value in detail.items():
+        before = entry.get(name)
+        if name in _PIECES and isinstance(before, str) and isinstance(value, str):
+            entry[name] = before if name == "data" and before == value else before + value
+        elif value not in _NOTHING or name not in entry:
+            entry[name] = value
+
+
+def _merge_blocks(blocks: Sequence[JsonValue]) -> list[JsonValue]:
+    """A thinking block ends with its signature."""
+    whole: list[Any] = []
+    for block in blocks:
+        if not isinstance(block, dict):
+            continue
+        last = whole[-1] if whole else {}
+        if block.get("type") == "thinking" == last.get("type") and not last.get("signature"):
+            _add_pieces(last, block)
+        else:
+            whole.append(dict(block))
+    return whole
+
+
+_MERGES = {"reasoning_details": _merge_details, "thinking_blocks": _merge_blocks}
+
+
+def thought_in(fields: Fields) -> str:
+    """The text of reasoning that came in its own form only."""
+    pieces = [piece for name in _MERGES if isinstance(listed := fields.get(name), list) for piece in listed]
+    texts = [
+        piece.get("text") or piece.get("summary") or piece.get("thinking")
+        for piece in pieces
+        if isinstance(piece, dict)
+    ]
+    return "".join(text for text in texts if isinstance(text, str))
