@@ -76,7 +76,7 @@ def said(text: str) -> ResponseItem:
     )
 
 
-def called(call_id: str, arguments: str = '{"cmd":"ls"}', **fields: str) -> ResponseItem:
+def called(call_id: str, arguments: str = '{"cmd":"ls"}', **fields: Any) -> ResponseItem:
     return make_item(FunctionCall(call_id=call_id, name="exec_command", arguments=arguments, **fields))
 
 

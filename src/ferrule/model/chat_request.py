@@ -11,7 +11,7 @@ from ferrule.model.adapt import WireTools, wire_name
 from ferrule.model.kept import THINKING_PARTS, Fields, merged, read_fields
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
-from ferrule.model.payloads import json_array, json_object
+from ferrule.model.payloads import json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import output_format, sampling, shared_fields
@@ -48,6 +48,9 @@ from ferrule.protocol.profiles import ModelProfile
 NO_THOUGHT = " "
 """Stands for reasoning where the server wants some and none is known; the empty string counts as missing there."""
 
+NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What Gemini takes for a call that another model made. Source: Gemini's documentation of thought signatures."""
+
 _encode = msgspec.json.encode
 _Calls = FunctionCall | CustomToolCall | ToolSearchCall
 _Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput
@@ -83,7 +86,7 @@ class ChatBody:
             fields["response_format"] = _encode({"type": "json_schema", "json_schema": schema})
         if request.settings.max_output_tokens is not None:
             fields[server.max_tokens_field] = _encode(request.settings.max_output_tokens)
-        return json_object(fields)
+        return json_object(without_fields(fields, self._to.omitted.fields))
 
     @property
     def _system(self) -> str:
@@ -98,7 +101,7 @@ class ChatBody:
         while end < len(items) and _side(items[end].view) != "assistant":
             view = items[end].view
             if isinstance(view, Message):
-                contents.append(view.content)
+                contents.append(self._to.shown(view.content, tool=False))
             end += 1
         return Piece(start, end, self._user(contents))
 
@@ -126,7 +129,7 @@ class ChatBody:
             if isinstance(view, _Outputs):
                 answers.setdefault(view.call_id or "", view)
             elif isinstance(view, Message):
-                between.append(view.content)
+                between.append(self._to.shown(view.content, tool=False))
             end += 1
         encoded = [*self._message(items[start:said], calls), *self._answers(calls, answers, between)]
         return Piece(start, end, tuple(encoded))
@@ -140,15 +143,19 @@ class ChatBody:
         if calls:
             message["content"] = text or (None if self._server.null_content else "")
             message["tool_calls"] = [self._call(call) for call in calls]
-        return [_encode(message | self._thoughts(said, text, bool(calls)))]
+        return [_encode(self._without_refused(message | self._thoughts(said, text, bool(calls))))]
+
+    def _without_refused(self, message: dict[str, object]) -> dict[str, object]:
+        refused = self._to.omitted.item_fields
+        return {name: value for name, value in message.items() if name not in refused} if refused else message
 
     def _thoughts(self, said: Sequence[ResponseItem], text: str, called: bool) -> Fields:
         """The reasoning of a message as the server wants it back, and what else it put beside the words."""
         kept: Fields = {}
         texts: dict[str, list[str]] = {}
         for item in said:
-            if self._to.made(item) and isinstance(item.view, Message | Reasoning):
-                kept = merged(kept, read_fields(item.view.chat_fields))
+            if isinstance(item.view, Message | Reasoning):
+                kept = merged(kept, self._kept(item, item.view.chat_fields))
             if (field := self._field(item)) and (thought := _thought(item.view)):
                 texts.setdefault(field, []).append(thought)
         fields: Fields = {field: "\n".join(thoughts) for field, thoughts in texts.items()}
@@ -159,13 +166,16 @@ class ChatBody:
             fields.setdefault(self._server.reasoning_field, NO_THOUGHT)
         return fields | kept
 
+    def _kept(self, item: ResponseItem, fields: msgspec.Raw) -> Fields:
+        secret = bytes(fields)
+        return read_fields(fields) if secret and self._to.made(item) and self._to.reads(secret) else {}
+
     def _field(self, item: ResponseItem) -> str:
         """The field that takes an item's reasoning: the one in which this server sent it, else the profile's."""
         wanted = self._server.reasoning_field
         if not isinstance(item.view, Reasoning) or wanted == "none":
             return ""
-        own = item.origin is None or item.origin.provider == self._to.provider
-        if own and item.view.chat_field:
+        if self._to.is_own(item) and item.view.chat_field:
             return item.view.chat_field
         return "" if wanted == "same" else wanted
 
@@ -173,8 +183,10 @@ class ChatBody:
         call = item.view
         assert isinstance(call, _Calls)
         said: dict[str, object] = {"id": self._to.sent_id(_call_id(call), item.origin), "type": "function"}
-        if self._to.made(item):
-            said |= read_fields(call.chat_fields)
+        said |= self._kept(item, call.chat_fields)
+        if self._to.omitted.signatures:
+            said.setdefault("extra_content", NO_SIGNATURE)
+        said = self._without_refused(said)
         if isinstance(call, ToolSearchCall):
             return said | {"function": {"name": "tool_search", "arguments": bytes(call.arguments).decode()}}
         name = wire_name(Callee(call.name, call.namespace).flat)
@@ -195,9 +207,10 @@ class ChatBody:
             if isinstance(answer, ToolSearchOutput):
                 content = json_array(map(bytes, answer.tools)).decode()
             elif answer is not None:
-                content, images = split_output(answer.output)
+                output = self._to.shown(answer.output)
+                content, images = split_output(output)
                 if self._server.list_outputs and images:
-                    content = _parts(answer.output)
+                    content = _parts(output)
                 else:
                     shown += images
             sent_id = self._to.sent_id(_call_id(call.view), call.origin)

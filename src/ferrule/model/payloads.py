@@ -1,7 +1,7 @@
 """The payload of one event, decoded once into what its wire needs."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -55,6 +55,29 @@ def _encodable(value: JsonValue) -> JsonValue:
 def json_object(fields: Mapping[str, bytes]) -> bytes:
     """The JSON object of fields whose values are JSON already."""
     return b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in fields.items()])
+
+
+def without_fields(fields: Mapping[str, bytes], paths: Iterable[str]) -> Mapping[str, bytes]:
+    """The fields of a body without those that `paths` name, such as `stream_options` or `reasoning.summary`."""
+    kept = dict(fields)
+    for path in paths:
+        name, _, below = path.partition(".")
+        if name in kept and below:
+            rest = _without(msgspec.json.decode(kept[name]), below.split("."))
+            kept |= {name: msgspec.json.encode(rest)} if rest else {}
+        else:
+            rest = None
+        if not rest:
+            kept.pop(name, None)
+    return kept
+
+
+def _without(value: JsonValue, path: Sequence[str]) -> JsonValue:
+    if not isinstance(value, dict) or path[0] not in value:
+        return value
+    below = None if len(path) == 1 else _without(value[path[0]], path[1:])
+    rest = {name: entry for name, entry in value.items() if name != path[0]}
+    return rest | {path[0]: below} if below else rest
 
 
 def json_array(values: Iterable[bytes]) -> bytes:

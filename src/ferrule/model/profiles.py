@@ -63,6 +63,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     opaque_call_ids: bool = False
     """Call ids of the server's own may hold more than a name, and go back whole."""
     encrypted_reasoning: bool = False
+    call_status: bool = False
+    """Calls of the Responses wire are taken back with their `status`."""
     stores: bool = False
     """Responses are kept by the server and continued by `previous_response_id`."""
     effort: bool = False

@@ -2,11 +2,13 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from ferrule.model.profiles import ProviderProfile
-from ferrule.protocol.items import Origin, ResponseItem
+from ferrule.protocol.content import ContentPart, InputAudio, InputFile, InputImage, InputText
+from ferrule.protocol.items import Origin, OutputBody, ResponseItem
 from ferrule.protocol.specs import Wire
 
 LONGEST_CALL_ID = 64
@@ -19,13 +21,43 @@ _HOLDS_SIGNATURE = re.compile(r"__(?:thought|thinking|signature|sig)s?__[A-Za-z0
 """How gateways hide a signature in an id, for clients that keep nothing else."""
 
 
+PARTS: Mapping[str, type[ContentPart]] = {"image": InputImage, "file": InputFile, "audio": InputAudio}
+"""Kinds of content beside text."""
+_A = {"image": "an image", "file": "a file", "audio": "a sound"}
+
+
+class Omissions(msgspec.Struct, frozen=True):
+    """What a server refused in this session, and what is therefore left out of its requests.
+
+    `fields` are paths of the body (`reasoning.summary`); `item_fields`, `tool_fields` names of fields in items and in
+    tools; `kinds` types of items and of tools; `parts` kinds of content (`image`); `unreadable` what the server could
+    not read, and ids of items that it does not want. `ids`: items go without theirs.
+    """
+
+    fields: frozenset[str] = frozenset()
+    item_fields: frozenset[str] = frozenset()
+    tool_fields: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+    parts: frozenset[str] = frozenset()
+    unreadable: frozenset[bytes] = frozenset()
+    ids: bool = False
+    signatures: bool = False
+    """The server wants a signature at each call, also where there is none."""
+
+
+NOTHING_OMITTED = Omissions()
+
+
 class Recipient(msgspec.Struct, frozen=True):
-    """A server as `accepts` describes it, and the family of the model that is asked there."""
+    """A server as `accepts` describes it, and the family of the model that is asked there. `images`: the model sees
+    them."""
 
     accepts: ProviderProfile
     provider: str
     family: str
     wire: Wire
+    images: bool = True
+    omitted: Omissions = NOTHING_OMITTED
 
     @property
     def origin(self) -> Origin:
@@ -35,6 +67,33 @@ class Recipient(msgspec.Struct, frozen=True):
     def made(self, item: ResponseItem) -> bool:
         """Whether what only its maker can read may go back: the item is from here, or nobody knows from where."""
         return item.origin is None or item.origin.is_alike(self.origin)
+
+    def is_own(self, item: ResponseItem) -> bool:
+        """Whether the item came from this server, by whichever model."""
+        return item.origin is None or item.origin.provider == self.provider
+
+    def reads(self, secret: bytes) -> bool:
+        """Whether the server has not refused this before."""
+        return secret not in self.omitted.unreadable
+
+    def shown(self, content: OutputBody, *, tool: bool = True) -> OutputBody:
+        """Content with a note in words for each part that the model cannot be shown; itself where there is none.
+
+        Images of the user's own are left out only once the server has refused some: who attaches them knows the model
+        better than its profile.
+        """
+        if isinstance(content, str):
+            return content
+        parts = tuple(self._shown(part, tool) for part in content)
+        return content if all(one is other for one, other in zip(parts, content, strict=True)) else parts
+
+    def _shown(self, part: ContentPart, tool: bool) -> ContentPart:
+        kind = next((name for name, known in PARTS.items() if isinstance(part, known)), "")
+        if kind in self.omitted.parts:
+            return InputText(f"[{_A[kind]} was here; it was left out because the server refused it]")
+        if kind == "image" and tool and not self.images:
+            return InputText("[an image was here; it was left out because this model cannot see images]")
+        return part
 
     def sent_id(self, call_id: str, origin: Origin | None = None) -> str:
         """A call id in the form that the server takes; the same for the same id at any time."""

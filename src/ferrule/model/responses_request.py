@@ -1,14 +1,16 @@
 """The body of a Responses request, put together from bytes that exist already."""
 
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.item_fields import pruned
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
-from ferrule.model.payloads import json_array, json_object
+from ferrule.model.payloads import json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import output_format, sampling, shared_fields
@@ -16,17 +18,31 @@ from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.items import (
     AdditionalTools,
+    ApplyPatchCall,
+    CodeInterpreterCall,
+    Compaction,
+    ComputerCall,
     CustomToolCall,
     CustomToolCallOutput,
+    FileSearchCall,
     FunctionCall,
     FunctionCallOutput,
+    ImageGenerationCall,
     ItemView,
+    LocalShellCall,
+    McpApprovalRequest,
+    McpCall,
+    McpListTools,
     McpToolCallOutput,
     Message,
     Reasoning,
     ResponseItem,
+    ShellCall,
     ToolSearchCall,
     ToolSearchOutput,
+    UnknownItem,
+    WebSearchCall,
+    kind_of,
     make_item,
 )
 from ferrule.protocol.profiles import ModelProfile
@@ -41,6 +57,7 @@ class ResponsesBody:
         self._to = recipient
         self._server = recipient.accepts
         self._history = PrefixCache(self._piece)
+        self._ids: dict[str, str] = {}
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
         """The body. Raises `ModelError` where the choice of a tool cannot be said."""
@@ -64,10 +81,13 @@ class ResponsesBody:
             fields["text"] = _encode(text)
         if request.settings.max_output_tokens is not None:
             fields["max_output_tokens"] = _encode(request.settings.max_output_tokens)
-        return json_object(fields)
+        return json_object(without_fields(fields, self._to.omitted.fields))
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
-        """The next item; of a run of outputs that are cut down to text, the images in one message behind them."""
+        """What the model said in one response; or the next item; or a run of outputs that are cut down to text, the
+        images in one message behind them."""
+        if _is_said(items[start].view):
+            return self._response(items, start)
         if self._server.list_outputs or not isinstance(items[start].view, _OUTPUTS):
             encoded = self._item(items[start])
             return Piece(start, start + 1, () if encoded is None else (encoded,))
@@ -75,27 +95,78 @@ class ResponsesBody:
         values: list[bytes] = []
         shown: list[ContentPart] = []
         while end < len(items) and isinstance(view := items[end].view, _OUTPUTS):
-            text, images = split_output(view.output)
+            text, images = split_output(self._to.shown(view.output))
             shown += images
-            values.append(_encode(self._adapted(msgspec.structs.replace(view, output=text))))
+            value = self._encoded(items[end], self._adapted(msgspec.structs.replace(view, output=text)))
+            values += [] if value is None else [value]
             end += 1
         if shown:
             values.append(_encode(Message(role="user", content=(InputText(SHOWN), *shown))))
         return Piece(start, end, tuple(values))
 
-    def _item(self, item: ResponseItem) -> bytes | None:
+    def _response(self, items: Sequence[ResponseItem], start: int) -> Piece:
+        """What the model said in one response. Reasoning goes with what followed it there, or not at all; what goes
+        without its reasoning goes without its id, too, by which the server would ask for the reasoning."""
+        end = start
+        while end < len(items) and _is_said(items[end].view) and _response_of(items[end]) == _response_of(items[start]):
+            end += 1
+        kept: list[ResponseItem] = []
+        for item in reversed(items[start:end]):
+            if not isinstance(item.view, Reasoning) or (kept and self._is_replayable(item, item.view)):
+                kept.append(item)
+        bare = self._server.encrypted_reasoning and len(kept) < end - start
+        encoded = [self._item(item, bare=bare) for item in reversed(kept)]
+        return Piece(start, end, tuple(value for value in encoded if value is not None))
+
+    def _is_replayable(self, item: ResponseItem, thought: Reasoning) -> bool:
+        if "reasoning" in self._to.omitted.kinds or not self._to.reads((thought.id or "").encode()):
+            return False
+        if thought.encrypted_content and self._may_read(item, thought.encrypted_content):
+            return True
+        openly = bool(thought.content or thought.summary)
+        plain = not self._server.encrypted_reasoning or self._server.stores
+        return plain and (openly or not thought.encrypted_content)
+
+    def _may_read(self, item: ResponseItem, secret: str) -> bool:
+        return self._to.made(item) and self._to.reads(secret.encode())
+
+    def _item(self, item: ResponseItem, *, bare: bool = False) -> bytes | None:
         """The item as the server takes it; None for one that it would refuse."""
         view = item.view
-        if isinstance(view, Reasoning):
-            replayable = view.encrypted_content or not self._server.encrypted_reasoning or self._server.stores
-            return item.raw if replayable else None
         if isinstance(view, AdditionalTools) and not self._server.tool_search:
             return None
-        adapted = self._adapted(view)
-        return item.raw if adapted is view else make_item(adapted).raw
+        if isinstance(view, Compaction) and not self._may_read(item, view.encrypted_content):
+            return None
+        return self._encoded(item, self._adapted(view), bare=bare)
+
+    def _encoded(self, item: ResponseItem, view: ItemView, *, bare: bool = False) -> bytes | None:
+        """The item, read as `view`, with the fields that the server takes."""
+        raw = item.raw if view is item.view else make_item(view).raw
+        kind = kind_of(view)
+        if kind in self._to.omitted.kinds:
+            return None
+        changes: dict[str, bytes | None] = {}
+        call_id = getattr(view, "call_id", None)
+        if call_id is not None and (sent := self._sent_id(item, call_id)) != call_id:
+            changes["call_id"] = _encode(sent)
+        if isinstance(view, Reasoning) and view.encrypted_content and not self._may_read(item, view.encrypted_content):
+            changes["encrypted_content"] = None
+        if bare or not self._to.is_own(item) or (self._to.omitted.ids and _is_said(view)):
+            changes |= _another_id(view)
+        return pruned(raw, status=self._server.call_status, changes=changes, without=self._to.omitted.item_fields)
+
+    def _sent_id(self, item: ResponseItem, call_id: str) -> str:
+        """The call's id as it is sent. An output follows its call, and is sent under the same."""
+        if _is_said(item.view):
+            self._ids[call_id] = self._to.sent_id(call_id, item.origin)
+        return self._ids.get(call_id) or self._to.sent_id(call_id)
 
     def _adapted(self, view: ItemView) -> ItemView:
         server = self._server
+        if isinstance(view, _OUTPUTS) and (output := self._to.shown(view.output)) is not view.output:
+            view = msgspec.structs.replace(view, output=output)
+        if isinstance(view, Message) and (content := self._to.shown(view.content, tool=False)) is not view.content:
+            view = msgspec.structs.replace(view, content=content)
         if isinstance(view, McpToolCallOutput):
             return FunctionCallOutput(call_id=view.call_id, output=view.output)
         if isinstance(view, CustomToolCall) and not server.custom_tools:
@@ -117,6 +188,32 @@ class ResponsesBody:
 
 
 _OUTPUTS = (FunctionCallOutput, CustomToolCallOutput, McpToolCallOutput)
+_SAID = (
+    Reasoning | FunctionCall | CustomToolCall | ToolSearchCall | LocalShellCall | ShellCall | ApplyPatchCall
+    | ComputerCall | WebSearchCall | FileSearchCall | CodeInterpreterCall | ImageGenerationCall | McpListTools
+    | McpApprovalRequest | McpCall
+)  # fmt: skip
+
+
+def _is_said(view: ItemView) -> bool:
+    """Whether the model said it."""
+    if isinstance(view, UnknownItem):
+        return not view.original_type.endswith("_output")
+    return isinstance(view, _SAID) or (isinstance(view, Message) and view.role == "assistant")
+
+
+def _response_of(item: ResponseItem) -> int | None:
+    return None if item.origin is None else item.origin.response
+
+
+def _another_id(view: ItemView) -> dict[str, bytes | None]:
+    """The change to an id that means nothing to the server, or too much. Messages and reasoning must have one."""
+    item_id = getattr(view, "id", None)
+    if isinstance(view, Reasoning) or not item_id:
+        return {}
+    if not isinstance(view, Message):
+        return {"id": None}
+    return {"id": _encode(f"msg_{hashlib.sha256(item_id.encode()).hexdigest()[:32]}")}
 
 
 def _text(request: ModelRequest, verbosity: str | None) -> dict[str, object]:

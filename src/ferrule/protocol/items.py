@@ -387,6 +387,11 @@ def read_item(raw: bytes | bytearray | memoryview | str, origin: Origin | None =
         return ResponseItem(data, _read_loosely(data), origin)
 
 
+def kind_of(view: ItemView) -> str:
+    """The type of an item on the wire."""
+    return view.original_type if isinstance(view, UnknownItem) else str(view.__struct_config__.tag)
+
+
 def make_item(view: ItemView) -> ResponseInputItem:
     """The item that says what `view` says."""
     return ResponseInputItem(_encoder.encode(view), view)
