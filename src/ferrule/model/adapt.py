@@ -10,8 +10,10 @@ import msgspec
 
 from ferrule.model.names import Callee, CallNames
 from ferrule.model.profiles import ProviderProfile
+from ferrule.model.recipient import Omissions
 from ferrule.model.stream import ForcedTool, ModelError, ToolChoice
 from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
     ApplyPatchTool,
     FreeformTool,
@@ -108,6 +110,35 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
                 declared[space, name] = callee
                 sent[callee.namespace, callee.name] = name
     return WireTools(tuple(tools), CallNames(declared), sent)
+
+
+def without_refused(tools: WireTools, omitted: Omissions) -> WireTools:
+    """The tools without the kinds and the fields that the server has refused."""
+    if not (omitted.kinds or omitted.tool_fields):
+        return tools
+    kept = tuple(_pruned(tool, omitted.tool_fields) for tool in tools.tools if tool.kind not in omitted.kinds)
+    return msgspec.structs.replace(tools, tools=kept)
+
+
+def _pruned(tool: WireTool, refused: frozenset[str]) -> WireTool:
+    if not any(b'"%b":' % name.encode() in tool.json for name in refused):
+        return tool
+    return msgspec.structs.replace(tool, json=msgspec.json.encode(_without(msgspec.json.decode(tool.json), refused)))
+
+
+def _without(value: JsonValue, names: frozenset[str]) -> JsonValue:
+    """`value` without these keys, at any depth; the keys of `properties` are names of the tool's own."""
+    if isinstance(value, list):
+        return [_without(entry, names) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: entry for key, entry in value.items() if key not in names}
+    return {
+        key: {name: _without(below, names) for name, below in entry.items()}
+        if key == "properties" and isinstance(entry, dict)
+        else _without(entry, names)
+        for key, entry in kept.items()
+    }
 
 
 def searched_for(specs: Iterable[ToolSpec]) -> list[ToolSpec]:

@@ -191,7 +191,8 @@ class Server:
         hint = _NO_KEY if no_key else _HINTS.get(status)
         if hint and not (status == 404 and error and "model" in error.message.lower()):
             said = f" It said: {known.message[:LONGEST_QUOTE]}" if known.message else ""
-            return ModelError(hint.format(server=self._where) + said, status=status)
+            text = hint.format(server=self._where) + said
+            return ModelError(text, status=status).quoting(known.message, known.code, known.param)
         if status == 404:
             said = known.message[:LONGEST_QUOTE]
             return ModelError(f"{self._where} does not have this model: {said} (choose another with -m)", status=status)

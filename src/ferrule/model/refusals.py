@@ -144,9 +144,14 @@ def as_model_error(
     error: ServerError, server: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ModelError:
     """The error to raise for what `server` answered. `status` is None for an error inside a stream."""
+    read = _classified(error, server, status, headers or {})
+    return read.quoting(error.message, error.code or error.type, error.param)
+
+
+def _classified(error: ServerError, server: str, status: int | None, headers: Mapping[str, str]) -> ModelError:
     said = " ".join(error.message.split())[:LONGEST_QUOTE] or error.code or error.type or "no reason given"
     codes = {error.code, error.type, str(status)}
-    wait = _stated_wait(error, headers or {})
+    wait = _stated_wait(error, headers)
     if codes & _USAGE_LIMITS:
         when = f" It resets in {in_words(wait)}." if wait is not None else ""
         return ModelError(f"The usage limit of {server} is reached: {_sentence(said)}{when}", status=status)

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
-from ferrule.model.stream import Created, ModelError, ResponseEvent, Retrying
+from ferrule.model.stream import Created, LeftOut, ModelError, ResponseEvent, Retrying
 
 FIRST_DELAY_MS = 250
 """Pause before the first repetition where the server states none; it doubles each time."""
@@ -46,7 +46,7 @@ async def with_retries(
             async with aclosing(attempt()) as batches:
                 async for batch in batches:
                     for event in batch:
-                        item_seen = item_seen or not isinstance(event, Created)
+                        item_seen = item_seen or not isinstance(event, Created | LeftOut)
                         yield event
             return
         except ModelError as error:

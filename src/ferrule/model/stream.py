@@ -1,7 +1,7 @@
 """What a model is asked and what it answers, whichever wire carries it."""
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import msgspec
 
@@ -102,7 +102,15 @@ class Completed(msgspec.Struct, frozen=True):
     incomplete: str | None = None
 
 
-ResponseEvent = Created | ItemAdded | TextDelta | ReasoningDelta | ToolInputDelta | ItemDone | Retrying | Completed
+class LeftOut(msgspec.Struct, frozen=True):
+    """The server refused a part of the request, which is sent again without it. It stays out for the session."""
+
+    message: str
+
+
+ResponseEvent = (
+    Created | LeftOut | ItemAdded | TextDelta | ReasoningDelta | ToolInputDelta | ItemDone | Retrying | Completed
+)
 
 
 class Model(Protocol):
@@ -122,6 +130,7 @@ class ModelError(FerruleError):
 
     `retryable`: the turn may ask again. `status`: the HTTP status, if there was one. `retry_after_ms`: how long the
     server asks to wait. `partial`: the words that came before the break, as a message whose status is `incomplete`.
+    `said`, `code` and `param` are the server's own words, whole.
     """
 
     def __init__(
@@ -132,6 +141,12 @@ class ModelError(FerruleError):
         self.status = status
         self.retry_after_ms = retry_after_ms
         self.partial: ResponseItem | None = None
+        self.said = self.code = self.param = ""
+
+    def quoting(self, said: str, code: str, param: str) -> Self:
+        """The error with the server's own words."""
+        self.said, self.code, self.param = said, code, param
+        return self
 
 
 class ContextOverflow(ModelError):

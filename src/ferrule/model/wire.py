@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferrule.model.adapt import WireTools, adapt_tools
+from ferrule.model.adapt import WireTools, adapt_tools, without_refused
 from ferrule.model.calls import CallReader, random_id
+from ferrule.model.heal import MAX_HEALS, Healed, heal
 from ferrule.model.http import Server
 from ferrule.model.profiles import Profiles, ProviderProfile
-from ferrule.model.recipient import Recipient, family_of
+from ferrule.model.recipient import NOTHING_OMITTED, Recipient, family_of
 from ferrule.model.retry import Batches, with_retries
-from ferrule.model.stream import ItemDone, ModelError, ModelRequest, ResponseEvent
+from ferrule.model.stream import Created, ItemDone, LeftOut, ModelError, ModelRequest, ResponseEvent
 from ferrule.protocol.items import Origin, ResponseItem
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import ToolSpec, Wire
@@ -70,9 +71,11 @@ class Merger(Protocol):
 class _Lane:
     """What is kept from one request of a session to its next."""
 
-    def __init__(self, body: Body, recipient: Recipient) -> None:
-        self.body = body
-        self.recipient = recipient
+    def __init__(self, accepts: ProviderProfile) -> None:
+        self.accepts = accepts
+        self.omitted = NOTHING_OMITTED
+        self.recipient: Recipient | None = None
+        self.body: Body | None = None
         self.specs: tuple[ToolSpec, ...] = ()
         self.tools = WireTools.empty()
 
@@ -115,7 +118,7 @@ class WireModel:
         """The tools as they are sent, made anew only when a spec changed. Raises `ModelError` for what cannot be."""
         lane = self._lane(session_id)
         if len(specs) != len(lane.specs) or any(map(operator.is_not, specs, lane.specs)):
-            lane.tools = adapt_tools(specs, self.accepts, self.wire)
+            lane.tools = without_refused(adapt_tools(specs, lane.accepts, self.wire), lane.omitted)
             lane.specs = specs
         return lane.tools
 
@@ -123,21 +126,25 @@ class WireModel:
         """The body that is sent for `request`. Raises `ModelError` where a tool cannot be sent."""
         tools = self.tools(request.tools, request.session_id)
         lane = self._lane(request.session_id)
-        recipient = self._recipient(request.model)
-        if lane.recipient != recipient:
+        recipient = self._recipient(request)
+        if lane.body is None or lane.recipient != recipient:
             lane.recipient, lane.body = recipient, self.new_body(recipient)
         return lane.body.build(request, tools, self.profiles.model(request.model))
 
-    def _recipient(self, model: str) -> Recipient:
-        host = urlsplit(self.server.endpoint.base_url).hostname
-        return Recipient(self.accepts, f"{self.server.endpoint.name}@{host}", family_of(model), self.wire)
+    def _recipient(self, request: ModelRequest) -> Recipient:
+        lane, endpoint = self._lane(request.session_id), self.server.endpoint
+        return Recipient(
+            lane.accepts,
+            f"{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
+            family_of(request.model),
+            self.wire,
+            self.profiles.model(request.model).image_input,
+            lane.omitted,
+        )
 
     def _lane(self, session_id: str) -> _Lane:
         """The session's lane, moved to the end of those that are kept."""
-        lane = self._lanes.pop(session_id, None)
-        if lane is None:
-            recipient = self._recipient("")
-            lane = _Lane(self.new_body(recipient), recipient)
+        lane = self._lanes.pop(session_id, None) or _Lane(self.accepts)
         self._lanes[session_id] = lane
         if len(self._lanes) > KEPT_SESSIONS:
             del self._lanes[next(iter(self._lanes))]
@@ -145,19 +152,23 @@ class WireModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         """Ask once; see `Model.stream`."""
-        body = self.body(request)
-        return with_retries(lambda: self._attempt(request, body), self._max_retries)
+        return with_retries(lambda: self._attempt(request), self._max_retries)
 
-    async def _attempt(self, request: ModelRequest, body: bytes) -> Batches:
-        """One request. Where the server has lost the stored response, the whole history is sent instead."""
+    async def _attempt(self, request: ModelRequest, heals: int = MAX_HEALS) -> Batches:
+        """One request. Where the server has lost the stored response, the whole history is sent instead; where it
+        refuses what the request can do without, the rest."""
+        body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
         merger = self.new_merger(CallReader(tools.names, request, self._new_id))
-        recipient = self._recipient(request.model)
+        recipient = self._recipient(request)
+        given_out = False
         origin = Origin(recipient.provider, recipient.family, len(request.items))
         try:
             async with aclosing(self.server.events(self.path, body, request.on_sent)) as arrivals:
                 async for payloads in arrivals:
-                    yield _signed(merger.feed(payloads), origin)
+                    events = _signed(merger.feed(payloads), origin)
+                    given_out = given_out or any(not isinstance(event, Created) for event in events)
+                    yield events
                     if merger.error is not None:
                         raise merger.error
                     if merger.ended:
@@ -165,19 +176,29 @@ class WireModel:
                         await _drain(arrivals)
                         return
             yield _signed(merger.close(), origin)
+            return
         except ModelError as error:
             if merger.said_all:
                 yield _signed(merger.close(), origin)
                 return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
-                whole = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
-                async with aclosing(self._attempt(whole, self.body(whole))) as batches:
-                    async for batch in batches:
-                        yield batch
-                return
-            error.partial = merger.partial()
-            _name_tool(error, tools)
-            raise
+                request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
+            elif not given_out and heals and (healed := heal(error, request, recipient, body)) is not None:
+                heals -= 1
+                self._take_for(request, healed)
+                yield [LeftOut(f"{error}; going on without {healed.what}")]
+            else:
+                error.partial = merger.partial()
+                _name_tool(error, tools)
+                raise
+        async with aclosing(self._attempt(request, heals)) as batches:
+            async for batch in batches:
+                yield batch
+
+    def _take_for(self, request: ModelRequest, healed: Healed) -> None:
+        """Remember for the session what its server refuses."""
+        lane = self._lane(request.session_id)
+        lane.accepts, lane.omitted, lane.specs = healed.accepts, healed.omitted, ()
 
 
 def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:

@@ -13,6 +13,7 @@ from ferrule.model.stream import (
     ContentRefused,
     ItemAdded,
     ItemDone,
+    LeftOut,
     ModelError,
     ReasoningDelta,
     ResponseEvent,
@@ -239,6 +240,8 @@ class Turn:
                 watcher = handler.input_watcher(call_id) if handler is not None else None
                 if watcher is not None:
                     self._watchers[item_id] = watcher
+            case LeftOut(message=message):
+                emit(WarningEvent(message=message))
             case Retrying(message=message, delay_ms=delay):
                 emit(WarningEvent(message=f"{message}; trying again in {delay / 1000:.1f} s"))
 

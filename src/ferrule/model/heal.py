@@ -1,0 +1,370 @@
+"""A refusal that would come again with every request: what it names is left out, and the request is made once more.
+
+A rule reads a server's words and says what the server is to be taken for from now on; what has no rule ends the turn.
+Only what a request can do without is ever left out. The history itself keeps everything.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ferrule.model.profiles import ProviderProfile
+from ferrule.model.recipient import PARTS, Omissions, Recipient
+from ferrule.model.stream import ContextOverflow, ForcedTool, ModelError, ModelRequest
+from ferrule.protocol.content import ContentPart
+from ferrule.protocol.items import Compaction, ItemView, Message, Reasoning
+from ferrule.protocol.json_text import JsonValue
+
+MAX_HEALS = 16
+"""Refusals of one request that are healed; each leaves out something more, so that most servers need one or two."""
+
+_FINAL = frozenset({401, 402, 403, 408, 413, 429})
+"""Statuses that are not about what a request holds."""
+
+_BODY_FIELDS = frozenset(
+    [
+        "tool_choice",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "temperature",
+        "stream_options",
+        "reasoning_effort",
+        "reasoning",
+        "verbosity",
+        "include",
+        "store",
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+    ]
+)
+"""Fields of a body that a request can do without; a format that the user asked for is none."""
+_PLAIN_BODY_FIELDS = frozenset({"text.verbosity"})
+
+_ITEM_FIELDS = frozenset(
+    [
+        "id",
+        "status",
+        "phase",
+        "annotations",
+        "logprobs",
+        "namespace",
+        "caller",
+        "detail",
+        "refusal",
+        "execution",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_text",
+        "thinking",
+        "reasoning_details",
+        "thinking_blocks",
+        "reasoning_opaque",
+        "extra_content",
+        "provider_specific_fields",
+        "thought_signature",
+        "prompt_cache_breakpoint",
+    ]
+)
+"""Fields of an item, a message or a call that can go without."""
+
+_TOOL_FIELDS = frozenset({"strict", "defer_loading", "additionalProperties", "$schema"})
+_TOOLS_OF_OURS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch", "tool_search"})
+_CORE_KINDS = frozenset({"message", "function_call", "function_call_output"})
+
+_REFUSES = re.compile(
+    r"unknown|unrecogni[sz]ed|unsupported|not (?:be )?(?:support|permit|allow|recogni[sz]|accept|expect|known|valid)"
+    r"|n't support|unexpected|extra (?:input|field|key|param)|invalid|additional propert|cannot find field|no such"
+    r"|forbid|deprecated|not one of|should not|must not|is not a|incompatible",
+    re.IGNORECASE,
+)
+_UNREADABLE = re.compile(
+    r"invalid_encrypted_content"
+    r"|encrypted[ _]content.{0,80}(?:could not|cannot|can't|failed|invalid|unable|not be)"
+    r"|(?:could not|cannot|can't|failed to|unable to) (?:be )?(?:verify|verified|decrypt\w*|parse\w*|read)"
+    r".{0,60}(?:encrypted|reasoning|thinking|signature)"
+    r"|(?:invalid|corrupt\w*|expired).{0,40}(?:thought[ _]?signature|`?signature`?.{0,30}thinking|encrypted)"
+    r"|(?:thought[ _]?signature|thinking.{0,40}signature).{0,60}(?:not valid|invalid|corrupt|could not|cannot)",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNSIGNED = re.compile(
+    r"(?:missing|without).{0,60}thought[ _]?signature|thought[ _]?signature.{0,60}(?:missing|required)", re.IGNORECASE
+)
+_ALONE = re.compile(
+    r"'(?P<alone>[^'\s]+)' of type 'reasoning'|'(?P<gone>rs_[^'\s]+)'[^']{0,40}not found|"
+    r"required following item|without its required",
+    re.IGNORECASE,
+)
+_UNPAIRED = re.compile(r"without its required 'reasoning'", re.IGNORECASE)
+_THOUGHT_WANTED = re.compile(
+    r"(?P<field>reasoning_content|reasoning)\b.{0,160}(?:must be|passed back|(?:is|are) missing|is required|missing in)"
+    r"|missing.{0,60}(?P<other>reasoning_content)",
+    re.IGNORECASE | re.DOTALL,
+)
+_PART_WORDS = {
+    "image": r"image|vision|multi-?modal",
+    "file": r"\bfiles?\b|input_file|\bpdf\b|document",
+    "audio": r"audio",
+}
+_NOT_TAKEN = (
+    r"not support|n't support|unsupported|not accept|unknown variant|not available|no endpoints|text[- ]only"
+    r"|invalid (?:content )?type"
+)
+_ONE_PART = re.compile(
+    r"format|mime|media[ _]type|too (?:large|big|many)|exceed|resolution|dimension|corrupt|decod|download|base64",
+    re.IGNORECASE,
+)
+"""Words on one picture that is wrong, not on pictures."""
+_LISTING = re.compile(
+    r"(?:supported|valid|allowed|accepted|known|permitted|possible) (?:values|parameters|fields|types)"
+    r"|expected one of|(?:must|should|to) be one of|one of:|is not one of|input should be|expected:|use '|did you mean",
+    re.IGNORECASE,
+)
+"""What follows lists what is right, not what is wrong."""
+_QUOTED = re.compile(r"['\"`\u2018\u201c]([A-Za-z_$][\w.$\[\]-]*)['\"`\u2019\u201d]")
+_SPOKEN = re.compile(
+    r"(?:parameters?|arguments?|supplied|fields?|propert(?:y|ies)|keys?|keyword|inputs?):?\s+\(?([A-Za-z_][\w.\[\]]*)",
+    re.IGNORECASE,
+)
+_PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
+_STEP = re.compile(r"[A-Za-z_$][\w$-]*|\d+")
+_OUTER = frozenset({"body", "$", "request", "root", "payload", "json"})
+
+
+class Healed(msgspec.Struct, frozen=True):
+    """What a server is to be taken for from now on. `what` is left out, or said in another way."""
+
+    accepts: ProviderProfile
+    omitted: Omissions
+    what: str
+
+
+class Refusal:
+    """A server's words about a request, and the request."""
+
+    def __init__(self, error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> None:
+        self.text = " ".join(filter(None, (error.code, error.said or str(error), error.param)))
+        self.param = error.param
+        self.request = request
+        self.to = to
+        self.raw = body
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The request as it was sent."""
+        body: dict[str, Any] = msgspec.json.decode(self.raw)
+        return body
+
+    @cached_property
+    def items(self) -> list[Any]:
+        """Its messages or items."""
+        listed: list[Any] = self.body.get("messages", self.body.get("input", []))
+        return listed
+
+    @cached_property
+    def named(self) -> list[list[str]]:
+        """What the words name, each as the steps of a path."""
+        wrong = _LISTING.split(self.text, maxsplit=1)[0]
+        found = [self.param, *(place[1] for place in _PLACES.finditer(self.text))]
+        found += [*_QUOTED.findall(wrong), *_SPOKEN.findall(wrong)]
+        paths = [_STEP.findall(name) for name in found if name]
+        return [path[1:] if path[0] in _OUTER else path for path in paths if path and path != ["body"]]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The last steps of what is named."""
+        return frozenset(path[-1] for path in self.named if path)
+
+    def taken_for(self, what: str, **changes: object) -> Healed:
+        """The server with another profile."""
+        return Healed(msgspec.structs.replace(self.to.accepts, **changes), self.to.omitted, what)
+
+    def without(self, what: str, **more: Iterable[object] | bool) -> Healed:
+        """The server with more that is left out."""
+        omitted = self.to.omitted
+        changes = {
+            name: value if isinstance(value, bool) else getattr(omitted, name) | frozenset(value)
+            for name, value in more.items()
+        }
+        return Healed(self.to.accepts, msgspec.structs.replace(omitted, **changes), what)
+
+
+def heal(error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> Healed | None:
+    """What to change so that the request can be made once more; None where nothing more is known."""
+    if isinstance(error, ContextOverflow) or error.status in _FINAL:
+        return None
+    refusal = Refusal(error, request, to, body)
+    for rule in _RULES:
+        healed = rule(refusal)
+        if healed is not None and (healed.accepts != to.accepts or healed.omitted != to.omitted):
+            return healed
+    return None
+
+
+def _unreadable(refusal: Refusal) -> Healed | None:
+    """Reasoning, a summary or a signature that the server cannot read."""
+    if not _UNREADABLE.search(refusal.text):
+        return None
+    secrets = {secret for item in refusal.request.items for secret in _secrets(item.view)}
+    return refusal.without("the reasoning of earlier answers, which it cannot read", unreadable=secrets)
+
+
+def _secrets(view: ItemView) -> Iterator[bytes]:
+    if isinstance(view, Reasoning | Compaction) and view.encrypted_content:
+        yield view.encrypted_content.encode()
+    if fields := bytes(getattr(view, "chat_fields", b"")):
+        yield fields
+
+
+def _unsigned(refusal: Refusal) -> Healed | None:
+    """A call of another model has no signature of this one."""
+    if refusal.to.wire != "chat" or not _UNSIGNED.search(refusal.text):
+        return None
+    return refusal.without("the check of signatures at earlier calls", signatures=True)
+
+
+def _alone(refusal: Refusal) -> Healed | None:
+    """Reasoning that the server wants only beside something, or beside which it wants something."""
+    found = _ALONE.search(refusal.text)
+    if found is None or refusal.to.wire != "responses":
+        return None
+    if _UNPAIRED.search(refusal.text) and not refusal.to.omitted.ids:
+        return refusal.without("the ids of earlier items", ids=True)
+    named = found["alone"] or found["gone"]
+    ids = {item.view.id for item in refusal.request.items if isinstance(item.view, Reasoning) and item.view.id}
+    if named in ids and refusal.to.reads(named.encode()):
+        return refusal.without("reasoning without what followed it", unreadable={named.encode()})
+    return refusal.without("the reasoning of earlier answers", kinds={"reasoning"})
+
+
+def _thought_wanted(refusal: Refusal) -> Healed | None:
+    """A server that wants the reasoning of every earlier answer."""
+    found = _THOUGHT_WANTED.search(refusal.text)
+    if found is None or refusal.to.wire != "chat":
+        return None
+    field = (found["field"] or found["other"]).lower()
+    return refusal.taken_for(f"answers without {field}", reasoning_field=field, reasoning_required=True)
+
+
+def _parts(refusal: Refusal) -> Healed | None:
+    """A kind of content that the model does not take at all."""
+    if _ONE_PART.search(refusal.text):
+        return None
+    for kind, words in _PART_WORDS.items():
+        about = rf"(?:{words}).{{0,100}}(?:{_NOT_TAKEN})|(?:{_NOT_TAKEN}).{{0,100}}(?:{words})"
+        if re.search(about, refusal.text, re.IGNORECASE | re.DOTALL) and _holds(refusal.request, PARTS[kind]):
+            return refusal.without(f"its {kind} input", parts={kind})
+    return None
+
+
+def _holds(request: ModelRequest, part: type[ContentPart]) -> bool:
+    for item in request.items:
+        content = item.view.content if isinstance(item.view, Message) else getattr(item.view, "output", "")
+        if isinstance(content, tuple) and any(isinstance(entry, part) for entry in content):
+            return True
+    return False
+
+
+def _shape(refusal: Refusal) -> Healed | None:
+    """A role, a value or a kind that is said in another way to more careful servers."""
+    accepts, words, text = refusal.to.accepts, refusal.words, refusal.text.lower()
+    if "developer" in text and accepts.developer_role and re.search(r"role|system|messages|input", text):
+        return refusal.taken_for("the developer role", developer_role=False)
+    if accepts.custom_tools and words & {"custom", "custom_tool_call", "custom_tool_call_output"}:
+        return refusal.taken_for("freeform tools", custom_tools=False)
+    if accepts.namespaces and "namespace" in words:
+        return refusal.taken_for("namespaces", namespaces=False)
+    if accepts.tool_search and words & {"tool_search", "tool_search_call", "tool_search_output", "additional_tools"}:
+        return refusal.taken_for("tool search", tool_search=False)
+    if "tool_choice" in words and accepts.forced_tool and isinstance(refusal.request.tool_choice, ForcedTool):
+        return refusal.taken_for("the choice of a tool by name", forced_tool=False)
+    if "max_completion_tokens" in text and "max_tokens" in words and accepts.max_tokens_field == "max_tokens":
+        return refusal.taken_for("`max_tokens`", max_tokens_field="max_completion_tokens")
+    if accepts.list_outputs and re.search(r"\boutput\b.{0,80}\b(?:string|str)\b", text):
+        return refusal.taken_for("lists in the outputs of tools", list_outputs=False)
+    return None
+
+
+def _null_content(refusal: Refusal) -> Healed | None:
+    """`content: null` beside calls."""
+    about = re.search(
+        r"content.{0,100}(?:null|none|required|missing|string|empty)|(?:null|none).{0,60}content",
+        refusal.text,
+        re.IGNORECASE | re.DOTALL,
+    )
+    if about is None or not refusal.to.accepts.null_content or b'"content":null' not in refusal.raw:
+        return None
+    return refusal.taken_for("`content: null`", null_content=False)
+
+
+def _kinds(refusal: Refusal) -> Healed | None:
+    """Items and hosted tools of a kind that the server does not know."""
+    if refusal.to.wire != "responses" or not _REFUSES.search(refusal.text):
+        return None
+    here = {item.get("type", "") for item in refusal.items if isinstance(item, dict)} - _CORE_KINDS
+    hosted = {tool.get("type", "") for tool in refusal.body.get("tools", [])} - _TOOLS_OF_OURS
+    for path in refusal.named:
+        kind = _kind_at(path, refusal)
+        if kind in here or kind in hosted:
+            return refusal.without(f"items and tools of the kind {kind!r}", kinds={kind, f"{kind}_output"})
+    return None
+
+
+def _kind_at(path: list[str], refusal: Refusal) -> str:
+    """The kind that a path names: as its last word, or as the type of what stands there."""
+    if len(path) >= 2 and path[0] in ("input", "tools") and path[1].isdecimal() and path[2:] in ([], ["type"]):
+        listed = refusal.body.get(path[0])
+        if isinstance(listed, list) and int(path[1]) < len(listed) and isinstance(listed[int(path[1])], dict):
+            return str(listed[int(path[1])].get("type", ""))
+    return path[-1] if path and path[-1] != "reasoning" else ""
+
+
+def _fields(refusal: Refusal) -> Healed | None:
+    """Fields that the server does not know."""
+    if not _REFUSES.search(refusal.text):
+        return None
+    for path in refusal.named:
+        healed = _field_at(path, refusal)
+        if healed is not None and healed.omitted != refusal.to.omitted:
+            return healed
+    return None
+
+
+def _field_at(path: list[str], refusal: Refusal) -> Healed | None:
+    if not path:
+        return None
+    name, in_items, in_tools = path[-1], path[0] in ("messages", "input", "message"), path[0] in ("tools", "tool")
+    if in_items and name == "encrypted_content":
+        return refusal.without("the reasoning of earlier answers", kinds={"reasoning"})
+    if not in_items and not in_tools and (field := _body_field(path, refusal.body)):
+        return refusal.without(f"`{field}`", fields={field})
+    if not in_tools and name in _ITEM_FIELDS and _has_key(refusal.items, name):
+        return refusal.without(f"`{name}` in earlier messages", item_fields={name})
+    if name in _TOOL_FIELDS and _has_key(refusal.body.get("tools", []), name):
+        return refusal.without(f"`{name}` of tools", tool_fields={name})
+    return None
+
+
+def _body_field(path: list[str], body: dict[str, Any]) -> str:
+    """The field of the body that a path names, as far down as there is one; empty where it must stay."""
+    if ".".join(path[:2]) in _PLAIN_BODY_FIELDS or (path == ["verbosity"] and "verbosity" not in body):
+        return "text.verbosity" if "verbosity" in body.get("text", {}) else ""
+    if path[0] not in _BODY_FIELDS or path[0] not in body:
+        return ""
+    nested = body[path[0]]
+    below = len(path) > 1 and isinstance(nested, dict) and path[1] in nested
+    return f"{path[0]}.{path[1]}" if below else path[0]
+
+
+def _has_key(value: JsonValue, name: str) -> bool:
+    if isinstance(value, dict):
+        return name in value or any(_has_key(below, name) for below in value.values())
+    return isinstance(value, list) and any(_has_key(below, name) for below in value)
+
+
+_RULES: tuple[Callable[[Refusal], Healed | None], ...] = (
+    _unreadable, _unsigned, _alone, _thought_wanted, _parts, _shape, _kinds, _fields, _null_content,
+)  # fmt: skip
