@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ferrule.config import Configuration, Layer, Sources, load
+from ferrule.config.trust import TrustRecords
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
@@ -35,6 +36,11 @@ class Home:
     @property
     def trust(self) -> str:
         return f'[projects."{self.project}"]\ntrust_level = "trusted"\n'
+
+    def confirm(self) -> "Home":
+        """As the user does after a change."""
+        TrustRecords(str(self.path)).confirm(str(self.project), self.load().unconfirmed, "trusted")
+        return self
 
     def load(self, *assignments: str, **more: Any) -> Configuration:
         sources = Sources(cwd=str(self.project / "sub"), assignments=assignments, **more)
@@ -229,7 +235,7 @@ def test_an_unreadable_file_is_said(home: Home, content: bytes, words: str) -> N
 
 def test_a_folder_in_place_of_the_file(home: Home) -> None:
     (home.path / "config.toml").mkdir()
-    with pytest.raises(UsageError, match=r"config\.toml cannot be read: Is a directory"):
+    with pytest.raises(UsageError, match=r"config\.toml is a folder, not a file"):
         home.load()
 
 
@@ -244,18 +250,20 @@ def test_a_project_is_read_only_after_the_user_trusts_it(home: Home) -> None:
     loaded = home.load()
     assert loaded.settings.model.model is None and not loaded.settings.trusted
     (warning,) = loaded.warnings
-    assert str(home.project) in warning and "trust_level" in warning
+    assert f"`ferrule trust -C {home.project}`" in warning and ".ferrule/config.toml" in warning
     home.user(f'[projects."{home.project}"]\ntrust_level = "untrusted"')
     assert home.load().warnings == ()
-    home.user(home.trust)
-    with pytest.raises(UsageError, match=r"project/\.ferrule/config\.toml is not valid TOML"):
-        home.load()
+    loaded = home.user(home.trust).load()
+    (warning,) = loaded.warnings
+    assert "project/.ferrule/config.toml is not valid TOML" in warning and loaded.settings.trusted
 
 
 def test_an_empty_folder_of_the_project_is_not_worth_a_warning(home: Home) -> None:
     (home.project / ".ferrule").mkdir()
     assert home.load().warnings == ()
     (home.project / ".ferrule" / "hooks").mkdir()
+    assert home.load().warnings == ()
+    (home.project / ".ferrule" / "hooks" / "check").touch()
     assert len(home.load().warnings) == 1
 
 
@@ -292,7 +300,7 @@ def test_a_trusted_project_may_narrow_rights(home: Home) -> None:
 def test_a_trusted_project_never_widens_rights(home: Home, line: str) -> None:
     home.user(home.trust)
     before = home.load().settings
-    loaded = home.in_project(line).load()
+    loaded = home.in_project(line).confirm().load()
     assert loaded.settings == before
     (warning,) = loaded.warnings
     assert "is ignored" in warning
@@ -301,7 +309,7 @@ def test_a_trusted_project_never_widens_rights(home: Home, line: str) -> None:
 def test_a_project_may_have_the_rights_that_the_user_has(home: Home) -> None:
     home.user('sandbox_mode = "danger-full-access"\n' + home.trust).in_project('sandbox_mode = "workspace-write"')
     assert home.load().settings.sandbox_policy == WorkspaceWrite()
-    home.in_project('sandbox_mode = "danger-full-access"')
+    home.in_project('sandbox_mode = "danger-full-access"').confirm()
     assert home.load().settings.sandbox_policy == DangerFullAccess()
 
 

@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_used_stops_the_start_and_says_where(tmp_path: Pat
 def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="No such file"):
         load_rules([tmp_path / "none.rules"])
-    with pytest.raises(RulesError, match="Is a directory"):
+    with pytest.raises(RulesError, match="is a folder, not a file"):
         load_rules([tmp_path])
     (tmp_path / "bad.rules").write_bytes(b"\xff")
     with pytest.raises(RulesError, match="not UTF-8"):

@@ -3,9 +3,10 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
+from ferrule.cli.main import one_line
 from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.protocol.errors import UsageError
 
@@ -106,9 +107,14 @@ def configuration(
             add_dirs=tuple(_existing(path, "--add-dir") for path in given.get("add_dir") or ()),
         )
     )
-    for warning in loaded.warnings:
-        print(f"ferrule: warning: {warning}", file=sys.stderr)
+    print_warnings(loaded.warnings)
     return loaded
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print each as one line on standard error; names of files in it may be anybody's."""
+    for warning in warnings:
+        print(f"ferrule: warning: {one_line(warning)}", file=sys.stderr)
 
 
 def split_command(arguments: list[str]) -> tuple[list[str], list[str]]:

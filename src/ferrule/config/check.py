@@ -1,5 +1,6 @@
 """What is wrong with a layer, in one sentence: the file, the key, what came, and what is right."""
 
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ import msgspec
 from ferrule.config.keys import ConfigTable
 from ferrule.protocol.errors import UsageError
 
+ANY_TOOL = "*"
+"""A matcher that Codex takes for all tools, though it is no regular expression."""
 LONGEST_VALUE = 60
 """Characters of a wrong value that are shown: enough to find it again."""
 
@@ -18,10 +21,24 @@ LONGEST_VALUE = 60
 def check(source: str, values: Mapping[str, object]) -> ConfigTable:
     """The layer as a typed table. Raises `UsageError` for the first thing that is wrong; `source` is named in it."""
     try:
-        return msgspec.convert(values, ConfigTable)
+        table = msgspec.convert(values, ConfigTable)
     except msgspec.ValidationError as error:
         problem = _problem(values, ConfigTable, "") or str(error)
         raise UsageError(f"{source}: {problem}") from error
+    except RecursionError as error:
+        raise UsageError(f"{source}: tables or lists are nested too deep") from error
+    for event, hooks in table.hooks.items():
+        for hook in hooks:
+            _check_matcher(source, event, hook.matcher)
+    return table
+
+
+def _check_matcher(source: str, event: str, matcher: str) -> None:
+    try:
+        re.compile("" if matcher == ANY_TOOL else matcher)
+    except (re.error, OverflowError, RecursionError) as error:
+        wrong = f"the matcher {_show(matcher)} of a {event} hook is not a regular expression"
+        raise UsageError(f"{source}: {wrong}: {error}") from error
 
 
 def _problem(value: object, wanted: Any, path: str) -> str | None:

@@ -55,7 +55,7 @@ class EnvironmentTable(_Table, frozen=True):
 
 
 class ProjectTable(_Table, frozen=True):
-    """`[projects."PATH"]`: whether the project's own `.ferrule/` is read."""
+    """`[projects."PATH"]`: whether the project's own configuration is read."""
 
     trust_level: Literal["trusted", "untrusted"] | None = None
 
@@ -106,17 +106,3 @@ class ConfigTable(_Table, frozen=True):
     hooks: dict[HookName, tuple[HookTable, ...]] = {}
     features: FeaturesTable = FeaturesTable()
     confirmation_policy: Confirmation = "never"
-
-
-USER_ONLY = frozenset(
-    {
-        "accept_no_sandbox",
-        "hosted_tools",
-        "model_provider",
-        "model_providers",
-        "projects",
-        "sandbox_workspace_write",
-        "shell_environment_policy",
-    }
-)
-"""Keys that a project may not set: they say where requests and keys go, what commands see and where they write."""

@@ -1,7 +1,6 @@
-"""The edge: which files there are, what stands in them, and whether the project is trusted."""
+"""The edge: which files there are, what stands in them, and what of the project is read."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,14 +8,20 @@ import msgspec
 
 from ferrule.config.check import check
 from ferrule.config.keys import ConfigTable
-from ferrule.config.layers import Layer, assignment, merge, narrowed
-from ferrule.config.mcp_json import MCP_JSON, complain, read_mcp_json
-from ferrule.config.resolve import Configuration, settings_of
+from ferrule.config.layers import Layer, assignment, merge, toml_layer
+from ferrule.config.mcp_json import complain
+from ferrule.config.narrow import TOOL_KEYS
+from ferrule.config.project import PROJECT_FOLDER, Found, find_files
+from ferrule.config.project_layers import ProjectLayers, project_layers
+from ferrule.config.resolve import Configuration, Hooks, settings_of
+from ferrule.config.trust import Record, RecordProblem, TrustRecords, Wish, read_project
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.specs import Wire
+from ferrule.reading import Unreadable, read_file
 
 CONFIG_FILE = "config.toml"
-PROJECT_FOLDER = ".ferrule"
+MAX_OWN_BYTES = 4 << 20
+"""Of the user's own file: far more than anybody writes, and a bound."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,29 +44,60 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     for layer in given:
         check(layer.source, layer.values)
     user = read_layer(Path(home, CONFIG_FILE))
-    base = merge([Layer("defaults", sources.defaults), user])
+    own = check(user.source, user.values)
     root = project_root(sources.cwd)
-    project, warnings = _project_layer(root, home, check(user.source, user.values))
-    layers = [Layer("", base)]
-    for own in () if project is None else (read_mcp_json(Path(root, MCP_JSON), env), project):
-        check(own.source, own.values)
-        narrow, more = narrowed(own, base)
-        layers.append(narrow)
-        warnings += more
-    table = check("the configuration", merge([*layers, *given]))
+    reading = read_project(root, home, _wishes(own).get(root))
+    base, above = merge([Layer("defaults", sources.defaults), user]), merge(given)
+    project = project_layers(reading, env, base | _chosen(merge([user, *given])))
+    table = check("the configuration", merge([Layer("", base), Layer("", project.values), Layer("", above)]))
     complain("the configuration", table.mcp_servers)
     settings = settings_of(
         table,
         cwd=sources.cwd,
         home=home,
-        project=None if project is None else root,
+        project=root if reading.trusted else None,
+        project_hooks=_hooks_beside(project, above),
+        project_rules=project.rules,
         base_url=sources.base_url,
         wire=sources.wire,
         add_dirs=sources.add_dirs,
     )
     return Configuration(
-        settings=settings,
-        warnings=tuple(warnings),
+        settings=settings, warnings=(*reading.warnings, *project.warnings), unconfirmed=reading.unconfirmed
+    )
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """A project as it stands, and as the user has confirmed it. `below` is what the user has configured, which the
+    project may narrow. `problem`: the record is damaged."""
+
+    top: str
+    wish: Wish
+    found: Found
+    below: Mapping[str, object]
+    records: TrustRecords
+    record: Record | None = None
+    problem: str | None = None
+
+
+def inspect_project(cwd: str, env: Mapping[str, str] = os.environ) -> Inspection:
+    """Look at the project around `cwd` without recording anything. Raises `UsageError` for the user's own file."""
+    home = ferrule_home(env)
+    user = read_layer(Path(home, CONFIG_FILE))
+    top, records = project_root(cwd), TrustRecords(home)
+    record, problem = None, None
+    try:
+        record = records.read(top)
+    except RecordProblem as error:
+        problem = str(error)
+    return Inspection(
+        top=top,
+        wish=_wishes(check(user.source, user.values)).get(top),
+        found=find_files(top),
+        below=user.values,
+        records=records,
+        record=record,
+        problem=problem,
     )
 
 
@@ -76,17 +112,13 @@ def ferrule_home(env: Mapping[str, str] = os.environ) -> str:
 
 
 def read_layer(path: Path) -> Layer:
-    """The layer of a file; empty where there is none. Raises `UsageError` where it cannot be read."""
+    """The layer of the user's own file; empty where there is none. Raises `UsageError` where it cannot be read."""
     try:
-        return Layer(str(path), tomllib.loads(path.read_bytes().decode()))
+        return toml_layer(str(path), read_file(path, MAX_OWN_BYTES))
     except FileNotFoundError:
         return Layer(str(path), {})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#x}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    except Unreadable as problem:
+        raise UsageError(f"{path} {problem}") from problem
 
 
 def project_root(cwd: str) -> str:
@@ -95,24 +127,18 @@ def project_root(cwd: str) -> str:
     return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
 
 
-def _project_layer(root: str, home: str, user: ConfigTable) -> tuple[Layer | None, list[str]]:
-    """The layer of a trusted project, None for any other; whether the user has to know that it was not read."""
-    folder = Path(root, PROJECT_FOLDER)
-    if os.path.realpath(folder) == os.path.realpath(home):
-        return None, []
-    levels = {os.path.realpath(os.path.expanduser(path)): entry.trust_level for path, entry in user.projects.items()}
-    level = levels.get(root)
-    if level == "trusted":
-        return read_layer(folder / CONFIG_FILE), []
-    if level is None and _holds_something(folder):
-        advice = f'[projects."{root}"] trust_level = "trusted" in {Path(home, CONFIG_FILE)}'
-        return None, [f"{folder} is not read, because the project is not trusted; to trust it, put {advice}"]
-    return None, []
+def _wishes(own: ConfigTable) -> dict[str, Wish]:
+    """What the user's own file says about projects, by their real paths."""
+    return {os.path.realpath(os.path.expanduser(path)): entry.trust_level for path, entry in own.projects.items()}
 
 
-def _holds_something(folder: Path) -> bool:
-    """Whether there is anything to read: while a confined command runs, its placeholder may stand here, empty."""
-    try:
-        return any(folder.iterdir())
-    except OSError:
-        return False
+def _chosen(yours: Mapping[str, object]) -> dict[str, object]:
+    """The tools that the user has chosen, by a flag or a file: not the usual ones of a door."""
+    return {key: yours.get(key) for key in TOOL_KEYS}
+
+
+def _hooks_beside(project: ProjectLayers, above: Mapping[str, object]) -> Hooks:
+    """The project's hooks, but for events whose hooks are given by `-c`, which are all there are then."""
+    given = above.get("hooks", {})
+    assert isinstance(given, Mapping)
+    return {event: hooks for event, hooks in project.hooks.items() if event not in given}

@@ -5,7 +5,6 @@ Keys that clients have in common beside ours are FastMCP's: https://gofastmcp.co
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -13,8 +12,6 @@ from ferrule.config.check import check
 from ferrule.config.layers import Layer
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
-
-MCP_JSON = ".mcp.json"
 
 _TRANSPORTS = frozenset({"stdio", "http", "streamable-http", "streamable_http"})
 _UNUSED = frozenset({"type", "transport", "description", "icon", "keep_alive"})
@@ -36,19 +33,16 @@ def complain(source: str, servers: Mapping[str, McpServerSettings]) -> None:
             raise UsageError(f"{source}: mcp_servers.{name} {settings.problem}")
 
 
-def read_mcp_json(path: Path, env: Mapping[str, str]) -> Layer:
-    """The layer of a `.mcp.json`, with `${NAME}` and `${NAME:-default}` filled in; empty where there is none."""
+def mcp_json_layer(source: str, data: bytes, env: Mapping[str, str] | None) -> Layer:
+    """The layer of a `.mcp.json`, with `${NAME}` and `${NAME:-default}` filled in from `env`. Raises `UsageError`."""
     try:
-        document = msgspec.json.decode(path.read_bytes())
-    except FileNotFoundError:
-        return Layer(str(path), {})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid JSON: {error}") from error
+        raise UsageError(f"{source} is not valid JSON: {error}") from error
     if not isinstance(document, dict):
-        raise UsageError(f'{path} must hold an object: {{"mcpServers": {{...}}}}')
-    return Layer(str(path), {"mcp_servers": _filled(server_tables(document, str(path)), env)})
+        raise UsageError(f'{source} must hold an object: {{"mcpServers": {{...}}}}')
+    tables = server_tables(document, source)
+    return Layer(source, {"mcp_servers": tables if env is None else _filled(tables, env)})
 
 
 def server_tables(config: Mapping[str, object], source: str) -> dict[str, object]:

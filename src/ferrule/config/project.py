@@ -8,31 +8,43 @@ AGENTS.md is not configuration: it is text for the model, which reads the reposi
 often what the model is asked to write. So it is neither recorded nor protected.
 """
 
+import hashlib
+import os
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+
+from ferrule.reading import Unreadable, names_inside, read_inside
 
 PROJECT_FOLDER = ".ferrule"
 
 Kind = Literal["settings", "servers", "rules", "program"]
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """Files of one kind. `folder` is relative to the project's top; `suffix` ends the names of those that count, and
-    `deep` counts those in folders further below, too. A name alone stands for one file."""
+class OneFile(msgspec.Struct, frozen=True):
+    """The file at `path`, which is relative to the project's top."""
 
     kind: Kind
-    folder: str
-    suffix: str
+    path: str
+
+
+class FilesIn(msgspec.Struct, frozen=True):
+    """The files in the folder `path` whose names end with `suffix`; with `deep` also those further below."""
+
+    kind: Kind
+    path: str
+    suffix: str = ""
     deep: bool = False
 
 
-PROJECT_FILES = (
-    Entry("settings", PROJECT_FOLDER, "config.toml"),
-    Entry("servers", "", ".mcp.json"),
-    Entry("rules", f"{PROJECT_FOLDER}/rules", ".rules"),
-    Entry("program", f"{PROJECT_FOLDER}/hooks", "", deep=True),
+PROJECT_FILES: tuple[OneFile | FilesIn, ...] = (
+    OneFile("servers", ".mcp.json"),
+    OneFile("settings", f"{PROJECT_FOLDER}/config.toml"),
+    FilesIn("rules", f"{PROJECT_FOLDER}/rules", ".rules"),
+    FilesIn("program", f"{PROJECT_FOLDER}/hooks", deep=True),
 )
+"""In the order in which they are read: the later wins."""
 
 PROTECTED_AT_TOP = (PROJECT_FOLDER, ".codex", ".agents", ".mcp.json")
 """Names at the top of a writable root that commands and patches cannot write where they exist.
@@ -42,3 +54,83 @@ or a folder. One that is missing needs no placeholder: what a command makes ther
 before the user has confirmed them. `.git` is not among them, because a repository is protected by what it is, not by
 its name.
 """
+
+MAX_BYTES: dict[Kind, int] = {"settings": 256 << 10, "servers": 256 << 10, "rules": 256 << 10, "program": 4 << 20}
+"""Of one file: thousands of lines of what people write by hand; a program may be a compiled one."""
+MAX_FILES = 200
+"""In one folder of the list: more than a project has rules or hooks, and read at every start."""
+MAX_DEPTH = 8
+"""Folders below each other in `hooks/`."""
+
+
+class ProjectFile(msgspec.Struct, frozen=True):
+    """A file of the list as it was read: once, so that what is confirmed is what is used."""
+
+    kind: Kind
+    path: str
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content, in hexadecimal digits."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A file or folder of the list that is there but cannot be read; `text` goes on after its path."""
+
+    path: str
+    text: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What of the list a project has."""
+
+    files: tuple[ProjectFile, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def find_files(top: str) -> Found:
+    """Read every file of the list that the project at `top` has. Never waits, and never leaves the project."""
+    found = [each for entry in PROJECT_FILES for each in _found(top, entry)]
+    return Found(
+        tuple(each for each in found if isinstance(each, ProjectFile)),
+        tuple(each for each in found if isinstance(each, Problem)),
+    )
+
+
+def is_program(path: str) -> bool:
+    """Whether the file at this path of a project is one that its hooks may start."""
+    return any(entry.kind == "program" and path.startswith(f"{entry.path}/") for entry in PROJECT_FILES)
+
+
+def _found(top: str, entry: OneFile | FilesIn) -> Iterator[ProjectFile | Problem]:
+    try:
+        paths = [entry.path] if isinstance(entry, OneFile) else _names(top, entry, entry.path, MAX_DEPTH)
+    except FileNotFoundError:
+        return
+    except Unreadable as problem:
+        yield Problem(entry.path, str(problem))
+        return
+    for path in paths:
+        try:
+            yield ProjectFile(entry.kind, path, read_inside(top, path, MAX_BYTES[entry.kind]))
+        except FileNotFoundError:
+            continue
+        except Unreadable as problem:
+            yield Problem(path, str(problem))
+
+
+def _names(top: str, entry: FilesIn, folder: str, depth: int) -> list[str]:
+    found: list[str] = []
+    for name, is_folder in names_inside(top, folder, MAX_FILES):
+        path = os.path.join(folder, name)
+        if is_folder and entry.deep and depth == 0:
+            raise Unreadable(f"has folders more than {MAX_DEPTH} deep")
+        if is_folder and entry.deep:
+            found += _names(top, entry, path, depth - 1)
+        elif not is_folder and name.endswith(entry.suffix):
+            found.append(path)
+        if len(found) > MAX_FILES:
+            raise Unreadable(f"holds more than {MAX_FILES} files")
+    return found

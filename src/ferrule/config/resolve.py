@@ -1,11 +1,13 @@
 """From the merged table to the settings of a session. Pure."""
 
 import os
-import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ferrule.config.check import ANY_TOOL
 from ferrule.config.keys import ConfigTable, HookTable
+from ferrule.config.trust import Change
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.hosted import HostedTool, hosted_tool
@@ -17,18 +19,33 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from ferrule.protocol.settings import HookCommand, HookName, ModelSettings, ProviderSettings, Settings, ShellFeatures
+from ferrule.protocol.settings import (
+    HookCommand,
+    HookName,
+    ModelSettings,
+    ProviderSettings,
+    RulesText,
+    Settings,
+    ShellFeatures,
+)
 from ferrule.protocol.specs import WebSearch, Wire
+
+Hooks = Mapping[HookName, Sequence[HookTable]]
 
 SERVER = "server"
 """Name of the provider that `--base-url` makes."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was configured. `warnings`: what was left out, one sentence each."""
+    """Everything that was configured. `warnings`: what was left out, one sentence each.
+
+    `unconfirmed` are files of the project that are not read before the user confirms them. A door where somebody can
+    answer shows them and asks; after a yes it calls `TrustRecords.confirm`, and loads again.
+    """
 
     settings: Settings
     warnings: tuple[str, ...] = ()
+    unconfirmed: tuple[Change, ...] = ()
 
 
 def settings_of(
@@ -37,12 +54,19 @@ def settings_of(
     cwd: str,
     home: str,
     project: str | None = None,
+    project_hooks: Hooks = {},  # noqa: B006 - only read
+    project_rules: tuple[RulesText, ...] = (),
     base_url: str | None = None,
     wire: Wire | None = None,
     add_dirs: tuple[str, ...] = (),
 ) -> Settings:
-    """The settings that the table means. `project` is the top of the trusted project. `base_url` and `wire` win over
-    the provider's; `add_dirs` (absolute) can be written beside the configured roots. Raises `UsageError`."""
+    """The settings that the table means. `project` is the top of the trusted project; its hooks come after the table's.
+    `base_url` and `wire` win over the provider's; `add_dirs` (absolute) can be written beside the configured roots.
+
+    Raises `UsageError`.
+    """
+    hooks = [(event, hook, False) for event, hooks in table.hooks.items() for hook in hooks]
+    hooks += [(event, hook, True) for event, hooks in project_hooks.items() for hook in hooks]
     return Settings(
         cwd=cwd,
         home=home,
@@ -68,21 +92,18 @@ def settings_of(
         tool_output_tokens=table.tool_output_token_limit,
         trusted=project is not None,
         project=project,
+        project_rules=project_rules,
         accept_no_sandbox=table.accept_no_sandbox,
         features=ShellFeatures(**msgspec.structs.asdict(table.features)),
-        hooks=tuple(_hook(event, hook) for event, hooks in table.hooks.items() for hook in hooks),
+        hooks=tuple(_hook(event, hook, of_project=theirs) for event, hook, theirs in hooks),
         mcp_servers=table.mcp_servers,
         confirmation=table.confirmation_policy,
     )
 
 
-def _hook(event: HookName, hook: HookTable) -> HookCommand:
-    matcher = "" if hook.matcher == "*" else hook.matcher
-    try:
-        re.compile(matcher)
-    except re.error as error:
-        raise UsageError(f"the matcher {matcher!r} of a {event} hook is not a regular expression: {error}") from error
-    return HookCommand(event=event, command=hook.command, matcher=matcher, timeout=hook.timeout)
+def _hook(event: HookName, hook: HookTable, *, of_project: bool) -> HookCommand:
+    matcher = "" if hook.matcher == ANY_TOOL else hook.matcher
+    return HookCommand(event=event, command=hook.command, matcher=matcher, timeout=hook.timeout, of_project=of_project)
 
 
 def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:

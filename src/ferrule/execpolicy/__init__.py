@@ -11,7 +11,7 @@ from .decision import decide
 from .display import visible
 from .evaluate import RulesError
 from .host import Host, LocalHost, UnknownHost
-from .load import load_rules, rule_files
+from .load import load_rules, read_rules, rule_files, with_project_rules
 from .report import policy_report
 from .risk import command_risk
 from .rules import Rules
@@ -31,6 +31,8 @@ __all__ = [
     "decide",
     "load_rules",
     "policy_report",
+    "read_rules",
     "rule_files",
     "visible",
+    "with_project_rules",
 ]

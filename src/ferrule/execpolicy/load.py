@@ -1,4 +1,5 @@
-"""`.rules` files from disk. A file that is there but cannot be used stops the start: half a policy is none."""
+"""`.rules` files. One of the user's that is there but cannot be used stops the start: half a policy is none. One of a
+project is passed over: it must not stop every start."""
 
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from ferrule.protocol.settings import RulesText
+from ferrule.reading import Unreadable, read_file
 
 from .evaluate import Evaluated, RulesError, encode_input, evaluate
 from .rules import RuleFile, Rules
@@ -46,16 +50,31 @@ def _rules_in(folder: Path) -> list[Path]:
 def load_file(path: Path) -> RuleFile:
     """The rules of one file. Raises `RulesError`."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        source = data.decode()
-    except OSError as error:
+        return read_rules(str(path), read_file(path, MAX_FILE_BYTES))
+    except FileNotFoundError as error:
         raise RulesError(f"cannot read the rules file {path}: {error.strerror}") from error
+    except Unreadable as problem:
+        raise RulesError(f"the rules file {path} {problem}") from problem
+
+
+def read_rules(name: str, data: bytes) -> RuleFile:
+    """The rules that a file's bytes mean; `name` is the file's in errors. Raises `RulesError`."""
+    try:
+        source = data.decode()
     except UnicodeDecodeError as error:
-        raise RulesError(f"the rules file {path} is not UTF-8 text") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise RulesError(f"the rules file {path} is larger than {MAX_FILE_BYTES >> 10} KiB; split it")
-    return evaluate(source, str(path)) if _only_lists(source) else _evaluate_apart(source, str(path))
+        raise RulesError(f"the rules file {name} is not UTF-8 text") from error
+    return evaluate(source, name) if _only_lists(source) else _evaluate_apart(source, name)
+
+
+def with_project_rules(rules: Rules, texts: Iterable[RulesText]) -> tuple[Rules, tuple[str, ...]]:
+    """These rules and those of a project's files, and a sentence for each file that cannot be used."""
+    files, warnings = list[RuleFile](), list[str]()
+    for text in texts:
+        try:
+            files.append(read_rules(text.path, text.data))
+        except RulesError as problem:
+            warnings.append(f"{problem}; the file is passed over")
+    return Rules((*rules.files, *files)), tuple(warnings)
 
 
 def _only_lists(source: str) -> bool:

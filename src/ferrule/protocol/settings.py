@@ -68,12 +68,21 @@ HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPrompt
 
 class HookCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command that is run at an event, with JSON on its standard input. `matcher` is a regular expression for the
-    tool's name (empty: all); `timeout` is in seconds."""
+    tool's name (empty: all); `timeout` is in seconds. `of_project`: it comes from the project, not from the user, and
+    may not allow what the user is asked about."""
 
     event: HookName
     command: str
     matcher: str = ""
     timeout: float = 60.0
+    of_project: bool = False
+
+
+class RulesText(msgspec.Struct, frozen=True):
+    """A file of command rules as it was read."""
+
+    path: str
+    data: bytes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +112,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     """No rollout is written."""
     trusted: bool = False
-    """The project's own `.ferrule/` counts."""
+    """The project's own configuration counts."""
     project: str | None = None
     """The top folder of the trusted project."""
+    project_rules: tuple[RulesText, ...] = ()
+    """Its command rules, as the user has confirmed them."""
     features: ShellFeatures = ShellFeatures()
     hooks: tuple[HookCommand, ...] = ()
     mcp_servers: dict[str, McpServerSettings] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files
+from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import (
@@ -41,6 +41,8 @@ class Ground(msgspec.Struct, frozen=True):
     conversation: Conversation
     workspace: Workspace
     orchestrator: Orchestrator
+    warnings: tuple[str, ...] = ()
+    """What the user has to know before the first turn."""
 
 
 def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str] = os.environ) -> Ground:
@@ -55,8 +57,9 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
         unconfined_accepted=settings.accept_no_sandbox,
         env=env,
     )
-    folders = [Path(settings.home), *([Path(settings.project, ".ferrule")] if settings.project else [])]
-    policies = PolicyStore(load_rules(rule_files(folders)), Path(settings.home) / DEFAULT_RULES)
+    own_rules = load_rules(rule_files([Path(settings.home)]))
+    rules, warnings = with_project_rules(own_rules, settings.project_rules)
+    policies = PolicyStore(rules, Path(settings.home) / DEFAULT_RULES)
     tokens = settings.tool_output_tokens
     conversation = Conversation(
         cwd=settings.cwd,
@@ -68,7 +71,8 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
         home=settings.home,
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
-    return Ground(conversation, workspace, Orchestrator(plain, workspace, policies, env, security))
+    orchestrator = Orchestrator(plain, workspace, policies, env, security)
+    return Ground(conversation, workspace, orchestrator, (*warnings, *workspace.warnings))
 
 
 def profile_files(home: str) -> list[Path]:

@@ -230,7 +230,11 @@ class SessionHooks:
             return HookOutput(decision="block", reason=reason)
         if done.exit_code != 0:
             raise _Failed(f"({hook.command}) ended with exit code {done.exit_code}")
-        return _read_answer(hook, done.stdout.render())
+        answer = _read_answer(hook, done.stdout.render())
+        permission = None if answer is None else answer.hook_specific_output.decision
+        if hook.of_project and permission is not None and permission.behavior == "allow":
+            raise _Failed(f"({hook.command}) of the project wants to allow what only you and your own hooks may allow")
+        return answer
 
 
 def _read_answer(hook: HookCommand, printed: bytes) -> HookOutput | None:

@@ -276,7 +276,7 @@ class Session(LoopBound):
         return delay_ms(attempt, error.retry_after_ms, random.random()) / 1000
 
     async def _tell_sandbox(self) -> None:
-        for warning in self.toolset.workspace.warnings:
+        for warning in self.toolset.warnings:
             self.emit(WarningEvent(message=warning))
         if self.toolset.runs_commands:
             self.emit(await self.toolset.workspace.status())

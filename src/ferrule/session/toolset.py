@@ -53,6 +53,7 @@ class Toolset(LoopBound):
         self.conversation = ground.conversation
         self.asks_for_risk = ground.conversation.profile.security_risk
         self.workspace = ground.workspace
+        self.warnings = ground.warnings
         self.pending = PendingTable()
         self.host = SessionHost(ground.orchestrator, front_end, self.pending)
         self._sources = list(sources)

@@ -14,6 +14,7 @@ from ferrule.cli.options import (
     add_profile_flag,
     add_rights_flags,
     configuration,
+    print_warnings,
 )
 from ferrule.cli.running import run_interruptibly
 from ferrule.protocol.content import InputImage
@@ -66,6 +67,7 @@ def _shown(output: ToolOutput) -> str:
 async def _dispatch(settings: Settings, tool: str, text: str) -> ToolOutput:
     session, _ = await open_offline(settings)
     async with session:
+        print_warnings(session.toolset.warnings)
         _, registry = session.toolset.current()
         routed = session.toolset.dispatcher().route(_item(tool, text, registry))
         assert routed is not None

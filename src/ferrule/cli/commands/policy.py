@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration
-from ferrule.execpolicy import LocalHost, decide, load_rules, policy_report, rule_files
+from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration, print_warnings
+from ferrule.execpolicy import LocalHost, decide, load_rules, policy_report, rule_files, with_project_rules
 from ferrule.protocol.approvals import ExecApprovalRequest
 from ferrule.protocol.errors import UsageError
 
@@ -33,13 +33,15 @@ def main(arguments: list[str]) -> int:
     if not options.command:
         raise UsageError("a command is missing: ferrule policy check -- CMD...")
     settings = configuration(options).settings
-    folders = [Path(settings.home), *([Path(settings.project, ".ferrule")] if settings.project else [])]
-    files = rule_files(folders) if options.rules is None else [Path(file) for file in options.rules]
+    own = rule_files([Path(settings.home)]) if options.rules is None else [Path(file) for file in options.rules]
+    of_project = settings.project_rules if options.rules is None else ()
+    rules, warnings = with_project_rules(load_rules(own), of_project)
+    print_warnings(warnings)
     request = ExecApprovalRequest(
         command=tuple(options.command),
         approval_policy=settings.approval_policy,
         sandbox_policy=settings.sandbox_policy,
     )
-    report = policy_report(decide(request, load_rules(files), LocalHost(settings.cwd, dict(os.environ))))
+    report = policy_report(decide(request, rules, LocalHost(settings.cwd, dict(os.environ))))
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     return 0

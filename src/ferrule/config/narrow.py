@@ -1,0 +1,172 @@
+"""What a trusted project's settings may do: each key of the configuration, and in which direction it may be set.
+
+A project may narrow what may be done, and choose what gives no rights. Only the user widens. `MAY_SET` says it for
+every key; one that is not there is the user's alone. All pure.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ferrule.config.layers import Layer, Values
+from ferrule.protocol.permissions import AskForApproval, SandboxMode
+
+Rule = Callable[[object, object], str | None]
+"""From what the project wants and what the user has (None: nothing) to why it is left out, or None."""
+Rows = Mapping[str, "Rule | Rows"]
+
+
+def free(wanted: object, yours: object) -> None:
+    """A choice that gives no rights: any value."""
+
+
+def yours_only(wanted: object, yours: object) -> str:
+    """It says where requests and keys go, what commands see, or where they write: no value."""
+    return "only your own configuration may set it"
+
+
+def unless_yours(wanted: object, yours: object) -> str | None:
+    """A choice that the user may have made for safety: only where there is none of the user's."""
+    return None if yours is None or wanted == yours else "you have set it yourself"
+
+
+def at_most(wanted: object, yours: object) -> str | None:
+    """A limit: as high as the user's."""
+    assert isinstance(wanted, int) and isinstance(yours, int | None)
+    return None if yours is None or wanted <= yours else f"{wanted} is more than your {yours}"
+
+
+def new_name(wanted: object, yours: object) -> str | None:
+    """A table under a name: only one that the user has not used."""
+    return None if yours is None else "you have one of that name"
+
+
+def up_to(*order: object, default: object) -> Rule:
+    """Values from the narrowest to the widest: as wide as the user's, or as the default where the user says nothing."""
+
+    def rule(wanted: object, yours: object) -> str | None:
+        limit = default if yours is None else yours
+        if order.index(wanted) <= order.index(limit):
+            return None
+        return f"{_shown(wanted)} is wider than your {_shown(limit)}"
+
+    return rule
+
+
+MAY_SET: Rows = {
+    "model": free,
+    "model_provider": yours_only,
+    "model_reasoning_effort": free,
+    "model_reasoning_summary": free,
+    "model_verbosity": free,
+    "model_context_window": free,
+    "model_max_output_tokens": at_most,
+    "model_temperature": free,
+    "parallel_tool_calls": free,
+    "instructions": unless_yours,
+    "approval_policy": up_to(
+        AskForApproval.UNTRUSTED,
+        AskForApproval.ON_REQUEST,
+        AskForApproval.ON_FAILURE,
+        AskForApproval.NEVER,
+        default=AskForApproval.ON_REQUEST,
+    ),
+    "sandbox_mode": up_to(
+        SandboxMode.READ_ONLY,
+        SandboxMode.WORKSPACE_WRITE,
+        SandboxMode.DANGER_FULL_ACCESS,
+        default=SandboxMode.WORKSPACE_WRITE,
+    ),
+    "accept_no_sandbox": up_to(False, True, default=False),
+    "profile": unless_yours,
+    "tools": unless_yours,
+    "hosted_tools": yours_only,
+    "web_search": up_to("disabled", "cached", "live", default="disabled"),
+    "tool_output_token_limit": at_most,
+    "max_turns": at_most,
+    "model_providers": yours_only,
+    "sandbox_workspace_write": {
+        "writable_roots": yours_only,
+        "network_access": up_to(False, True, default=False),
+        "exclude_tmpdir_env_var": up_to(True, False, default=False),
+        "exclude_slash_tmp": up_to(True, False, default=False),
+    },
+    "shell_environment_policy": yours_only,
+    "projects": yours_only,
+    "mcp_servers": {
+        "*": {
+            "command": free,
+            "args": free,
+            "env": free,
+            "env_vars": free,
+            "cwd": free,
+            "url": free,
+            "headers": free,
+            "http_headers": free,
+            "env_http_headers": free,
+            "bearer_token_env_var": free,
+            "startup_timeout": free,
+            "tool_timeout": free,
+            "enabled": free,
+            "enabled_tools": free,
+            "disabled_tools": free,
+            "required": free,
+            "supports_parallel_tool_calls": free,
+            "approval": up_to("prompt", "auto", "allow", default="auto"),
+        }
+    },
+    "hooks": {"*": {"command": free, "matcher": free, "timeout": free}},
+    "features": {
+        "shell_tool": up_to(False, True, default=True),
+        "shell_zsh_fork": unless_yours,
+        "unified_exec": unless_yours,
+    },
+    "confirmation_policy": up_to("always", "risky", "never", default="never"),
+}
+"""Hooks come after the user's, and cannot allow what the user is asked about. A server starts a program with all
+rights: the user has confirmed it, with the file in which it stands."""
+
+EXCLUSIVE = frozenset({"mcp_servers."})
+"""Tables whose entries are the project's or the user's as a whole: a project adds names, and changes none."""
+TOOL_KEYS = ("tools", "profile")
+"""Two ways to say one thing: with either of them the user has chosen."""
+
+
+def narrowed(project: Layer, below: Values) -> tuple[Layer, list[str]]:
+    """The part of a project's layer that gives it no more rights than `below` has, and a sentence for each key that is
+    left out. Both are checked already."""
+    warnings: list[str] = []
+
+    def leave_out(key: str, why: str) -> None:
+        warnings.append(f"{project.source}: {key} is ignored, because {why}")
+
+    return Layer(project.source, _kept(project.values, below, MAY_SET, "", leave_out)), warnings
+
+
+def _kept(
+    values: Values, below: Values, rows: Rows, prefix: str, leave_out: Callable[[str, str], None]
+) -> dict[str, object]:
+    kept: dict[str, object] = {}
+    for key, value in values.items():
+        row = rows.get(key, rows.get("*", yours_only))
+        yours = below.get(key)
+        if not prefix and key in TOOL_KEYS:
+            yours = next((below[each] for each in (key, *TOOL_KEYS) if below.get(each) is not None), None)
+        rule = row if callable(row) else (new_name if prefix in EXCLUSIVE else free)
+        why = rule(value, yours)
+        if why is not None:
+            leave_out(prefix + key, why)
+        elif callable(row):
+            kept[key] = value
+        else:
+            kept[key] = _below(value, yours, row, f"{prefix}{key}.", leave_out)
+    return kept
+
+
+def _below(value: object, yours: object, rows: Rows, prefix: str, leave_out: Callable[[str, str], None]) -> object:
+    if isinstance(value, Mapping):
+        return _kept(value, yours if isinstance(yours, Mapping) else {}, rows, prefix, leave_out)
+    assert isinstance(value, list | tuple)
+    return [_kept(entry, {}, rows, prefix, leave_out) for entry in value]
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
