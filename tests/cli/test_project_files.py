@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferrule.testing import ScriptedModel
-from tests.cli.command import Done, Place
+from tests.cli.command import FULL_ACCESS, Done, Place
 
 SECRET = "sk-canary-4711"
 
@@ -15,7 +15,7 @@ SECRET = "sk-canary-4711"
 def run(place: Place, *arguments: str, script: Any = ("Done.",), **more: Any) -> tuple[Done, str]:
     """One task; also everything that the model was sent."""
     with ScriptedModel(list(script)) as model:
-        done = place.run("exec", "--base-url", model.base_url, "-m", "m", *arguments, "go", **more)
+        done = place.run("exec", "--base-url", model.base_url, "-m", "m", *FULL_ACCESS, *arguments, "go", **more)
         sent = "".join(request.raw.decode() for request in model.requests)
     return done, sent
 

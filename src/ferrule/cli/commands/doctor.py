@@ -45,6 +45,7 @@ EXTRAS = {
 WRITTEN = {
     "sessions/": "every session, as it happens",
     "rules/default.rules": "commands that you allow for good",
+    "trust/": "what you have confirmed of projects",
     "sandbox/": "the sandbox's own state",
     "memory.sqlite": "what `ferrule memory add` keeps",
     "mcp_logins/": "tokens of `ferrule mcp login`",
