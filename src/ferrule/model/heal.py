@@ -126,7 +126,8 @@ _LISTING = re.compile(
 """What follows lists what is right, not what is wrong."""
 _QUOTED = re.compile(r"['\"`\u2018\u201c]([A-Za-z_$][\w.$\[\]-]*)['\"`\u2019\u201d]")
 _SPOKEN = re.compile(
-    r"(?:parameters?|arguments?|supplied|fields?|propert(?:y|ies)|keys?|keyword|inputs?):?\s+\(?([A-Za-z_][\w.\[\]]*)",
+    r"(?:parameters?|arguments?|fields?|propert(?:y|ies)|keys?|keyword|inputs?)(?: (?:supplied|named?|passed))?:?\s+"
+    r"\(?([A-Za-z_][\w.\[\]]*)",
     re.IGNORECASE,
 )
 _PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
