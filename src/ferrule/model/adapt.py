@@ -14,6 +14,7 @@ from ferrule.model.recipient import Omissions
 from ferrule.model.stream import ForcedTool, ModelError, ToolChoice
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.schema_plain import plain_schema
 from ferrule.protocol.specs import (
     ApplyPatchTool,
     FreeformTool,
@@ -261,6 +262,8 @@ def _adapt_callable(
             spec = spec.as_function()
     if isinstance(spec, ResponsesApiTool) and spec.strict and not server.strict:
         spec = msgspec.structs.replace(spec, strict=False)
+    if isinstance(spec, ResponsesApiTool) and server.schemas == "plain":
+        spec = msgspec.structs.replace(spec, parameters=plain_schema(spec.parameters))
     if spec.defer_loading and not (server.tool_search and wire == "responses"):
         spec = msgspec.structs.replace(spec, defer_loading=False)
     if name != spec.name:

@@ -86,6 +86,7 @@ class ChatBody:
             fields["response_format"] = _encode({"type": "json_schema", "json_schema": schema})
         if request.settings.max_output_tokens is not None:
             fields[server.max_tokens_field] = _encode(request.settings.max_output_tokens)
+        fields |= {name: _encode(value) for name, value in server.body.items()}
         return json_object(without_fields(fields, self._to.omitted.fields))
 
     @property

@@ -5,7 +5,7 @@ Only what a request can do without is ever left out. The history itself keeps ev
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -130,6 +130,8 @@ _SPOKEN = re.compile(
     r"\(?([A-Za-z_][\w.\[\]]*)",
     re.IGNORECASE,
 )
+_COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+"""A field whose name is no word of the language."""
 _PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
 _STEP = re.compile(r"[A-Za-z_$][\w$-]*|\d+")
 _OUTER = frozenset({"body", "$", "request", "root", "payload", "json"})
@@ -170,7 +172,7 @@ class Refusal:
         """What the words name, each as the steps of a path."""
         wrong = _LISTING.split(self.text, maxsplit=1)[0]
         found = [self.param, *(place[1] for place in _PLACES.finditer(self.text))]
-        found += [*_QUOTED.findall(wrong), *_SPOKEN.findall(wrong)]
+        found += [*_QUOTED.findall(wrong), *_SPOKEN.findall(wrong), *_COMPOUND.findall(wrong)]
         paths = [_STEP.findall(name) for name in found if name]
         return [path[1:] if path[0] in _OUTER else path for path in paths if path and path != ["body"]]
 
@@ -340,7 +342,8 @@ def _field_at(path: list[str], refusal: Refusal) -> Healed | None:
     name, in_items, in_tools = path[-1], path[0] in ("messages", "input", "message"), path[0] in ("tools", "tool")
     if in_items and name == "encrypted_content":
         return refusal.without("the reasoning of earlier answers", kinds={"reasoning"})
-    if not in_items and not in_tools and (field := _body_field(path, refusal.body)):
+    more = refusal.to.accepts.body
+    if not in_items and not in_tools and (field := _body_field(path, refusal.body, more)):
         return refusal.without(f"`{field}`", fields={field})
     if not in_tools and name in _ITEM_FIELDS and _has_key(refusal.items, name):
         return refusal.without(f"`{name}` in earlier messages", item_fields={name})
@@ -349,11 +352,11 @@ def _field_at(path: list[str], refusal: Refusal) -> Healed | None:
     return None
 
 
-def _body_field(path: list[str], body: dict[str, Any]) -> str:
+def _body_field(path: list[str], body: dict[str, Any], more: Mapping[str, object]) -> str:
     """The field of the body that a path names, as far down as there is one; empty where it must stay."""
     if ".".join(path[:2]) in _PLAIN_BODY_FIELDS or (path == ["verbosity"] and "verbosity" not in body):
         return "text.verbosity" if "verbosity" in body.get("text", {}) else ""
-    if path[0] not in _BODY_FIELDS or path[0] not in body:
+    if path[0] not in _BODY_FIELDS | more.keys() or path[0] not in body:
         return ""
     nested = body[path[0]]
     below = len(path) > 1 and isinstance(nested, dict) and path[1] in nested

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ P = TypeVar("P", ModelProfile, ToolProfile, "ProviderProfile")
 
 ReasoningField = Literal["same", "none", "reasoning_content", "reasoning"]
 CallIdForm = Literal["any", "nine"]
+SchemaForm = Literal["any", "plain"]
 
 
 class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,10 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     list_outputs: bool = False
     """A tool's output may be a list of parts, images among them."""
     strict: bool = False
+    schemas: SchemaForm = "any"
+    """`plain`: one type a schema, no type beside alternatives, nothing beside a reference."""
+    body: dict[str, Any] = {}
+    """Further fields of every body on the chat wire."""
     developer_role: bool = False
     parallel: bool = True
     """The server takes `parallel_tool_calls`."""

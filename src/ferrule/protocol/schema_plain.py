@@ -1,0 +1,110 @@
+"""Schemas for providers that take a part of JSON Schema only: one type a schema, alternatives without a type beside
+them, and nothing beside a reference.
+
+Source: what Moonshot answers (`not a valid moonshot flavored json schema`): "when using $ref, type should be defined in
+the referenced schema instead of the parent schema", "conflicting keywords found after $ref expansion", "when using
+anyOf, type should be defined in anyOf items instead of the parent schema", "type is not defined".
+"""
+
+from collections.abc import Mapping
+
+from ferrule.protocol.json_schema import JsonSchema, inferred_type
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.schema_shape import ANNOTATIONS
+from ferrule.protocol.schema_walk import Node, resolve, type_of, with_below
+
+_ANYTHING = ("string", "number", "boolean", "object", "array", "null")
+_OF_TYPE = {
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
+    "object": (
+        "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
+        "maxProperties", "dependentRequired", "dependentSchemas",
+    ),
+}  # fmt: skip
+"""Keywords that say something about values of one type."""
+
+
+def plain_schema(schema: JsonSchema) -> JsonSchema:
+    """A sanitised schema in its plain form; the same object where it is plain already."""
+    root = schema.mapping
+    plain = _below(root, root)
+    return schema if plain == root else JsonSchema(plain)
+
+
+def _below(node: Node, root: Node) -> dict[str, JsonValue]:
+    return with_below(node, lambda below: _plain(below, root))
+
+
+def _plain(node: Node, root: Node) -> dict[str, JsonValue]:
+    if "$ref" in node:
+        return _reference(node, root)
+    plain = _below(node, root)
+    if "oneOf" in plain and "anyOf" not in plain:
+        plain["anyOf"] = plain.pop("oneOf")
+    if isinstance(plain.get("anyOf"), list):
+        return _alternatives(plain)
+    named = plain.get("type", inferred_type(plain))
+    types = named if isinstance(named, list) else [named] if named else _types_of(plain)
+    if len(types) == 1:
+        return {"type": types[0], **plain, **({"type": types[0]} if "type" in plain else {})}
+    return _split(plain, types)
+
+
+def _reference(node: Node, root: Node) -> dict[str, JsonValue]:
+    """Nothing but a description may stand beside a reference, and none where the referenced schema has one."""
+    try:
+        target = resolve(node["$ref"], root)
+    except KeyError:
+        target = {}
+    told = isinstance(target, Mapping) and "description" in target
+    kept = {"$ref"} if told else {"$ref", "description"}
+    return {key: value for key, value in node.items() if key in kept}
+
+
+def _alternatives(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """A type beside alternatives goes into those that have none; what they say with it, too."""
+    outer = {key: value for key, value in node.items() if key in ANNOTATIONS or key in ("anyOf", "$defs")}
+    shared = {key: value for key, value in node.items() if key not in outer}
+    branches: list[JsonValue] = []
+    for branch in node["anyOf"]:
+        one = branch if not isinstance(branch, Mapping) or "$ref" in branch else {**shared, **branch}
+        if isinstance(one, Mapping) and isinstance(one.get("anyOf"), list):
+            branches += one["anyOf"]
+        elif one not in branches:
+            branches.append(one)
+    return {**outer, "anyOf": branches}
+
+
+def _types_of(node: Node) -> list[str]:
+    members = node.get("enum")
+    if isinstance(members, list) and members:
+        return list(dict.fromkeys(type_of(member) for member in members))
+    return list(_ANYTHING)
+
+
+def _split(node: dict[str, JsonValue], types: list[str]) -> dict[str, JsonValue]:
+    """One alternative a type, each with the keywords of its type."""
+    outer = {key: value for key, value in node.items() if key in ANNOTATIONS or key in ("$defs", "allOf", "not")}
+    branches = [branch for kind in types if (branch := _of_type(node, kind)) is not None]
+    return {**outer, "anyOf": branches}
+
+
+def _of_type(node: Node, kind: str) -> dict[str, JsonValue] | None:
+    keywords = _OF_TYPE.get("number" if kind == "integer" else kind, ())
+    branch: dict[str, JsonValue] = {"type": kind, **{key: node[key] for key in keywords if key in node}}
+    members = node.get("enum")
+    if isinstance(members, list):
+        mine = [member for member in members if type_of(member) == kind or (kind == "number" and _is_number(member))]
+        if not mine:
+            return None
+        if kind != "null":
+            branch["enum"] = mine
+    if kind == "array":
+        branch.setdefault("items", {"type": "string"})
+    return branch
+
+
+def _is_number(member: JsonValue) -> bool:
+    return type_of(member) in ("integer", "number")
