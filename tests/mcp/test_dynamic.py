@@ -39,7 +39,7 @@ async def run(wire: Any, cwd: Path, answer: Answer, *, calls: int = 1, arguments
             answer(session, event)
 
     with ScriptedModel(script) as model:
-        agent = Agent("m", tools=[TICKET], base_url=model.base_url, wire=wire, cwd=cwd, on_event=on_event, **more)
+        agent = Agent("gpt-5.5", tools=[TICKET], base_url=model.base_url, wire=wire, cwd=cwd, on_event=on_event, **more)
         async with await agent.open() as session:
             await session.run("go")
         return model.requests[1].outputs, events, model.requests

@@ -1,6 +1,7 @@
 """What a model's argument text becomes."""
 
 import dataclasses
+import json
 import socket
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -324,3 +325,46 @@ def test_a_reference_to_another_host_is_never_followed() -> None:
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+OPTIONAL = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "nul": {"type": ["integer", "null"]},
+        "p": {"type": "string", "pattern": "^[a-z]+$"},
+        "e": {"enum": ["a", "b"]},
+        "r": {"$ref": "#/$defs/Id"},
+        "any": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]},
+        "s": {"type": "string"},
+        "b": {"type": "boolean"},
+        "o": {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False},
+        "must": {"type": "integer"},
+    },
+    "$defs": {"Id": {"type": "string", "minLength": 2}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"n": ""}, {}),
+        ({"n": "None"}, {}),
+        ({"n": "null", "b": "undefined"}, {}),
+        ({"nul": ""}, {"nul": None}),
+        ({"p": "", "s": ""}, {"s": ""}),
+        ({"e": ""}, {}),
+        ({"r": "", "any": ""}, {}),
+        ({"o": {"n": ""}}, {"o": {}}),
+        ({"s": "None"}, {"s": "None"}),
+    ],
+)
+def test_m040_text_that_can_only_mean_nothing_is_left_out_like_null(given: Any, meant: Any) -> None:
+    assert read_arguments(json.dumps(given), ForeignValidator(JsonSchema(OPTIONAL))) == meant
+
+
+@pytest.mark.parametrize("given", [{"must": ""}, {"must": "None"}, {"p": "A", "must": 1}, {"e": "None", "must": 1}])
+def test_m040_what_is_required_or_says_something_is_refused(given: Any) -> None:
+    with pytest.raises(RespondToModel):
+        read_arguments(json.dumps(given), ForeignValidator(JsonSchema({**OPTIONAL, "required": ["must"]})))

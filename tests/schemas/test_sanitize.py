@@ -8,8 +8,11 @@ import pytest
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.schema_alias import PORTABLE_NAMES
 from ferrule.protocol.schema_sanitize import MAX_LEVELS, Sanitized, sanitize, sanitize_json_schema
+from ferrule.protocol.schema_shape import TYPES
+from ferrule.protocol.schema_walk import schemas_below
 from ferrule.tools.arguments import read_arguments
 from ferrule.tools.foreign import ForeignValidator
+from tests.compat.function_collections import lost
 
 Json = Any
 
@@ -341,3 +344,85 @@ def test_b106_the_server_gets_its_own_names_and_the_model_reads_its_own() -> Non
     assert read_arguments('{"uids":["1"],"a_b":{"a_b_2":2}}', validator) == {"uids[]": [1], "a_b": {"a b": 2}}
     with pytest.raises(Exception, match=r"\$\.uids: missing, expected an array; you sent \"uid\""):
         read_arguments('{"uid":[1]}', validator)
+
+
+def test_m035_doubles_in_an_enum_stand_once() -> None:
+    assert parameter({"type": "string", "enum": ["GET", "GET", "PUT"]}) == {"type": "string", "enum": ["GET", "PUT"]}
+    assert parameter({"enum": [1, 1, True]}) == {
+        "anyOf": [{"type": "integer", "enum": [1]}, {"type": "boolean", "enum": [True]}]
+    }
+
+
+def test_m035_null_takes_no_foreign_members() -> None:
+    schema = {"anyOf": [{"type": "string", "enum": ["A", "B"]}, {"type": "null", "enum": ["A", "B"]}]}
+    assert parameter(schema) == {"anyOf": [{"type": "string", "enum": ["A", "B"]}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize("kind", ["array", ["array", "null"], "list", "Array"])
+def test_m035_members_of_an_array_are_those_of_its_items(kind: Json) -> None:
+    moved = parameter({"type": kind, "enum": [0, 1], "items": {"type": "integer"}})
+    assert moved["items"] == {"type": "integer", "enum": [0, 1]} and "enum" not in moved
+    assert parameter({"type": kind, "enum": ["a", "a"]})["items"] == {"enum": ["a"], "type": "string"}
+    whole = {"type": "array", "enum": [[0], [1]], "items": {"type": "integer"}}
+    assert parameter(whole) == whole
+
+
+ROOT_TYPES = [
+    "dict",
+    "Dict",
+    "Object",
+    "OBJECT",
+    "HashMap",
+    "map",
+    "struct",
+    ["dict", "null"],
+    "parameters",
+    "array",
+    7,
+]
+
+
+@pytest.mark.parametrize("kind", ROOT_TYPES)
+def test_m039_a_root_of_any_type_keeps_its_properties(kind: Json) -> None:
+    schema = {"type": kind, "properties": {"a": {"type": "String"}, "b": {"type": "dict[str, int]"}}, "required": ["a"]}
+    assert told(schema) == {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "object"}},
+        "required": ["a"],
+    }
+
+
+COLLECTION: list[Json] = [
+    {"type": "dict", "properties": {"base": {"type": "integer"}, "unit": {"type": "string", "default": "m"}}},
+    {"type": "dict", "properties": {"rate": {"type": "float"}, "on": {"type": "tuple", "items": {"type": "float"}}}},
+    {
+        "type": "dict",
+        "properties": {"db": {"type": "HashMap"}, "ids": {"type": "ArrayList", "items": {"type": "long"}}},
+    },
+    {
+        "type": "dict",
+        "properties": {"q": {"type": "dict", "properties": {"a": {"type": "any"}, "b": {"type": "Bigint"}}}},
+    },
+    {
+        "type": "dict",
+        "properties": {"x": {"type": "array", "items": {"type": "dict", "properties": {"y": {"type": "Any"}}}}},
+    },
+    {"type": "dict", "properties": {"type": {"type": "string", "enum": ["a"]}, "required": {"type": "Boolean"}}},
+    {"type": "dict", "properties": {"items": {"type": "string"}, "properties": {"type": "dict", "properties": {}}}},
+]
+"""The shapes of a public collection of functions: Python, Java and JavaScript types at the root and below."""
+
+
+@pytest.mark.parametrize("schema", COLLECTION)
+def test_m039_no_property_of_a_public_collection_is_lost(schema: Json) -> None:
+    assert lost(schema) == []
+    assert all(set(names_of(node)) <= TYPES for node in nodes(told(schema)))
+
+
+def nodes(node: Json) -> list[Json]:
+    return [node, *(below for one in schemas_below(node) for below in nodes(one))]
+
+
+def names_of(node: Json) -> list[str]:
+    named = node.get("type", [])
+    return named if isinstance(named, list) else [named]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.schema_shape import type_name
 from ferrule.protocol.schema_walk import Node, resolve
 
 _REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const")
@@ -24,10 +25,13 @@ def flat_root(root: Node, note: Callable[[str], None]) -> dict[str, JsonValue]:
     """
     flat = dict(root) if root.keys().isdisjoint(_REFUSED) else _Flattener(root, note).flat(root, ())
     named = flat.get("type", "object")
-    if named != "object" and not (isinstance(named, list) and "object" in named):
-        note(f"arguments are an object, not {named!r}: any object is taken")
-        return {"properties": {}}
-    return flat
+    if "object" in {type_name(name) for name in (named if isinstance(named, list) else [named])}:
+        return flat
+    if _properties(flat):
+        note(f"arguments are an object, not {named!r}: the properties are kept")
+        return flat
+    note(f"arguments are an object, not {named!r}: any object is taken")
+    return {"properties": {}}
 
 
 class _Flattener:

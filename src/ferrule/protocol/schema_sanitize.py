@@ -294,7 +294,7 @@ def _is_sound(schema: JsonValue, keyword: str) -> bool:
             if not is_wanted(key, value):
                 return False
         elif key == "enum":
-            if type(value) is not list or not value:
+            if type(value) is not list or not value or len(value) != len(set(map(repr, value))):
                 return False
         elif key not in ("type", "default"):
             return False

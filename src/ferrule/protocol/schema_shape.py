@@ -1,5 +1,6 @@
 """One schema's own keywords put right: its type, its enum, its array and object parts. The schemas below are clean."""
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 
@@ -27,23 +28,20 @@ TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", 
 _ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
 
 _MISNAMED = {
-    "str": "string",
-    "text": "string",
-    "date": "string",
-    "datetime": "string",
-    "int": "integer",
-    "long": "integer",
-    "float": "number",
-    "double": "number",
-    "decimal": "number",
-    "bool": "boolean",
-    "dict": "object",
-    "map": "object",
-    "list": "array",
-    "tuple": "array",
-    "none": "null",
+    **dict.fromkeys(("str", "text", "char", "varchar", "date", "datetime", "timestamp", "uuid", "bytes"), "string"),
+    **dict.fromkeys(("int", "int32", "int64", "uint", "long", "short", "byte", "bigint", "biginteger"), "integer"),
+    **dict.fromkeys(("float", "float32", "float64", "double", "decimal", "bigdecimal", "real", "numeric"), "number"),
+    **dict.fromkeys(("bool", "flag"), "boolean"),
+    **dict.fromkeys(("dict", "dictionary", "map", "mapping", "hashmap", "hashtable", "hash", "record"), "object"),
+    **dict.fromkeys(("struct", "class", "model", "json"), "object"),
+    **dict.fromkeys(("list", "tuple", "set", "arraylist", "vector", "vec", "sequence", "slice"), "array"),
+    **dict.fromkeys(("queue", "stack", "collection", "iterable"), "array"),
+    **dict.fromkeys(("none", "nil", "nonetype", "undefined", "void"), "null"),
 }
 """Types by other languages' names, as hand-written schemas have them."""
+
+_BARE = re.compile(r"[\[<({ ]")
+"""Where the parameters of a type begin."""
 
 ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Keywords that say something about a value and ask nothing of it."""
@@ -111,7 +109,7 @@ def _name_types(node: Shape, tell: Tell) -> None:
     if type(named) is str and named in TYPES:
         return
     given = named if isinstance(named, list) else [named]
-    names = list(dict.fromkeys(name for item in given if (name := _type_name(item)) is not None))
+    names = list(dict.fromkeys(name for item in given if (name := type_name(item)) is not None))
     if names != given:
         tell(f"type {named!r} is none of JSON Schema: {' or '.join(names) or 'it is left out'}")
     if names:
@@ -120,15 +118,18 @@ def _name_types(node: Shape, tell: Tell) -> None:
         del node["type"]
 
 
-def _type_name(item: JsonValue) -> str | None:
+def type_name(item: JsonValue) -> str | None:
+    """The type of JSON Schema that is meant: in any capitals, by another language's name, `list[str]` among them."""
     if not isinstance(item, str):
         return None
-    name = item.lower()
-    return name if name in TYPES else _MISNAMED.get(name)
+    name = item.strip().lower()
+    if name in TYPES:
+        return name
+    return _MISNAMED.get(name) or _MISNAMED.get(_BARE.split(name, maxsplit=1)[0])
 
 
 def _list_members(node: Shape, tell: Tell) -> None:
-    """Make `const` an enum of one, drop enums that list nothing, and give untyped ones their types."""
+    """Make `const` an enum of one, drop enums that list nothing and doubles, and give untyped ones their types."""
     if "const" in node and "enum" not in node:
         node["enum"] = [node.pop("const")]
     members = node.get("enum")
@@ -136,6 +137,9 @@ def _list_members(node: Shape, tell: Tell) -> None:
         if members is not None:
             tell("enum lists nothing: it is left out")
         node.pop("enum")
+        return
+    members = node["enum"] = _distinct(members)
+    if "type" in node and _move_members(node, members, tell):
         return
     if "type" in node or not node.keys().isdisjoint(_COMBINERS):
         return
@@ -152,6 +156,33 @@ def _list_members(node: Shape, tell: Tell) -> None:
     node["anyOf"] = [
         {"type": kind, "enum": listed} if kind != "null" else {"type": kind} for kind, listed in groups.items()
     ]
+
+
+def _distinct(members: list[JsonValue]) -> list[JsonValue]:
+    """The members, each once; True and 1 are two."""
+    seen: list[tuple[str, JsonValue]] = []
+    for member in members:
+        if (known := (type_of(member), member)) not in seen:
+            seen.append(known)
+    return [member for _, member in seen]
+
+
+def _move_members(node: Shape, members: list[JsonValue], tell: Tell) -> bool:
+    """Members that no value of the type can be: of an array they are meant for its items, of null they say nothing."""
+    named = node["type"]
+    if named == "null":
+        if members != [None]:
+            del node["enum"]
+        return True
+    kinds = set(named if isinstance(named, list) else [named]) - {"null"}
+    if kinds != {"array"} or any(type_of(member) in ("array", "object") for member in members):
+        return False
+    tell("enum of an array lists what its items may be")
+    del node["enum"]
+    items = node.get("items", {})
+    if isinstance(items, Mapping) and items.keys().isdisjoint(("enum", "$ref", "anyOf", "oneOf", "allOf")):
+        node["items"] = shaped({**items, "enum": members}, Place.VALUE, tell)
+    return True
 
 
 def _has_fractions(members: list[JsonValue]) -> bool:

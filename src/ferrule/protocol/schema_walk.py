@@ -51,7 +51,8 @@ def resolve(pointer: JsonValue, root: Node) -> JsonValue:
     return node
 
 
-def _follow(node: Node, root: Node) -> JsonValue:
+def referred(node: Node, root: Node) -> JsonValue:
+    """The schema that `node` refers to; anything where it leads nowhere."""
     try:
         return resolve(node["$ref"], root)
     except KeyError:
@@ -68,7 +69,7 @@ def applicable(nodes: Iterable[JsonValue], root: Node) -> Iterator[Node]:
         seen.add(id(node))
         yield node
         if "$ref" in node:
-            pending.append(_follow(node, root))
+            pending.append(referred(node, root))
         for keyword in _IN_PLACE:
             if isinstance(branches := node.get(keyword), list):
                 pending.extend(branches)
@@ -88,7 +89,7 @@ def _accepted(node: JsonValue, root: Node, known: dict[int, frozenset[str]], dep
     known[id(node)] = ANY_TYPE
     types = _own_types(node)
     if "$ref" in node:
-        types &= _accepted(_follow(node, root), root, known, depth + 1)
+        types &= _accepted(referred(node, root), root, known, depth + 1)
     for branch in _branches(node, "allOf"):
         types &= _accepted(branch, root, known, depth + 1)
     for keyword in ("anyOf", "oneOf"):

@@ -1,6 +1,7 @@
 """Tolerant reading: what a model wrote in the wrong JSON type, where the schema leaves one meaning only."""
 
 import re
+from collections.abc import Mapping
 
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
@@ -11,11 +12,14 @@ from ferrule.protocol.schema_walk import (
     Node,
     accepted_types,
     item_nodes,
+    property_names,
     property_nodes,
+    referred,
     type_of,
 )
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NOTHING = frozenset({"", "none", "null", "nil", "undefined"})
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -25,7 +29,8 @@ def repaired(value: JsonValue, schema: JsonSchema) -> JsonValue:
     - text that spells a number, a boolean or null where the schema takes that and no text;
     - text that holds a JSON object or array where the schema takes that and no text, at any depth;
     - 10.0 where the schema takes integers only;
-    - null for an optional property that cannot be null: the property is left out.
+    - null for an optional property that cannot be null: the property is left out;
+    - empty text there where the schema takes no empty text, and `"None"` where it takes no text: they say null, too.
     """
     root = schema.mapping
     return drop_forced_nulls(_repaired(value, [root], root, 0), schema)
@@ -54,8 +59,52 @@ def _accepted(nodes: list[JsonValue], root: Node) -> frozenset[str]:
 
 
 def _repaired_object(value: dict[str, JsonValue], nodes: list[JsonValue], root: Node, depth: int) -> JsonValue:
-    result = {key: _repaired(old, property_nodes(nodes, key, root), root, depth + 1) for key, old in value.items()}
+    names = property_names(nodes, root)
+    result: dict[str, JsonValue] = {}
+    for key, old in value.items():
+        schemas = property_nodes(nodes, key, root)
+        nothing = names.get(key) is False and isinstance(old, str) and _says_nothing(old, schemas, root)
+        result[key] = None if nothing else _repaired(old, schemas, root, depth + 1)
     return result if any(result[key] is not old for key, old in value.items()) else value
+
+
+def _says_nothing(text: str, schemas: list[JsonValue], root: Node) -> bool:
+    """Whether a text can only stand for a property left out."""
+    word = text.strip().lower()
+    if "string" in _accepted(schemas, root):
+        return not text and not any(_takes_empty(schema, root, 0) for schema in schemas)
+    return bool(schemas) and word in _NOTHING
+
+
+def _takes_empty(node: JsonValue, root: Node, depth: int) -> bool:
+    """Whether the empty text is a value of a schema, as far as enum, pattern and length say."""
+    if not isinstance(node, Mapping) or depth > MAX_DEPTH:
+        return node is not False
+    if "string" not in accepted_types(node, root):
+        return False
+    members, pattern, shortest = node.get("enum"), node.get("pattern"), node.get("minLength")
+    if (isinstance(members, list) and "" not in members) or (isinstance(shortest, int) and shortest > 0):
+        return False
+    if isinstance(pattern, str) and not _matches_empty(pattern):
+        return False
+    if "$ref" in node and not _takes_empty(referred(node, root), root, depth + 1):
+        return False
+    if not all(_takes_empty(branch, root, depth + 1) for branch in _listed(node, "allOf")):
+        return False
+    choices = [_listed(node, keyword) for keyword in ("anyOf", "oneOf")]
+    return all(any(_takes_empty(one, root, depth + 1) for one in choice) for choice in choices if choice)
+
+
+def _listed(node: Node, keyword: str) -> list[JsonValue]:
+    found = node.get(keyword)
+    return found if isinstance(found, list) else []
+
+
+def _matches_empty(pattern: str) -> bool:
+    try:
+        return re.search(pattern, "") is not None
+    except re.error:
+        return True
 
 
 def _from_text(text: str, accepted: frozenset[str]) -> JsonValue:
