@@ -114,7 +114,7 @@ def resume_settings(
     """
     stored = read_rollout(find_rollout(settings.home, session_id))
     context = stored.context
-    cwd = settings.cwd if cwd_given else (context.cwd if context else stored.meta.cwd)
+    cwd = settings.cwd if cwd_given else (context.cwd if context else stored.meta.cwd) or settings.cwd
     if not Path(cwd).is_dir():
         raise UsageError(f"the session's directory {cwd} does not exist any more; choose another one with -C")
     sandbox, approval = settings.sandbox_policy, settings.approval_policy

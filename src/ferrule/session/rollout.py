@@ -19,6 +19,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Message, Origin, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
+from ferrule.session.salvage import Line, salvage
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -47,19 +48,11 @@ class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: str | None = None
 
 
-class _Line(msgspec.Struct):
-    timestamp: str
-    type: str
-    payload: msgspec.Raw
-    origin: msgspec.Raw = msgspec.Raw()
-
-
 class _TokenCount(msgspec.Struct, tag="token_count"):
     usage: TokenUsage | None
 
 
 _encode = msgspec.json.encode
-_decode_line = msgspec.json.Decoder(_Line).decode
 
 
 def new_session_id() -> str:
@@ -137,7 +130,7 @@ class Rollout:
 
 class StoredSession(msgspec.Struct, frozen=True):
     """A rollout as it was read: `responses` are its items, cut where a response of the model ended, or where somebody
-    else spoke after it: the end of one that broke off is not told."""
+    else spoke after it: the end of one that broke off is not told. `skipped_lines` could not be read whole."""
 
     path: Path
     meta: SessionMeta
@@ -145,36 +138,70 @@ class StoredSession(msgspec.Struct, frozen=True):
     responses: tuple[tuple[ResponseItem, ...], ...]
     skipped_lines: int = 0
 
+    @property
+    def damage(self) -> str:
+        """What has to be told of a file that was damaged; empty for one that is whole."""
+        if not self.skipped_lines:
+            return ""
+        lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines} lines"
+        rights = "" if self.context else "; the rights that it ran with are among them, and the present settings count"
+        return f"the session file {self.path} is damaged: {lines} could not be read and are left out{rights}"
+
 
 def read_rollout(path: Path) -> StoredSession:
-    """Read a session. Lines that cannot be read are skipped and counted. Raises `UsageError` where it is none."""
-    meta: SessionMeta | None = None
-    context: TurnContext | None = None
-    responses: list[tuple[ResponseItem, ...]] = []
-    items: list[ResponseItem] = []
-    skipped = 0
-    for raw in _lines(path):
+    """Read a session: all that can be read of a damaged one, and how much cannot. Raises `UsageError` where nothing
+    can."""
+    try:
+        lines, damaged = salvage(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read the session {path}: {error.strerror}") from error
+    reader = _Reader()
+    for line in lines:
         try:
-            line = _decode_line(raw)
-            match line.type:
-                case "session_meta":
-                    meta = meta or msgspec.json.decode(line.payload, type=SessionMeta)
-                case "turn_context":
-                    context = msgspec.json.decode(line.payload, type=TurnContext)
-                case "response_item":
-                    item = read_item(bytes(line.payload), _origin(line.origin))
-                    if isinstance(item.view, Message) and item.view.role != "assistant":
-                        responses.append(tuple(items))
-                        items = []
-                    items.append(item)
-                case "event_msg" if _event_type(line.payload) == "token_count":
-                    responses.append(tuple(items))
-                    items = []
+            reader.read(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            skipped += 1
-    if meta is None:
-        raise UsageError(f"{path} is not a session of Ferrule: it has no session_meta line")
-    return StoredSession(path, meta, context, (*responses, tuple(items)), skipped)
+            damaged += 1
+    if reader.meta is None and not reader.items and not any(reader.responses):
+        raise UsageError(f"{path} is not a session of Ferrule: nothing in it can be read as one")
+    meta = reader.meta or SessionMeta(
+        _id_of(path) or new_session_id(), "", reader.context.cwd if reader.context else ""
+    )
+    responses = (*reader.responses, tuple(reader.items))
+    return StoredSession(path, meta, reader.context, responses, damaged + (reader.meta is None and not damaged))
+
+
+class _Reader:
+    """Puts the lines of a session together."""
+
+    def __init__(self) -> None:
+        self.meta: SessionMeta | None = None
+        self.context: TurnContext | None = None
+        self.responses: list[tuple[ResponseItem, ...]] = []
+        self.items: list[ResponseItem] = []
+
+    def read(self, line: Line) -> None:
+        """Take one line. Raises `msgspec.DecodeError` for one that is not what it says it is."""
+        match line.type:
+            case "session_meta":
+                self.meta = self.meta or msgspec.json.decode(line.payload, type=SessionMeta)
+            case "turn_context":
+                self.context = msgspec.json.decode(line.payload, type=TurnContext)
+            case "response_item":
+                self._add(read_item(bytes(line.payload), _origin(line.origin)))
+            case "event_msg" if _event_type(line.payload) == "token_count":
+                self._cut()
+
+    def _add(self, item: ResponseItem) -> None:
+        """A response ends where somebody else speaks, and, should the line of its end be lost, where another begins."""
+        last = next((known.origin for known in reversed(self.items) if known.origin is not None), None)
+        another = last is not None and item.origin is not None and last.response != item.origin.response
+        if another or (isinstance(item.view, Message) and item.view.role != "assistant"):
+            self._cut()
+        self.items.append(item)
+
+    def _cut(self) -> None:
+        self.responses.append(tuple(self.items))
+        self.items = []
 
 
 def _origin(raw: msgspec.Raw) -> Origin | None:
@@ -190,13 +217,6 @@ class _EventType(msgspec.Struct):
 
 def _event_type(payload: msgspec.Raw) -> str:
     return msgspec.json.decode(payload, type=_EventType).type
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        return [line for line in path.read_bytes().split(b"\n") if line]
-    except OSError as error:
-        raise UsageError(f"cannot read the session {path}: {error.strerror}") from error
 
 
 _ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")

@@ -178,6 +178,8 @@ class Session(LoopBound):
             self.emit(ThreadStarted(thread_id=self.id, model=self.model_name))
             if self.observed:
                 self._telling = asyncio.ensure_future(self._tell_sandbox())
+            if self._stored is not None and self._stored.damage:
+                self.emit(WarningEvent(message=self._stored.damage))
             if self._stored is None:
                 self._write_meta()
                 for item in opening_items(state, lambda text: self.emit(WarningEvent(message=text))):
