@@ -1,14 +1,14 @@
 """A call as it came in, turned into the item that the history keeps: declared name, unique id, readable arguments."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from ferrule.model import freeform
-from ferrule.model.names import Callee, CallIds, CallNames
+from ferrule.model.names import Callee, CallIds, CallNames, KnownIds
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import ResponseItem, read_item
@@ -75,10 +75,17 @@ class OpenCall:
 class CallReader:
     """Reads the calls of one response."""
 
-    def __init__(self, names: CallNames, request: ModelRequest, new_id: Callable[[], str] = random_id) -> None:
+    def __init__(
+        self,
+        names: CallNames,
+        request: ModelRequest,
+        new_id: Callable[[], str] = random_id,
+        known: KnownIds | None = None,
+    ) -> None:
         self._names = names
         self.new_id = new_id
-        self._ids = CallIds(lambda: _call_ids(request), request.interrupted_calls, new_id)
+        ids = known or KnownIds()
+        self._ids = CallIds(lambda: ids.of(request.items), request.interrupted_calls, new_id)
 
     def open(self, call_id: str | None, name: str, namespace: str | None, *, custom: bool) -> OpenCall:
         """A call begins."""
@@ -136,10 +143,3 @@ def _query(text: str) -> object:
         return decode(text)
     except RespondToModel:
         return {"query": text}
-
-
-def _call_ids(request: ModelRequest) -> Iterator[str]:
-    for item in request.items:
-        call_id = getattr(item.view, "call_id", None)
-        if call_id is not None:
-            yield call_id

@@ -71,10 +71,10 @@ class ChatBody:
         asked = sampling(request, sent, profile, server)
         leading = _leading(request.items)
         messages = self._history.encode(request.items[leading:])
-        if opening := _opening(request, leading):
-            messages.insert(0, _encode({"role": self._system, "content": opening}))
+        opening = _opening(request, leading)
+        first = _encode({"role": self._system, "content": opening}) if opening else b""
         fields = shared_fields(request, asked, choice, sent, server)
-        fields["messages"] = json_array(messages)
+        fields["messages"] = (b"[", first, b"," if first and messages else b"", messages, b"]")
         if server.usage_in_stream:
             fields["stream_options"] = b'{"include_usage":true}'
         if asked.effort:

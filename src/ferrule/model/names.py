@@ -2,9 +2,12 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
+
+from ferrule.protocol.items import ResponseItem
 
 log = logging.getLogger("ferrule.model")
 
@@ -70,22 +73,44 @@ def _ways(name: str) -> Iterator[Callable[[str, Callee], bool]]:
         yield lambda wire, callee: wire.startswith(name) or callee.flat.startswith(name)
 
 
+class KnownIds:
+    """The call ids of a history that grows at its end, read once each."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: ResponseItem | None = None
+        self._ids: set[str] = set()
+
+    def of(self, items: Sequence[ResponseItem]) -> AbstractSet[str]:
+        """All ids of the history. Valid until the next call."""
+        grown = self._count <= len(items) and (not self._count or items[self._count - 1] is self._last)
+        if not grown:
+            self._count, self._ids = 0, set()
+        for item in items[self._count :]:
+            call_id = getattr(item.view, "call_id", None)
+            if call_id is not None:
+                self._ids.add(call_id)
+        self._count, self._last = len(items), items[-1] if items else None
+        return self._ids
+
+
 class CallIds:
     """Makes the call ids of one response differ from each other and from those of the history."""
 
-    def __init__(self, history: Callable[[], Iterable[str]], kept: frozenset[str], new_id: Callable[[], str]) -> None:
-        self._history = history
+    def __init__(self, history: Callable[[], Container[str]], kept: frozenset[str], new_id: Callable[[], str]) -> None:
+        self._read = history
+        self._history: Container[str] | None = None
         self._kept = kept
         self._new_id = new_id
-        self._taken: set[str] | None = None
+        self._taken: set[str] = set()
 
     def unique(self, call_id: str | None) -> str:
         """`call_id`, with `_2`, `_3`... behind it where it is taken; a new id where the server gave none."""
-        if self._taken is None:
-            self._taken = set(self._history()) - self._kept
+        if self._history is None:
+            self._history = self._read()
         wanted = call_id or f"call_{self._new_id()}"
         unique, number = wanted, 1
-        while unique in self._taken:
+        while unique in self._taken or (unique in self._history and unique not in self._kept):
             number += 1
             unique = f"{wanted}_{number}"
         self._taken.add(unique)

@@ -52,24 +52,39 @@ def _encodable(value: JsonValue) -> JsonValue:
     return value
 
 
-def json_object(fields: Mapping[str, bytes]) -> bytes:
-    """The JSON object of fields whose values are JSON already."""
-    return b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in fields.items()])
+Json = bytes | tuple[bytes | bytearray, ...]
+"""JSON that stands ready, whole or in pieces."""
 
 
-def without_fields(fields: Mapping[str, bytes], paths: Iterable[str]) -> Mapping[str, bytes]:
+def json_object(fields: Mapping[str, Json]) -> bytes:
+    """The JSON object of fields whose values are JSON already; everything is copied once."""
+    pieces: list[bytes | bytearray] = []
+    for name, value in fields.items():
+        pieces.append(b'%b"%b":' % (b"," if pieces else b"{", name.encode()))
+        if isinstance(value, tuple):
+            pieces += value
+        else:
+            pieces.append(value)
+    return b"".join([*pieces, b"}"]) if pieces else b"{}"
+
+
+def without_fields(fields: Mapping[str, Json], paths: Iterable[str]) -> Mapping[str, Json]:
     """The fields of a body without those that `paths` name, such as `stream_options` or `reasoning.summary`."""
     kept = dict(fields)
     for path in paths:
         name, _, below = path.partition(".")
         if name in kept and below:
-            rest = _without(msgspec.json.decode(kept[name]), below.split("."))
+            rest = _without(msgspec.json.decode(_whole(kept[name])), below.split("."))
             kept |= {name: msgspec.json.encode(rest)} if rest else {}
         else:
             rest = None
         if not rest:
             kept.pop(name, None)
     return kept
+
+
+def _whole(value: Json) -> bytes:
+    return b"".join(value) if isinstance(value, tuple) else value
 
 
 def _without(value: JsonValue, path: Sequence[str]) -> JsonValue:

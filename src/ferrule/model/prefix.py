@@ -20,29 +20,44 @@ Convert = Callable[[Sequence[ResponseItem], int], Piece]
 
 
 class PrefixCache:
-    """Converts a history that grows at its end: what is the same as last time is not converted again."""
+    """Converts a history that grows at its end: what is the same as last time is neither converted nor joined again."""
 
     def __init__(self, convert: Convert) -> None:
         self._convert = convert
         self._items: Sequence[ResponseItem] = ()
-        self._pieces: list[Piece] = []
+        self._ends: list[tuple[int, int]] = []
+        """Where each piece ends: among the items, and in the text."""
+        self._text = bytearray()
 
-    def encode(self, items: Sequence[ResponseItem]) -> list[bytes]:
-        """The JSON values of `items`."""
-        same = 0
-        for before, now in zip(self._items, items, strict=False):
-            if before is not now:
-                break
-            same += 1
-        pieces = self._pieces
-        while pieces and pieces[-1].end > same:
-            pieces.pop()
-        if pieces:
-            pieces.pop()  # its conversion looked at what followed it
-        index = pieces[-1].end if pieces else 0
+    def encode(self, items: Sequence[ResponseItem]) -> bytearray:
+        """The JSON values of `items`, with commas between them. Valid until the next call."""
+        same = _length_of_same(self._items, items)
+        ends = self._ends
+        while ends and ends[-1][0] > same:
+            ends.pop()
+        if ends:
+            ends.pop()  # its conversion looked at what followed it
+        index, length = ends[-1] if ends else (0, 0)
+        del self._text[length:]
         while index < len(items):
             piece = self._convert(items, index)
-            pieces.append(piece)
+            for value in piece.encoded:
+                if self._text:
+                    self._text += b","
+                self._text += value
+            ends.append((piece.end, len(self._text)))
             index = piece.end
         self._items = items
-        return [value for piece in pieces for value in piece.encoded]
+        return self._text
+
+
+def _length_of_same(before: Sequence[ResponseItem], now: Sequence[ResponseItem]) -> int:
+    """How many items at the beginning are the same objects."""
+    if now[: len(before)] == before:  # which looks no deeper where they are the same
+        return len(before)
+    same = 0
+    for one, other in zip(before, now, strict=False):
+        if one is not other:
+            break
+        same += 1
+    return same

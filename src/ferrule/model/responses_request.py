@@ -71,7 +71,7 @@ class ResponsesBody:
         if server.stores and request.previous_response_id:
             fields["previous_response_id"] = _encode(request.previous_response_id)
             items = items[request.stored_items :]
-        fields["input"] = json_array(self._history.encode(items))
+        fields["input"] = (b"[", self._history.encode(items), b"]")
         fields["store"] = _encode(server.stores)
         if server.encrypted_reasoning and profile.reasoning:
             fields["include"] = b'["reasoning.encrypted_content"]'
@@ -141,6 +141,8 @@ class ResponsesBody:
 
     def _encoded(self, item: ResponseItem, view: ItemView, *, bare: bool = False) -> bytes | None:
         """The item, read as `view`, with the fields that the server takes."""
+        if view is item.view and item.origin is None and self._is_plain(view):
+            return item.raw  # we made it, of nothing but what is taken
         raw = item.raw if view is item.view else make_item(view).raw
         kind = kind_of(view)
         if kind in self._to.omitted.kinds:
@@ -155,11 +157,21 @@ class ResponsesBody:
             changes |= _another_id(view)
         return pruned(raw, status=self._server.call_status, changes=changes, without=self._to.omitted.item_fields)
 
+    def _is_plain(self, view: ItemView) -> bool:
+        if self._to.omitted.item_fields or self._to.omitted.kinds:
+            return False
+        if isinstance(view, FunctionCallOutput | CustomToolCallOutput):
+            return self._sent_id_of(view.call_id) == view.call_id
+        return isinstance(view, Message) and view.role != "assistant"
+
+    def _sent_id_of(self, call_id: str) -> str:
+        return self._ids.get(call_id) or self._to.sent_id(call_id)
+
     def _sent_id(self, item: ResponseItem, call_id: str) -> str:
         """The call's id as it is sent. An output follows its call, and is sent under the same."""
         if _is_said(item.view):
             self._ids[call_id] = self._to.sent_id(call_id, item.origin)
-        return self._ids.get(call_id) or self._to.sent_id(call_id)
+        return self._sent_id_of(call_id)
 
     def _adapted(self, view: ItemView) -> ItemView:
         server = self._server

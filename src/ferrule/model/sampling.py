@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from ferrule.model.adapt import WireTool
-from ferrule.model.payloads import json_array
+from ferrule.model.payloads import Json, json_array
 from ferrule.model.profiles import ProviderProfile
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.profiles import ModelProfile
@@ -51,9 +51,9 @@ def _parallel(
 
 def shared_fields(
     request: ModelRequest, asked: Sampling, choice: object, tools: tuple[WireTool, ...], server: ProviderProfile
-) -> dict[str, bytes]:
+) -> dict[str, Json]:
     """The fields that both wires spell alike, as JSON; `choice` is the tool choice in the wire's spelling."""
-    fields = {"model": _encode(request.model)}
+    fields: dict[str, Json] = {"model": _encode(request.model)}
     if tools:
         fields["tools"] = json_array(tool.json for tool in tools)
         fields["tool_choice"] = _encode(choice)

@@ -14,6 +14,7 @@ from ferrule.model.adapt import WireTools, adapt_tools, without_refused
 from ferrule.model.calls import CallReader, random_id
 from ferrule.model.heal import MAX_HEALS, Healed, heal
 from ferrule.model.http import Server
+from ferrule.model.names import KnownIds
 from ferrule.model.profiles import Profiles, ProviderProfile
 from ferrule.model.recipient import NOTHING_OMITTED, Recipient, family_of
 from ferrule.model.retry import Batches, with_retries
@@ -78,6 +79,7 @@ class _Lane:
         self.body: Body | None = None
         self.specs: tuple[ToolSpec, ...] = ()
         self.tools = WireTools.empty()
+        self.ids = KnownIds()
 
 
 class WireModel:
@@ -159,7 +161,7 @@ class WireModel:
         refuses what the request can do without, the rest."""
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
-        merger = self.new_merger(CallReader(tools.names, request, self._new_id))
+        merger = self.new_merger(CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids))
         recipient = self._recipient(request)
         given_out = False
         origin = Origin(recipient.provider, recipient.family, len(request.items))

@@ -51,11 +51,13 @@ class Stored(NamedTuple):
 class History:
     """The items of a conversation, in the order in which they are sent."""
 
-    __slots__ = ("_items", "_snapshot", "stored")
+    __slots__ = ("_items", "_snapshot", "stored", "weight")
 
     def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
         self._items = list(items)
         self._snapshot: tuple[ResponseItem, ...] | None = None
+        self.weight = _weight(self._items)
+        """Bytes of all items."""
         self.stored: Stored | None = None
 
     @property
@@ -68,6 +70,7 @@ class History:
     def append(self, item: ResponseItem) -> None:
         """Add one item at the end."""
         self._items.append(item)
+        self.weight += len(item.raw)
         self._snapshot = None
 
     def settle(self, start: int) -> None:
@@ -84,12 +87,19 @@ class History:
     def replace(self, items: Iterable[ResponseItem]) -> None:
         """Go on with other items; what the provider has stored stands for none of them."""
         self._items = list(items)
+        self.weight = _weight(self._items)
         self._snapshot = self.stored = None
 
     def extend(self, items: Iterable[ResponseItem]) -> None:
         """Add items at the end."""
-        self._items.extend(items)
+        more = list(items)
+        self._items += more
+        self.weight += _weight(more)
         self._snapshot = None
+
+
+def _weight(items: Iterable[ResponseItem]) -> int:
+    return sum(len(item.raw) for item in items)
 
 
 def in_place(items: Iterable[ResponseItem]) -> list[ResponseItem]:

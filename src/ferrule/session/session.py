@@ -33,7 +33,7 @@ from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.history import History, settled
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
-from ferrule.session.images import bounded, without_refused
+from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
 from ferrule.session.rollout import Rollout, SessionMeta, StoredSession, TurnContext, new_session_id
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
@@ -233,13 +233,13 @@ class Session(LoopBound):
         self, specs: list[ConfiguredToolSpec], interrupted_calls: set[str], tool_choice: ToolChoice
     ) -> ModelRequest:
         """The next request to the model."""
-        stored = self.history.stored
+        history, stored = self.history, self.history.stored
         if self._specs is None or self._specs[0] is not specs:
             self._specs = (specs, tuple(entry.spec for entry in specs))
         return ModelRequest(
             model=self.model_name,
             instructions=self._instructions,
-            items=bounded(self.history.items),
+            items=bounded(history.items) if history.weight > MAX_IMAGE_BYTES else history.items,
             tools=self._specs[1],
             tool_choice=tool_choice,
             settings=self.settings.model,
