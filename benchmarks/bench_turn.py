@@ -11,17 +11,18 @@ from pathlib import Path
 
 from benchmarks import peers
 from benchmarks.headless import ECHO, Headless, contestants, mcp_echo, no_op, one_line_patch, run_true
-from benchmarks.measure import Row, Work, bounded, in_turns
+from benchmarks.measure import Row, Work, bounded, in_turns, row
 from ferrule import Agent, tool
 from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
 from ferrule.protocol.content import OutputText
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import FunctionCall, Message, make_item
+from ferrule.protocol.items import FunctionCall, FunctionCallOutput, Message, make_item
 from ferrule.testing import ScriptedModel, message
 
 AGENTS, TURNS = 200, 10
 CALLS = 20
 SESSIONS = 3
+LONG = 10_000
 
 
 @tool(read_only=True)
@@ -127,9 +128,30 @@ def chat_turn() -> Row:
     return bounded("no-op turn, seen from the server, chat wire, in process", spent, 3, "ms")
 
 
+async def with_history(count: int) -> float:
+    """Milliseconds of a no-op turn of a session whose history has `count` items, the agent in the server's process."""
+    with ScriptedModel([*([no_op()] for _ in range(CALLS * 2)), [message("done")]]) as model:
+        with tempfile.TemporaryDirectory() as folder:
+            agent = Agent("m", tools=["update_plan"], base_url=model.base_url, wire="responses", cwd=folder)
+            async with await agent.open() as session:
+                for number in range(count // 2):
+                    call = FunctionCall(call_id=f"h{number}", name="update_plan", arguments="{}")
+                    answer = FunctionCallOutput(call_id=f"h{number}", output="Plan updated")
+                    session.history.extend([make_item(call), make_item(answer)])
+                await session.run("go")
+        return statistics.median(model.latencies_ns()[5:]) / 1e6
+
+
+def long_histories() -> Row:
+    """A turn late in a session against an early one."""
+    runs = [(asyncio.run(with_history(LONG)), asyncio.run(with_history(10))) for _ in range(SESSIONS)]
+    late, early = (statistics.median(times) for times in zip(*runs, strict=True))
+    return row(f"no-op turn at {LONG:,} items of history, floor one at 10", late, early, 1.2, "ms", 1)
+
+
 def main() -> None:
     """Print one line a row."""
-    for line in [*in_process(), *seen_from_the_server(), chat_turn()]:
+    for line in [*in_process(), *seen_from_the_server(), chat_turn(), long_histories()]:
         print(line, flush=True)
 
 

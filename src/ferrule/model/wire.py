@@ -5,7 +5,7 @@ import operator
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -69,14 +69,22 @@ class Merger(Protocol):
         ...
 
 
+class _Asked(NamedTuple):
+    """Who a session asks, and what is sent there."""
+
+    recipient: Recipient
+    body: Body
+    profile: ModelProfile
+
+
 class _Lane:
     """What is kept from one request of a session to its next."""
 
     def __init__(self, accepts: ProviderProfile) -> None:
         self.accepts = accepts
         self.omitted = NOTHING_OMITTED
-        self.recipient: Recipient | None = None
-        self.body: Body | None = None
+        self.model = ""
+        self.asked: _Asked | None = None
         self.specs: tuple[ToolSpec, ...] = ()
         self.tools = WireTools.empty()
         self.ids = KnownIds()
@@ -127,22 +135,24 @@ class WireModel:
     def body(self, request: ModelRequest) -> bytes:
         """The body that is sent for `request`. Raises `ModelError` where a tool cannot be sent."""
         tools = self.tools(request.tools, request.session_id)
-        lane = self._lane(request.session_id)
-        recipient = self._recipient(request)
-        if lane.body is None or lane.recipient != recipient:
-            lane.recipient, lane.body = recipient, self.new_body(recipient)
-        return lane.body.build(request, tools, self.profiles.model(request.model))
+        _, body, profile = self._asked(request)
+        return body.build(request, tools, profile)
 
-    def _recipient(self, request: ModelRequest) -> Recipient:
-        lane, endpoint = self._lane(request.session_id), self.server.endpoint
-        return Recipient(
-            lane.accepts,
-            f"{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
-            family_of(request.model),
-            self.wire,
-            self.profiles.model(request.model).image_input,
-            lane.omitted,
-        )
+    def _asked(self, request: ModelRequest) -> _Asked:
+        """Who is asked in a session, made anew only for another model or after a refusal."""
+        lane = self._lane(request.session_id)
+        if lane.asked is None or lane.model != request.model:
+            profile, endpoint = self.profiles.model(request.model), self.server.endpoint
+            recipient = Recipient(
+                lane.accepts,
+                f"{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
+                family_of(request.model),
+                self.wire,
+                profile.image_input,
+                lane.omitted,
+            )
+            lane.model, lane.asked = request.model, _Asked(recipient, self.new_body(recipient), profile)
+        return lane.asked
 
     def _lane(self, session_id: str) -> _Lane:
         """The session's lane, moved to the end of those that are kept."""
@@ -162,7 +172,7 @@ class WireModel:
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
         merger = self.new_merger(CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids))
-        recipient = self._recipient(request)
+        recipient = self._asked(request).recipient
         given_out = False
         origin = Origin(recipient.provider, recipient.family, len(request.items))
         try:
@@ -200,7 +210,7 @@ class WireModel:
     def _take_for(self, request: ModelRequest, healed: Healed) -> None:
         """Remember for the session what its server refuses."""
         lane = self._lane(request.session_id)
-        lane.accepts, lane.omitted, lane.specs = healed.accepts, healed.omitted, ()
+        lane.accepts, lane.omitted, lane.specs, lane.asked = healed.accepts, healed.omitted, (), None
 
 
 def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:
