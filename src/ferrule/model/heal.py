@@ -111,7 +111,7 @@ _PART_WORDS = {
 }
 _NOT_TAKEN = (
     r"not support|n't support|unsupported|not accept|unknown variant|not available|no endpoints|text[- ]only"
-    r"|invalid (?:content )?type"
+    r"|invalid (?:content )?type|invalid value|supported values"
 )
 _ONE_PART = re.compile(
     r"format|mime|media[ _]type|too (?:large|big|many)|exceed|resolution|dimension|corrupt|decod|download|base64",
@@ -149,7 +149,8 @@ class Refusal:
     """A server's words about a request, and the request."""
 
     def __init__(self, error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> None:
-        self.text = " ".join(filter(None, (error.code, error.said or str(error), error.param)))
+        self.code = error.code
+        self.text = " ".join(filter(None, (error.said or str(error), error.param)))
         self.param = error.param
         self.request = request
         self.to = to
@@ -209,7 +210,7 @@ def heal(error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -
 
 def _unreadable(refusal: Refusal) -> Healed | None:
     """Reasoning, a summary or a signature that the server cannot read."""
-    if not _UNREADABLE.search(refusal.text):
+    if refusal.code != "invalid_encrypted_content" and not _UNREADABLE.search(refusal.text):
         return None
     secrets = {secret for item in refusal.request.items for secret in _secrets(item.view)}
     return refusal.without("the reasoning of earlier answers, which it cannot read", unreadable=secrets)
@@ -305,7 +306,7 @@ def _null_content(refusal: Refusal) -> Healed | None:
 
 def _kinds(refusal: Refusal) -> Healed | None:
     """Items and hosted tools of a kind that the server does not know."""
-    if refusal.to.wire != "responses" or not _REFUSES.search(refusal.text):
+    if refusal.to.wire != "responses" or not _REFUSES.search(f"{refusal.text} {refusal.code}"):
         return None
     here = {item.get("type", "") for item in refusal.items if isinstance(item, dict)} - _CORE_KINDS
     hosted = {tool.get("type", "") for tool in refusal.body.get("tools", [])} - _TOOLS_OF_OURS
@@ -322,12 +323,13 @@ def _kind_at(path: list[str], refusal: Refusal) -> str:
         listed = refusal.body.get(path[0])
         if isinstance(listed, list) and int(path[1]) < len(listed) and isinstance(listed[int(path[1])], dict):
             return str(listed[int(path[1])].get("type", ""))
-    return path[-1] if path and path[-1] != "reasoning" else ""
+    about_items = re.search(r"\b(?:item|type)s?\b", refusal.text, re.IGNORECASE)
+    return path[-1] if path and (path[-1] != "reasoning" or about_items) else ""
 
 
 def _fields(refusal: Refusal) -> Healed | None:
     """Fields that the server does not know."""
-    if not _REFUSES.search(refusal.text):
+    if not _REFUSES.search(f"{refusal.text} {refusal.code}"):
         return None
     for path in refusal.named:
         healed = _field_at(path, refusal)
