@@ -43,6 +43,17 @@ def test_m038_in_definitions_and_items_too() -> None:
 def test_m036_a_type_beside_alternatives_goes_into_them(keyword: str) -> None:
     schema = {"type": "string", "description": "d", keyword: [{"minLength": 3}, {"type": "null"}]}
     assert plain(schema) == {"description": "d", "anyOf": [{"type": "string", "minLength": 3}, {"type": "null"}]}
+    told = {"type": "integer", "minimum": 0, keyword: [{"description": "a"}, {"maximum": 3}]}
+    assert plain(told)["anyOf"] == [
+        {"type": "integer", "minimum": 0, "description": "a"},
+        {"type": "integer", "minimum": 0, "maximum": 3},
+    ]
+    a, b = {"a": {"type": "string"}}, {"b": {"type": "string"}}
+    objects = {"type": "object", "properties": a, keyword: [{"required": ["a"]}, {"properties": b, "required": ["b"]}]}
+    assert plain(objects)["anyOf"] == [
+        {"type": "object", "properties": a, "required": ["a"]},
+        {"type": "object", "properties": {**a, **b}, "required": ["b"]},
+    ]
 
 
 def test_m036_every_schema_has_one_type() -> None:

@@ -390,6 +390,8 @@ def test_m039_a_root_of_any_type_keeps_its_properties(kind: Json) -> None:
         "properties": {"a": {"type": "string"}, "b": {"type": "object"}},
         "required": ["a"],
     }
+    free = {"type": "dict", "additionalProperties": {"type": "string"}}
+    assert told(free) == {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}
 
 
 COLLECTION: list[Json] = [

@@ -40,11 +40,10 @@ def _below(node: Node, root: Node) -> dict[str, JsonValue]:
 def _plain(node: Node, root: Node) -> dict[str, JsonValue]:
     if "$ref" in node:
         return _reference(node, root)
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(node.get(keyword), list):
+            return _alternatives(node, keyword, root)
     plain = _below(node, root)
-    if "oneOf" in plain and "anyOf" not in plain:
-        plain["anyOf"] = plain.pop("oneOf")
-    if isinstance(plain.get("anyOf"), list):
-        return _alternatives(plain)
     named = plain.get("type", inferred_type(plain))
     types = named if isinstance(named, list) else [named] if named else _types_of(plain)
     if len(types) == 1:
@@ -63,18 +62,28 @@ def _reference(node: Node, root: Node) -> dict[str, JsonValue]:
     return {key: value for key, value in node.items() if key in kept}
 
 
-def _alternatives(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A type beside alternatives goes into those that have none; what they say with it, too."""
-    outer = {key: value for key, value in node.items() if key in ANNOTATIONS or key in ("anyOf", "$defs")}
-    shared = {key: value for key, value in node.items() if key not in outer}
+def _alternatives(node: Node, keyword: str, root: Node) -> dict[str, JsonValue]:
+    """What stands beside alternatives goes into each of them: a type first of all."""
+    outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
+    shared = {key: value for key, value in node.items() if key not in outer and key != keyword}
     branches: list[JsonValue] = []
-    for branch in node["anyOf"]:
-        one = branch if not isinstance(branch, Mapping) or "$ref" in branch else {**shared, **branch}
-        if isinstance(one, Mapping) and isinstance(one.get("anyOf"), list):
-            branches += one["anyOf"]
-        elif one not in branches:
-            branches.append(one)
+    for branch in node[keyword]:
+        one = _plain(_both(shared, branch), root) if isinstance(branch, Mapping) else branch
+        nested = one.get("anyOf") if isinstance(one, Mapping) and one.keys() == {"anyOf"} else None
+        branches += [new for new in (nested if isinstance(nested, list) else [one]) if new not in branches]
     return {**outer, "anyOf": branches}
+
+
+def _both(shared: Node, branch: Node) -> Node:
+    """One alternative with what all have; where both say the same keyword, the alternative's own counts."""
+    if "$ref" in branch:
+        return branch
+    both = {**shared, **branch}
+    if isinstance(shared.get("properties"), Mapping) and isinstance(branch.get("properties"), Mapping):
+        both["properties"] = {**shared["properties"], **branch["properties"]}
+    if isinstance(shared.get("required"), list) and isinstance(branch.get("required"), list):
+        both["required"] = list(dict.fromkeys([*shared["required"], *branch["required"]]))
+    return both
 
 
 def _types_of(node: Node) -> list[str]:
