@@ -81,3 +81,11 @@ def test_m038_a_tool_goes_to_moonshot_in_the_plain_form_and_to_others_as_it_is()
 def test_a_plain_schema_stays_the_same_object() -> None:
     schema = JsonSchema({"type": "object", "properties": {"a": {"type": "string"}}})
     assert plain_schema(schema) is schema
+
+
+def test_a_plain_form_without_end_is_not_made() -> None:
+    node: Json = {"type": "string"}
+    for _ in range(12):
+        node = {"type": "object", "properties": {"p": node}, "anyOf": [{"title": str(n)} for n in range(8)]}
+    schema = JsonSchema({"type": "object", "properties": {"p": node}})
+    assert plain_schema(schema) is schema

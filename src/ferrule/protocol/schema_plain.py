@@ -26,29 +26,63 @@ _OF_TYPE = {
 """Keywords that say something about values of one type."""
 
 
+MAX_NODES = 10_000
+"""Schemas in a plain form: what stands beside nested alternatives is repeated in each of them."""
+
+
+class _TooLarge(Exception):
+    """The plain form has more than `MAX_NODES` schemas."""
+
+
 def plain_schema(schema: JsonSchema) -> JsonSchema:
-    """A sanitised schema in its plain form; the same object where it is plain already."""
+    """A sanitised schema in its plain form; the same object where it is plain already, or would be too large."""
     root = schema.mapping
-    plain = _below(root, root)
+    try:
+        plain = _Plain(root).below(root)
+    except _TooLarge:
+        return schema
     return schema if plain == root else JsonSchema(plain)
 
 
-def _below(node: Node, root: Node) -> dict[str, JsonValue]:
-    return with_below(node, lambda below: _plain(below, root))
+class _Plain:
+    """One schema on its way."""
 
+    def __init__(self, root: Node) -> None:
+        self._root = root
+        self._left = MAX_NODES
 
-def _plain(node: Node, root: Node) -> dict[str, JsonValue]:
-    if "$ref" in node:
-        return _reference(node, root)
-    for keyword in ("anyOf", "oneOf"):
-        if isinstance(node.get(keyword), list):
-            return _alternatives(node, keyword, root)
-    plain = _below(node, root)
-    named = plain.get("type", inferred_type(plain))
-    types = named if isinstance(named, list) else [named] if named else _types_of(plain)
-    if len(types) == 1:
-        return {"type": types[0], **plain, **({"type": types[0]} if "type" in plain else {})}
-    return _split(plain, types)
+    def below(self, node: Node) -> dict[str, JsonValue]:
+        """`node` with every schema below it in the plain form. Raises `_TooLarge`."""
+        return with_below(node, self._node)
+
+    def _node(self, node: Node) -> dict[str, JsonValue]:
+        self._left -= 1
+        if self._left < 0:
+            raise _TooLarge
+        if "$ref" in node:
+            return _reference(node, self._root)
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(node.get(keyword), list):
+                return self._alternatives(node, keyword)
+        plain = self.below(node)
+        named = plain.get("type", inferred_type(plain))
+        types = named if isinstance(named, list) else [named] if named else _types_of(plain)
+        return (
+            {"type": types[0], **{key: value for key, value in plain.items() if key != "type"}}
+            if len(types) == 1
+            else _split(plain, types)
+        )
+
+    def _alternatives(self, node: Node, keyword: str) -> dict[str, JsonValue]:
+        """What stands beside alternatives goes into each of them: a type first of all."""
+        outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
+        shared = {key: value for key, value in node.items() if key not in outer and key != keyword}
+        branches: list[JsonValue] = []
+        for branch in node[keyword]:
+            one = self._node(_both(shared, branch)) if isinstance(branch, Mapping) else branch
+            nested = one.get("anyOf") if isinstance(one, Mapping) and one.keys() == {"anyOf"} else None
+            branches += [new for new in (nested if isinstance(nested, list) else [one]) if new not in branches]
+        return {**outer, "anyOf": branches}
 
 
 def _reference(node: Node, root: Node) -> dict[str, JsonValue]:
@@ -60,18 +94,6 @@ def _reference(node: Node, root: Node) -> dict[str, JsonValue]:
     told = isinstance(target, Mapping) and "description" in target
     kept = {"$ref"} if told else {"$ref", "description"}
     return {key: value for key, value in node.items() if key in kept}
-
-
-def _alternatives(node: Node, keyword: str, root: Node) -> dict[str, JsonValue]:
-    """What stands beside alternatives goes into each of them: a type first of all."""
-    outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
-    shared = {key: value for key, value in node.items() if key not in outer and key != keyword}
-    branches: list[JsonValue] = []
-    for branch in node[keyword]:
-        one = _plain(_both(shared, branch), root) if isinstance(branch, Mapping) else branch
-        nested = one.get("anyOf") if isinstance(one, Mapping) and one.keys() == {"anyOf"} else None
-        branches += [new for new in (nested if isinstance(nested, list) else [one]) if new not in branches]
-    return {**outer, "anyOf": branches}
 
 
 def _both(shared: Node, branch: Node) -> Node:
