@@ -116,6 +116,8 @@ CHAT_FIELDS = [
     (422, '[{"type":"extra_forbidden","loc":["body","parallel_tool_calls"],"msg":"Extra inputs are not permitted"}]',
      "parallel_tool_calls"),
     (400, "json: unknown field \"tool_choice\"", "tool_choice"),
+    (400, "The parallel_tool_calls parameter does not support being set in thinking mode", "parallel_tool_calls"),
+    (400, "parallel_tool_calls: Extra inputs are not permitted", "parallel_tool_calls"),
     (500, "TypeError: create() got an unexpected keyword argument 'parallel_tool_calls'", "parallel_tool_calls"),
 ]  # fmt: skip
 
@@ -202,6 +204,24 @@ async def test_a_server_that_refuses_the_same_again_is_not_asked_for_ever(place:
         with pytest.raises(ModelError):
             await place.talk(server, "chat", "go")
         assert len(server.requests) == 2
+
+
+async def test_what_was_left_out_in_vain_is_sent_again(place: Place) -> None:
+    refused = http_error(400, "Unsupported parameter: 'parallel_tool_calls'")
+    with ScriptedModel([refused, http_error(400, "The model has gone."), WORDS["chat"]]) as server:
+        with pytest.raises(ModelError, match="gone"):
+            await place.talk(server, "chat", "go")
+        await place.talk(server, "chat", "again", resume=True)
+        assert "parallel_tool_calls" in server.requests[-1].body
+
+
+async def test_a_quoted_request_names_nothing(place: Place) -> None:
+    quoted = json.dumps({"tool_choice": "auto", "parallel_tool_calls": True, "stream_options": {}})
+    words = '[{"type":"value_error","loc":["body","messages",0,"role"],"msg":"invalid role","input":' + quoted + "}]"
+    with ScriptedModel([http_error(422, words)]) as server:
+        with pytest.raises(ModelError):
+            await place.talk(server, "chat", "go")
+        assert len(server.requests) == 1
 
 
 async def test_a_server_that_wants_reasoning_gets_it_with_every_call(place: Place) -> None:

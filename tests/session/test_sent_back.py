@@ -188,6 +188,7 @@ async def test_m014_every_answer_keeps_its_reasoning_where_the_server_wants_it(p
         ({"model": "gpt-5.5-codex"}, True),
         ({"model": "grok-4"}, False),
         ({"name": "other"}, False),
+        ({"profile": "azure"}, False),
         ({"model": "gpt-6", "name": "other"}, False),
     ],
 )

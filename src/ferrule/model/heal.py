@@ -21,6 +21,9 @@ from ferrule.protocol.json_text import JsonValue
 MAX_HEALS = 16
 """Refusals of one request that are healed; each leaves out something more, so that most servers need one or two."""
 
+LONGEST_WORDS = 600
+"""Characters in which names are looked for; what follows is mostly the request, quoted."""
+
 _FINAL = frozenset({401, 402, 403, 408, 413, 429})
 """Statuses that are not about what a request holds."""
 
@@ -171,9 +174,10 @@ class Refusal:
     @cached_property
     def named(self) -> list[list[str]]:
         """What the words name, each as the steps of a path."""
-        wrong = _LISTING.split(self.text, maxsplit=1)[0]
-        found = [self.param, *(place[1] for place in _PLACES.finditer(self.text))]
-        found += [*_QUOTED.findall(wrong), *_SPOKEN.findall(wrong), *_COMPOUND.findall(wrong)]
+        found = [place[1] for place in _PLACES.finditer(self.text)]
+        if not found:
+            wrong = _LISTING.split(self.text[:LONGEST_WORDS], maxsplit=1)[0]
+            found = [self.param, *_QUOTED.findall(wrong), *_SPOKEN.findall(wrong), *_COMPOUND.findall(wrong)]
         paths = [_STEP.findall(name) for name in found if name]
         return [path[1:] if path[0] in _OUTER else path for path in paths if path and path != ["body"]]
 

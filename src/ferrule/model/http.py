@@ -33,9 +33,11 @@ MAX_BODY_BYTES = 64 * 2**20
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server is. `headers` is called for each request, so that a changed key counts."""
+    """Where a server is. `headers` is called for each request, so that a changed key counts. `name` is for people,
+    `provider` what the user calls it."""
 
     name: str
+    provider: str = ""
     base_url: str
     params: dict[str, str]
     headers: Callable[[], dict[str, str]]

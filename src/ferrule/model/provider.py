@@ -43,6 +43,7 @@ def open_model(
     base_url, params = split_base_url(base_url)
     endpoint = Endpoint(
         name=accepts.title if accepts.name not in ("generic", "responses") else provider.name,
+        provider=provider.name,
         base_url=base_url,
         params=params | provider.query_params,
         headers=_headers(provider, accepts, base_url, env),

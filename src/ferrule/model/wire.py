@@ -145,7 +145,7 @@ class WireModel:
             profile, endpoint = self.profiles.model(request.model), self.server.endpoint
             recipient = Recipient(
                 lane.accepts,
-                f"{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
+                f"{endpoint.provider}:{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
                 family_of(request.model),
                 self.wire,
                 profile.image_input,
@@ -166,7 +166,7 @@ class WireModel:
         """Ask once; see `Model.stream`."""
         return with_retries(lambda: self._attempt(request), self._max_retries)
 
-    async def _attempt(self, request: ModelRequest, heals: int = MAX_HEALS) -> Batches:
+    async def _attempt(self, request: ModelRequest, healed_before: tuple[Healed, ...] = ()) -> Batches:
         """One request. Where the server has lost the stored response, the whole history is sent instead; where it
         refuses what the request can do without, the rest."""
         body = self.body(request)
@@ -195,15 +195,17 @@ class WireModel:
                 return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
                 request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
-            elif not given_out and heals and (healed := heal(error, request, recipient, body)) is not None:
-                heals -= 1
+            elif not given_out and len(healed_before) < MAX_HEALS and (healed := heal(error, request, recipient, body)):
+                healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, ""))
                 self._take_for(request, healed)
-                yield [LeftOut(f"{error}; going on without {healed.what}")]
+                yield [LeftOut(f"{str(error).rstrip('.')}; going on without {healed.what}")]
             else:
                 error.partial = merger.partial()
                 _name_tool(error, tools)
+                if healed_before and not error.retryable:
+                    self._take_for(request, healed_before[0])  # it was something else, and all may be sent again
                 raise
-        async with aclosing(self._attempt(request, heals)) as batches:
+        async with aclosing(self._attempt(request, healed_before)) as batches:
             async for batch in batches:
                 yield batch
 

@@ -1,7 +1,7 @@
 """A session on disk: one JSON object a line, written as it happens, read again by `exec resume`.
 
-Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, event_msg. A
-`token_count` event ends each response of the model.
+Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, event_msg. Beside
+the payload of an item that a model said stands its `origin`. A `token_count` event ends each response of the model.
 """
 
 import os
