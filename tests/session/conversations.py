@@ -13,6 +13,7 @@ from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.opening import open_session, resume_settings
 from ferrule.session.rollout import StoredSession
+from ferrule.session.sources import ToolLike
 from ferrule.testing import ScriptedModel
 from ferrule.testing.steps import Raw, raw
 from ferrule.tools.events import ToolEvent
@@ -52,6 +53,7 @@ class Place:
         model: str = "m-1",
         name: str = "server",
         resume: bool = False,
+        tools: Sequence[ToolLike] = (),
     ) -> None:
         """Say each of the prompts in one session; `resume` goes on with the last one."""
         provider = ProviderSettings(
@@ -65,7 +67,7 @@ class Place:
         stored: StoredSession | None = None
         if resume:
             settings, stored = resume_settings(settings, None, cwd_given=True, sandbox_given=True, approval_given=True)
-        async with await open_session(settings, self, tools=[look, picture], stored=stored) as session:
+        async with await open_session(settings, self, tools=[look, picture, *tools], stored=stored) as session:
             for prompt in prompts:
                 await session.run(prompt)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ferrule import tool
 from ferrule.model.stream import ModelError
 from ferrule.protocol.specs import Wire
 from ferrule.testing import ScriptedModel
@@ -204,6 +205,36 @@ async def test_a_server_that_refuses_the_same_again_is_not_asked_for_ever(place:
         with pytest.raises(ModelError):
             await place.talk(server, "chat", "go")
         assert len(server.requests) == 2
+
+
+async def test_m036_a_server_that_takes_plain_schemas_only_gets_them(place: Place) -> None:
+    words = "tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'properties.n'>"
+    script = refusing("chat", lambda text, _: '"type":["' in text, http_error(400, words))
+
+    @tool(read_only=True)
+    async def count(n: Any) -> str:
+        return str(n)
+
+    with ScriptedModel(script) as server:
+        await place.talk(server, "chat", "go", "more", tools=(count,))
+        assert [request.status for request in server.requests] == [400, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("words", "param"),
+    [
+        ("Invalid schema for function 'picture': In context=(), array schema missing items.", "tools[1].parameters"),
+        ("Invalid schema for function 'picture': schema must have a 'type' key.", ""),
+    ],
+)
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+async def test_a_tool_whose_schema_is_refused_is_left_out(place: Place, wire: Wire, words: str, param: str) -> None:
+    script = refusing(wire, lambda text, _: '"picture"' in text, http_error(400, words, param=param))
+    with ScriptedModel(script) as server:
+        await place.talk(server, wire, "go", "more")
+        assert [request.status for request in server.requests] == [400, 400, 200, 200]
+        assert server.requests[-1].tool_names == ["look"]
+        assert any("'picture', whose schema" in warning for warning in place.warnings)
 
 
 async def test_what_was_left_out_in_vain_is_sent_again(place: Place) -> None:

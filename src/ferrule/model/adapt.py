@@ -114,10 +114,14 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
 
 
 def without_refused(tools: WireTools, omitted: Omissions) -> WireTools:
-    """The tools without the kinds and the fields that the server has refused."""
-    if not (omitted.kinds or omitted.tool_fields):
+    """The tools without those, and without the fields, that the server has refused."""
+    if not (omitted.kinds or omitted.tools or omitted.tool_fields):
         return tools
-    kept = tuple(_pruned(tool, omitted.tool_fields) for tool in tools.tools if tool.kind not in omitted.kinds)
+    kept = tuple(
+        _pruned(tool, omitted.tool_fields)
+        for tool in tools.tools
+        if tool.kind not in omitted.kinds and tool.name not in omitted.tools
+    )
     return msgspec.structs.replace(tools, tools=kept)
 
 

@@ -121,6 +121,12 @@ _ONE_PART = re.compile(
     re.IGNORECASE,
 )
 """Words on one picture that is wrong, not on pictures."""
+_ABOUT_SCHEMAS = re.compile(
+    r"(?:invalid|not (?:a )?valid|unsupported|not support\w*|illegal|malformed|failed).{0,80}\bschema"
+    r"|schema.{0,80}(?:invalid|not (?:a )?valid|unsupported|not support\w*|is missing|malformed)"
+    r"|function\.parameters|function_declarations",
+    re.IGNORECASE | re.DOTALL,
+)
 _LISTING = re.compile(
     r"(?:supported|valid|allowed|accepted|known|permitted|possible) (?:values|parameters|fields|types)"
     r"|expected one of|(?:must|should|to) be one of|one of:|is not one of|input should be|expected:|use '|did you mean",
@@ -308,6 +314,21 @@ def _null_content(refusal: Refusal) -> Healed | None:
     return refusal.taken_for("`content: null`", null_content=False)
 
 
+def _schemas(refusal: Refusal) -> Healed | None:
+    """A tool whose schema is refused: first all in the plain form, then without that tool."""
+    if not _ABOUT_SCHEMAS.search(refusal.text):
+        return None
+    if refusal.to.accepts.schemas != "plain":
+        return refusal.taken_for("schemas beyond the plain form", schemas="plain")
+    tools = [tool.get("function", tool).get("name", "") for tool in refusal.body.get("tools", [])]
+    places = [path[1] for path in refusal.named if len(path) > 1 and path[0] == "tools" and path[1].isdecimal()]
+    named = [path[0] for path in refusal.named if len(path) == 1 and path[0] in tools]
+    named += [tools[int(place)] for place in places if int(place) < len(tools)]
+    if not named or len(tools) == 1:
+        return None
+    return refusal.without(f"the tool {named[0]!r}, whose schema it refuses", tools={named[0]})
+
+
 def _kinds(refusal: Refusal) -> Healed | None:
     """Items and hosted tools of a kind that the server does not know."""
     if refusal.to.wire != "responses" or not _REFUSES.search(f"{refusal.text} {refusal.code}"):
@@ -376,5 +397,5 @@ def _has_key(value: JsonValue, name: str) -> bool:
 
 
 _RULES: tuple[Callable[[Refusal], Healed | None], ...] = (
-    _unreadable, _unsigned, _alone, _thought_wanted, _parts, _shape, _kinds, _fields, _null_content,
+    _unreadable, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds, _fields, _null_content,
 )  # fmt: skip

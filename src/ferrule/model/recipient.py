@@ -30,14 +30,15 @@ class Omissions(msgspec.Struct, frozen=True):
     """What a server refused in this session, and what is therefore left out of its requests.
 
     `fields` are paths of the body (`reasoning.summary`); `item_fields`, `tool_fields` names of fields in items and in
-    tools; `kinds` types of items and of tools; `parts` kinds of content (`image`); `unreadable` what the server could
-    not read, and ids of items that it does not want. `ids`: items go without theirs.
+    tools; `kinds` types of items and of tools; `tools` names of tools; `parts` kinds of content (`image`); `unreadable`
+    what the server could not read, and ids of items that it does not want. `ids`: items go without theirs.
     """
 
     fields: frozenset[str] = frozenset()
     item_fields: frozenset[str] = frozenset()
     tool_fields: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
     parts: frozenset[str] = frozenset()
     unreadable: frozenset[bytes] = frozenset()
     ids: bool = False
