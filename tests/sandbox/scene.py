@@ -1,5 +1,6 @@
 """The host side of the escape suite: folders, victims, sockets and listeners, and what became of them."""
 
+import ctypes
 import json
 import os
 import secrets
@@ -45,6 +46,7 @@ class Scene:
         self._victim()
         self._listeners()
         self._terminal()
+        self._shared()
         self.values |= {
             "victim_pid": self.victim.pid,
             "agent_pid": os.getpid(),
@@ -174,6 +176,22 @@ class Scene:
         self.values["host_pty"] = os.ttyname(slave)
         self._stack.callback(os.close, master)
         self._stack.callback(os.close, slave)
+
+    def _shared(self) -> None:
+        """Objects of other programs, found by number or name. Everybody may use them, but for the sandbox."""
+        libc, private, create = ctypes.CDLL(None), 0, 0o1666
+        name = f"/ferrule-{secrets.token_hex(4)}"
+        segment, semaphore = libc.shmget(private, 4096, create), libc.semget(private, 1, create)
+        queue, posix = libc.msgget(private, create), libc.mq_open(name.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+        assert min(segment, semaphore, queue, posix) >= 0
+        self._stack.callback(libc.shmctl, segment, 0, None)
+        self._stack.callback(libc.semctl, semaphore, 0, 0)
+        self._stack.callback(libc.msgctl, queue, 0, None)
+        self._stack.callback(libc.mq_unlink, name.encode())
+        os.close(posix)
+        self.values |= {
+            "shared_segment": segment, "semaphore": semaphore, "message_queue": queue, "posix_queue": name,
+        }  # fmt: skip
 
     def _own_everything(self) -> None:
         if os.getuid() == 0 and self.user != 0:

@@ -4,8 +4,9 @@ import fcntl
 import os
 import struct
 import subprocess
+from collections.abc import Callable
 
-from .common import Scene, attack, write
+from .common import Scene, attack, raw, write
 
 
 @attack
@@ -126,3 +127,61 @@ def setuid_program(s: Scene) -> str:
 def setuid_file_in_workspace(s: Scene) -> str:
     """A setuid file of one's own is harmless; the mount is nosuid all the same."""
     return "OPEN" if not os.statvfs(s["ws"]).f_flag & os.ST_NOSUID else "nosuid"
+
+
+@attack
+def s20_lease_outside(s: Scene) -> str:
+    """Whoever opens the file would wait for the command."""
+    fd = os.open(s["victim"], os.O_RDONLY)
+    fcntl.fcntl(fd, 1024, fcntl.F_RDLCK)
+    return "OPEN"
+
+
+def _set_id(make: Callable[[str], object], path: str) -> str:
+    make(path)
+    return "OPEN" if os.stat(path).st_mode & 0o6000 else "without"
+
+
+@attack
+def s23_set_id_by_chmod(s: Scene) -> str:
+    path = s["ws"] + "/set-id-chmod"
+    write(path)
+    return _set_id(lambda path: os.chmod(path, 0o4755), path)
+
+
+@attack
+def s23_set_group_id_by_fchmod(s: Scene) -> str:
+    path = s["ws"] + "/set-id-fchmod"
+    write(path)
+    fd = os.open(path, os.O_RDONLY)
+    return _set_id(lambda _: os.fchmod(fd, 0o2755), path)
+
+
+@attack
+def s23_set_id_by_fchmodat2(s: Scene) -> str:
+    path = s["ws"] + "/set-id-fchmodat2"
+    write(path)
+    return _set_id(lambda path: raw(452, -100, path.encode(), 0o4755, 0), path)
+
+
+@attack
+def s23_set_id_by_open(s: Scene) -> str:
+    return _set_id(lambda path: os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755), s["ws"] + "/set-id-open")
+
+
+@attack
+def s23_set_id_by_openat2(s: Scene) -> str:
+    how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+    return _set_id(lambda path: raw(437, -100, path.encode(), how, len(how)), s["ws"] + "/set-id-openat2")
+
+
+@attack
+def s23_set_id_by_unnamed_file(s: Scene) -> str:
+    path = s["ws"] + "/set-id-unnamed"
+    fd = os.open(s["ws"], os.O_TMPFILE | os.O_WRONLY, 0o4755)
+    return _set_id(lambda path: os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True), path)
+
+
+@attack
+def s23_set_id_by_mknod(s: Scene) -> str:
+    return _set_id(lambda path: os.mknod(path, 0o104755), s["ws"] + "/set-id-mknod")

@@ -3,10 +3,11 @@
 
 import ctypes
 import os
+import resource
 import signal
 import struct
 
-from .common import Scene, attack, raw, write
+from .common import X86, Scene, attack, call, libc, raw, write
 
 
 @attack
@@ -104,4 +105,78 @@ def kill_init(s: Scene) -> str:
 def pidfd_victim(s: Scene) -> str:
     fd = os.pidfd_open(s["victim_pid"])
     signal.pidfd_send_signal(fd, signal.SIGTERM)
+    return "OPEN"
+
+
+@attack
+def s13_limit_victim(s: Scene) -> str:
+    resource.prlimit(s["victim_pid"], resource.RLIMIT_CORE, (0, 0))
+    return "OPEN"
+
+
+@attack
+def s13_renice_victim(s: Scene) -> str:
+    os.setpriority(os.PRIO_PROCESS, s["victim_pid"], 5)
+    return "OPEN"
+
+
+@attack
+def s13_renice_user(s: Scene) -> str:
+    """Harmless here, where the namespace bounds it; the victim's priority tells."""
+    os.setpriority(os.PRIO_USER, os.getuid(), os.getpriority(os.PRIO_PROCESS, 0))
+    return "own namespace"
+
+
+@attack
+def s13_pin_victim(s: Scene) -> str:
+    os.sched_setaffinity(s["victim_pid"], {0})
+    return "OPEN"
+
+
+@attack
+def s13_batch_victim(s: Scene) -> str:
+    os.sched_setscheduler(s["victim_pid"], os.SCHED_BATCH, os.sched_param(0))
+    return "OPEN"
+
+
+@attack
+def s13_attributes_of_victim(s: Scene) -> str:
+    raw(314 if X86 else 274, s["victim_pid"], struct.pack("IIQiIQQQ", 48, 3, 0, 5, 0, 0, 0, 0), 0)
+    return "OPEN"
+
+
+@attack
+def s13_ioprio_of_victim(s: Scene) -> str:
+    raw(251 if X86 else 30, 1, s["victim_pid"], 3 << 13)
+    return "OPEN"
+
+
+@attack
+def s14_shared_memory(s: Scene) -> str:
+    libc.shmat.restype = ctypes.c_void_p
+    address = libc.shmat(s["shared_segment"], None, 0)
+    if address == ctypes.c_void_p(-1).value:
+        return call(-1)
+    ctypes.memmove(address, b"pwned", 5)
+    return "OPEN"
+
+
+@attack
+def s14_semaphore(s: Scene) -> str:
+    return call(libc.semctl(s["semaphore"], 0, 16, 7))
+
+
+@attack
+def s14_message_queue(s: Scene) -> str:
+    return call(libc.msgctl(s["message_queue"], 0, None))
+
+
+@attack
+def s14_posix_queue(s: Scene) -> str:
+    return call(ctypes.CDLL("librt.so.1", use_errno=True).mq_open(s["posix_queue"].encode(), os.O_RDWR))
+
+
+@attack
+def n013_other_user(s: Scene) -> str:
+    os.setuid(os.getuid() + 1)
     return "OPEN"

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 
 from .common import Scene, attack
 
@@ -90,6 +91,21 @@ def dgram_pair_sendto(s: Scene) -> str:
 
 
 @attack
+def s11_raw_pair_sendto(s: Scene) -> str:
+    """The kernel makes a datagram pair of it."""
+    left, _right = socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)
+    left.sendto(b"pwned", s["unix_log"])
+    return "OPEN"
+
+
+@attack
+def s11_raw_socket_sendto(s: Scene) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_RAW) as sender:
+        sender.sendto(b"pwned", s["unix_log"])
+    return "OPEN"
+
+
+@attack
 def vsock(s: Scene) -> str:
     socket.socket(40, socket.SOCK_STREAM).close()
     return "OPEN"
@@ -102,8 +118,25 @@ def af_alg(s: Scene) -> str:
 
 
 @attack
-def netlink(s: Scene) -> str:
-    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
+def n010_other_netlink(s: Scene) -> str:
+    refused = 0
+    for protocol in range(1, 23):
+        try:
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol).close()
+        except OSError:
+            refused += 1
+    return "OPEN" if refused < 22 else "refused"
+
+
+@attack
+def n010_change_interfaces(s: Scene) -> str:
+    """RTM_NEWLINK for the loopback: take it down."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as routes:
+        body = struct.pack("BxHiII", 0, 0, 1, 0, 1)
+        routes.send(struct.pack("IHHII", 16 + len(body), 16, 5, 1, 0) + body)
+        (number,) = struct.unpack_from("i", routes.recv(1 << 16), 16)
+    if number:
+        raise OSError(-number, os.strerror(-number))
     return "OPEN"
 
 

@@ -6,8 +6,10 @@ inherit it; `final_filter` holds what an init needs itself until it runs the com
 """
 
 import errno
+import os
 import platform
 import socket
+import stat
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,6 +26,13 @@ _X32_BIT = 0x40000000
 _ANY_NEW_NAMESPACE = 0x7E020080  # mount, cgroup, uts, ipc, user, pid, net; time
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _SOCKET_TYPE_MASK = 0xF
+_NETLINK_ROUTE = 0
+_SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
+_MAKES_A_FILE = os.O_CREAT | 0o20000000  # the second is what O_TMPFILE adds to O_DIRECTORY
+_UNCHANGED = 0xFFFFFFFF  # -1 for an owner: leave it
+# First and last of the commands of fcntl that are let through: descriptors, locks, signals of one's own; open file
+# description locks; all the later ones but leases, which make others wait. Newer ones are unknown until looked at.
+_FCNTL_COMMANDS = ((0, 17), (36, 38), (1025, 1038))
 
 # name: (x86-64, aarch64); None where a machine does not have the call.
 _REFUSED: Final[dict[str, tuple[int | None, int | None]]] = {
@@ -103,6 +112,57 @@ _OWNERS_AND_ATTRIBUTES: Final[dict[str, tuple[int | None, int | None]]] = {
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
 }
+# Where no IPC namespace hides them: the objects of other programs, found by numbers that can be guessed.
+_SHARED_OBJECTS: Final[dict[str, tuple[int | None, int | None]]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+# Where no PID namespace hides other processes: the first argument names the process, 0 oneself.
+_ACTS_ON_A_PROCESS: Final[dict[str, tuple[int | None, int | None]]] = {
+    "prlimit64": (302, 261),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+}
+# (call, what names all processes of a user): the first argument is the kind, the second the process or group.
+_PRIORITIES: Final = (((141, 140), 2), ((251, 30), 3))  # setpriority, ioprio_set
+# (call, arguments that are users, arguments that are groups)
+_IDENTITIES: Final = (
+    ((105, 146), (0,), ()),  # setuid
+    ((106, 144), (), (0,)),  # setgid
+    ((113, 145), (0, 1), ()),  # setreuid
+    ((114, 143), (), (0, 1)),  # setregid
+    ((117, 147), (0, 1, 2), ()),  # setresuid
+    ((119, 149), (), (0, 1, 2)),  # setresgid
+    ((92, None), (1,), (2,)),  # chown
+    ((93, 55), (1,), (2,)),  # fchown
+    ((94, None), (1,), (2,)),  # lchown
+    ((260, 54), (2,), (3,)),  # fchownat
+)
+# (call, the argument that is a mode)
+_MODES: Final = (
+    ((90, None), 1),  # chmod
+    ((91, 52), 1),  # fchmod
+    ((268, 53), 2),  # fchmodat
+    ((452, 452), 2),  # fchmodat2
+    ((85, None), 1),  # creat
+    ((133, None), 1),  # mknod
+    ((259, 33), 2),  # mknodat
+)
+_OPENS: Final = (((257, 56), 2), ((2, None), 1))  # openat, open: the argument that holds the flags; the mode follows
+_OPENAT2, _FCNTL = (437, 437), (72, 25)
 _MACHINES: Final = ("x86_64", "aarch64")
 _CLONE, _CLONE3, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (16, 29), (41, 198), (53, 199)
 
@@ -117,7 +177,8 @@ class Filters:
     single: bytes
     """Everything in one program, without named sockets."""
     single_for_open_disk: bytes
-    """The same for where the disk is not read-only: changing owners and extended attributes is refused."""
+    """The same for where no namespace hides the host: owners and extended attributes cannot be changed, other processes
+    and the memory and queues that they share cannot be reached."""
 
 
 def build_filters(inet: bool) -> Filters:
@@ -131,8 +192,10 @@ def build_filters(inet: bool) -> Filters:
     arm = _MACHINES.index(machine)
     refused = _numbers(_REFUSED, arm)
     mounting = _numbers(_MOUNTING, arm)
-    owners = _numbers(_OWNERS_AND_ATTRIBUTES, arm)
-    base = [*_architecture(arm), *_refuse(refused), *_terminal(arm), *_sockets(arm, inet), *_datagram_pairs(arm)]
+    exposed = [*_numbers(_OWNERS_AND_ATTRIBUTES, arm), *_numbers(_SHARED_OBJECTS, arm)]
+    files = [*_opens(arm), *_fcntl(arm), *_modes(arm)]  # first: they are called most often
+    base = [*_architecture(arm), *files, *_refuse(refused), *_terminal(arm), *_sockets(arm, inet), *_pairs(arm)]
+    base += _identities(arm, os.getuid(), os.getgid())
     final = [*_refuse(mounting), *_clone(arm)]
     no_sockets = _no_named_sockets(arm)
     return Filters(
@@ -140,7 +203,7 @@ def build_filters(inet: bool) -> Filters:
         final=_program(final),
         final_without_sockets=_program([*no_sockets, *final]),
         single=_program([*base, *no_sockets, *final]),
-        single_for_open_disk=_program([*base, *no_sockets, *_refuse(owners), *final]),
+        single_for_open_disk=_program([*base, *no_sockets, *_refuse(exposed), *_only_oneself(arm), *final]),
     )
 
 
@@ -181,6 +244,19 @@ def _unless(value: int, then: list[_Instruction]) -> list[_Instruction]:
     return [(_EQUAL, len(then), 0, value), *then]
 
 
+def _unless_one_of(values: tuple[int, ...], then: list[_Instruction]) -> list[_Instruction]:
+    left = len(values)
+    return [*((_EQUAL, len(then) + left - 1 - at, 0, value) for at, value in enumerate(values)), *then]
+
+
+def _unless_at_least(value: int, then: list[_Instruction]) -> list[_Instruction]:
+    return [(_AT_LEAST, len(then), 0, value), *then]
+
+
+def _call_if_there(number: int | None, then: list[_Instruction]) -> list[_Instruction]:
+    return [] if number is None else _call(number, then)
+
+
 def _call(number: int, then: list[_Instruction]) -> list[_Instruction]:
     """`then` for one system call; the accumulator holds the call's number before and after."""
     return _when(_EQUAL, number, [*then, _load(_NUMBER)])
@@ -202,19 +278,75 @@ def _terminal(arm: int) -> list[_Instruction]:
 
 
 def _sockets(arm: int, inet: bool) -> list[_Instruction]:
-    """`socket()`: the allowed families only; local ones not as datagrams, which can be sent anywhere at any time."""
+    """`socket()`: the allowed families only; local ones only as streams and sequenced packets.
+
+    Routes can be asked for by everybody, and changed only with a capability that no command has.
+    """
     allowed = [socket.AF_INET, socket.AF_INET6] if inet else []
-    local = [_argument(1), (_AND, 0, 0, _SOCKET_TYPE_MASK), *_when(_EQUAL, socket.SOCK_DGRAM, [_fail()])]
     families: list[_Instruction] = []
     for family in allowed:
         families += _when(_EQUAL, family, [_give(_ALLOW)])
-    return _call(_SOCKET[arm], [_argument(0), *families, *_unless(socket.AF_UNIX, [_fail()]), *local])
+    routes = [_argument(2), *_unless(_NETLINK_ROUTE, [_fail()]), _give(_ALLOW)]
+    netlink = _when(_EQUAL, socket.AF_NETLINK, routes)
+    local = [*_unless(socket.AF_UNIX, [_fail()]), *_connected_types()]
+    return _call(_SOCKET[arm], [_argument(0), *families, *netlink, *local])
 
 
-def _datagram_pairs(arm: int) -> list[_Instruction]:
+def _pairs(arm: int) -> list[_Instruction]:
     """One end of a datagram pair could be sent to any address."""
+    return _call(_SOCKETPAIR[arm], _connected_types())
+
+
+def _connected_types() -> list[_Instruction]:
+    """Local sockets of other types reach any path at any time; the kernel makes a datagram socket of SOCK_RAW, too."""
     masked = [_argument(1), (_AND, 0, 0, _SOCKET_TYPE_MASK)]
-    return _call(_SOCKETPAIR[arm], [*masked, *_when(_EQUAL, socket.SOCK_DGRAM, [_fail()])])
+    return [*masked, *_unless_one_of((socket.SOCK_STREAM, socket.SOCK_SEQPACKET), [_fail()])]
+
+
+def _opens(arm: int) -> list[_Instruction]:
+    """`openat2` has its mode in memory, where no filter looks: it does not exist, and its callers provide for that."""
+    program = _when(_EQUAL, _OPENAT2[arm], [_fail(errno.ENOSYS)])
+    for numbers, flags in _OPENS:
+        new_file = _when(_ANY_BIT, _MAKES_A_FILE, _no_set_id(flags + 1))
+        program += _call_if_there(numbers[arm], [_argument(flags), *new_file, _give(_ALLOW)])
+    return program
+
+
+def _modes(arm: int) -> list[_Instruction]:
+    return [one for numbers, mode in _MODES for one in _call_if_there(numbers[arm], _no_set_id(mode))]
+
+
+def _no_set_id(mode: int) -> list[_Instruction]:
+    """Inside such a file gives nothing; other users of the machine would run it with the rights of this one."""
+    return [_argument(mode), *_when(_ANY_BIT, _SET_ID_BITS, [_fail()])]
+
+
+def _fcntl(arm: int) -> list[_Instruction]:
+    known: list[_Instruction] = []
+    for first, last in _FCNTL_COMMANDS:
+        known += _when(_AT_LEAST, first, _unless_at_least(last + 1, [_give(_ALLOW)]))
+    return _call(_FCNTL[arm], [_argument(1), *known, _fail(errno.EINVAL)])
+
+
+def _identities(arm: int, user: int, group: int) -> list[_Instruction]:
+    """What the kernel would call an invalid id, because only one is mapped, is a missing right to programs."""
+    program: list[_Instruction] = []
+    for numbers, users, groups in _IDENTITIES:
+        checks: list[_Instruction] = []
+        for own, arguments in ((user, users), (group, groups)):
+            for argument in arguments:
+                checks += [_argument(argument), *_unless_one_of((own, _UNCHANGED), [_fail()])]
+        program += _call_if_there(numbers[arm], checks)
+    return program
+
+
+def _only_oneself(arm: int) -> list[_Instruction]:
+    itself = [_argument(0), *_unless(0, [_fail()])]
+    program = [one for number in _numbers(_ACTS_ON_A_PROCESS, arm) for one in _call(number, itself)]
+    for numbers, everybody in _PRIORITIES:
+        checks = [_argument(0), *_when(_EQUAL, everybody, [_fail()]), _argument(1), *_unless(0, [_fail()])]
+        program += _call(numbers[arm], checks)
+    return program
 
 
 def _no_named_sockets(arm: int) -> list[_Instruction]:
