@@ -36,8 +36,10 @@ def statuses(events: list[Any]) -> list[McpServerStatus]:
     return [event for event in events if isinstance(event, McpServerStatus)]
 
 
-def agent(model: ScriptedModel, wire: Any, cwd: Path, servers: dict[str, Any], **more: Any) -> Agent:
-    return Agent("m", tools=[], base_url=model.base_url, wire=wire, cwd=cwd, mcp_config={"mcpServers": servers}, **more)
+def agent(model: ScriptedModel, wire: Any, cwd: Path, servers: dict[str, Any], name: str = "m", **more: Any) -> Agent:
+    return Agent(
+        name, tools=[], base_url=model.base_url, wire=wire, cwd=cwd, mcp_config={"mcpServers": servers}, **more
+    )
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -70,7 +72,7 @@ async def test_b115_an_image_is_shown_and_no_base64_is_text(wire: str, tmp_path:
     }
     script = [[function_call("mcp__stub__result", {"result": result})], [message("done")]]
     with ScriptedModel(script) as model:
-        await agent(model, wire, tmp_path, {"stub": server()}).run("go")
+        await agent(model, wire, tmp_path, {"stub": server()}, name="gpt-5.5").run("go")
         sent = model.requests[1].raw.decode()
         answer = model.requests[1].outputs[0].text
     assert f"data:image/png;base64,{PIXEL}" in sent

@@ -203,6 +203,18 @@ async def test_m017_encrypted_reasoning_goes_only_to_who_made_it(
         assert kinds(sent(server)).count("function_call") == 1
 
 
+@pytest.mark.parametrize(("change", "kept"), [({}, True), ({"name": "other"}, False), ({"model": "grok-4"}, False)])
+async def test_m017_who_made_the_items_of_an_older_file_is_read_from_its_head(
+    place: Place, change: dict[str, Any], kept: bool
+) -> None:
+    with ScriptedModel([items(thought(), function_call()), items(said("Ok.")), items(said("Ok."))]) as server:
+        await place.talk(server, "responses", "go", model="gpt-5.5")
+        path = next(place.folder.glob("home/sessions/*/*/*/*.jsonl"))
+        path.write_text(re.sub(r',"origin":\{[^}]*\}', "", path.read_text()))
+        await place.talk(server, "responses", "more", **{"model": "gpt-5.5", **change}, resume=True)
+        assert ("gAAA" in json.dumps(sent(server))) == kept
+
+
 async def test_m017_encrypted_reasoning_is_no_part_of_a_chat(place: Place) -> None:
     with ScriptedModel([items(thought(), function_call()), items(said("Ok.")), WORDS]) as server:
         await place.talk(server, "responses", "go", model="gpt-5.5")

@@ -11,6 +11,9 @@ from ferrule.protocol.content import ContentPart, InputAudio, InputFile, InputIm
 from ferrule.protocol.items import Origin, OutputBody, ResponseItem
 from ferrule.protocol.specs import Wire
 
+ANYWHERE = ":"
+"""Ends the name of a provider of whom no more is known."""
+
 LONGEST_CALL_ID = 64
 """Characters of a call id that the Responses API takes."""
 
@@ -50,8 +53,8 @@ NOTHING_OMITTED = Omissions()
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """A server as `accepts` describes it, and the family of the model that is asked there. `images`: the model sees
-    them."""
+    """A server as `accepts` describes it, and the family of the model that is asked there. `provider` is its name,
+    `ANYWHERE`, its profile and its host. `images`: the model sees them."""
 
     accepts: ProviderProfile
     provider: str
@@ -60,18 +63,17 @@ class Recipient(msgspec.Struct, frozen=True):
     images: bool = True
     omitted: Omissions = NOTHING_OMITTED
 
-    @property
-    def origin(self) -> Origin:
-        """How the items are marked that this one makes."""
-        return Origin(self.provider, self.family)
-
     def made(self, item: ResponseItem) -> bool:
         """Whether what only its maker can read may go back: the item is from here, or nobody knows from where."""
-        return item.origin is None or item.origin.is_alike(self.origin)
+        return item.origin is None or (self.is_own(item) and item.origin.family == self.family)
 
     def is_own(self, item: ResponseItem) -> bool:
         """Whether the item came from this server, by whichever model."""
-        return item.origin is None or item.origin.provider == self.provider
+        return item.origin is None or self._is(item.origin.provider)
+
+    def _is(self, provider: str) -> bool:
+        known = provider == self.provider
+        return known or (provider.endswith(ANYWHERE) and self.provider.startswith(provider))
 
     def reads(self, secret: bytes) -> bool:
         """Whether the server has not refused this before."""
@@ -98,7 +100,7 @@ class Recipient(msgspec.Struct, frozen=True):
 
     def sent_id(self, call_id: str, origin: Origin | None = None) -> str:
         """A call id in the form that the server takes; the same for the same id at any time."""
-        own = origin is None or origin.provider == self.provider
+        own = origin is None or self._is(origin.provider)
         if self.accepts.call_ids == "nine":
             return call_id if _NINE.fullmatch(call_id) else _nine_of(call_id)
         if own and (self.accepts.opaque_call_ids or _HOLDS_SIGNATURE.search(call_id)):

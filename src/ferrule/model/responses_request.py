@@ -215,7 +215,7 @@ def _is_said(view: ItemView) -> bool:
 
 
 def _response_of(item: ResponseItem) -> int | None:
-    return None if item.origin is None else item.origin.response
+    return None if item.origin is None else item.origin.response or None
 
 
 def _another_id(view: ItemView) -> dict[str, bytes | None]:

@@ -16,7 +16,7 @@ from ferrule.model.heal import MAX_HEALS, Healed, heal
 from ferrule.model.http import Server
 from ferrule.model.names import KnownIds
 from ferrule.model.profiles import Profiles, ProviderProfile
-from ferrule.model.recipient import NOTHING_OMITTED, Recipient, family_of
+from ferrule.model.recipient import ANYWHERE, NOTHING_OMITTED, Recipient, family_of
 from ferrule.model.retry import Batches, with_retries
 from ferrule.model.stream import Created, ItemDone, LeftOut, ModelError, ModelRequest, ResponseEvent
 from ferrule.protocol.items import Origin, ResponseItem
@@ -145,7 +145,7 @@ class WireModel:
             profile, endpoint = self.profiles.model(request.model), self.server.endpoint
             recipient = Recipient(
                 lane.accepts,
-                f"{endpoint.provider}:{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
+                f"{endpoint.provider}{ANYWHERE}{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
                 family_of(request.model),
                 self.wire,
                 profile.image_input,
@@ -196,7 +196,8 @@ class WireModel:
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
                 request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
             elif not given_out and len(healed_before) < MAX_HEALS and (healed := heal(error, request, recipient, body)):
-                healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, ""))
+                _name_tool(error, tools)
+                healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, str(error)))
                 self._take_for(request, healed)
                 yield [LeftOut(f"{str(error).rstrip('.')}; going on without {healed.what}")]
             else:
@@ -204,6 +205,8 @@ class WireModel:
                 _name_tool(error, tools)
                 if healed_before and not error.retryable:
                     self._take_for(request, healed_before[0])  # it was something else, and all may be sent again
+                elif healed_before:
+                    error.args = (f"{error} Before that: {healed_before[-1].what}",)
                 raise
         async with aclosing(self._attempt(request, healed_before)) as batches:
             async for batch in batches:

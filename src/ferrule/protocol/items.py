@@ -338,16 +338,12 @@ ItemView = (
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who said an item: the server, the family of its model, and in which response: the one to a request with so many
-    items. `place` is where the item began in it; what is whole earlier may stand later."""
+    items, 0 where that is not known. `place` is where the item began in it; what is whole earlier may stand later."""
 
     provider: str
     family: str = ""
     response: int = 0
     place: int = 0
-
-    def is_alike(self, other: "Origin") -> bool:
-        """Whether what only its maker can read was made by the same one."""
-        return (self.provider, self.family) == (other.provider, other.family)
 
 
 class ResponseItem(msgspec.Struct, frozen=True):

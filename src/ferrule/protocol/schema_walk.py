@@ -71,8 +71,7 @@ def applicable(nodes: Iterable[JsonValue], root: Node) -> Iterator[Node]:
         if "$ref" in node:
             pending.append(referred(node, root))
         for keyword in _IN_PLACE:
-            if isinstance(branches := node.get(keyword), list):
-                pending.extend(branches)
+            pending.extend(branches(node, keyword))
 
 
 def accepted_types(node: JsonValue, root: Node) -> frozenset[str]:
@@ -90,18 +89,19 @@ def _accepted(node: JsonValue, root: Node, known: dict[int, frozenset[str]], dep
     types = _own_types(node)
     if "$ref" in node:
         types &= _accepted(referred(node, root), root, known, depth + 1)
-    for branch in _branches(node, "allOf"):
+    for branch in branches(node, "allOf"):
         types &= _accepted(branch, root, known, depth + 1)
     for keyword in ("anyOf", "oneOf"):
-        if branches := _branches(node, keyword):
-            types &= frozenset().union(*(_accepted(branch, root, known, depth + 1) for branch in branches))
+        if choice := branches(node, keyword):
+            types &= frozenset().union(*(_accepted(branch, root, known, depth + 1) for branch in choice))
     known[id(node)] = types
     return types
 
 
-def _branches(node: Node, keyword: str) -> list[JsonValue]:
-    branches = node.get(keyword)
-    return branches if isinstance(branches, list) else []
+def branches(node: Node, keyword: str) -> list[JsonValue]:
+    """The schemas listed under a keyword."""
+    found = node.get(keyword)
+    return found if isinstance(found, list) else []
 
 
 def _own_types(node: Node) -> frozenset[str]:

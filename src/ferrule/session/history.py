@@ -105,7 +105,7 @@ def _weight(items: Iterable[ResponseItem]) -> int:
 def in_place(items: Iterable[ResponseItem]) -> list[ResponseItem]:
     """The items with those of each response in the order in which they began: one that was whole earlier may stand
     later."""
-    runs = groupby(items, lambda item: None if item.origin is None else item.origin.response)
+    runs = groupby(items, lambda item: None if item.origin is None else item.origin.response or None)
     return [item for _, run in runs for item in sorted(run, key=place_of)]
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from ferrule._version import __version__
+from ferrule.model.recipient import ANYWHERE, family_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import Message, Origin, ResponseItem, read_item
+from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
 from ferrule.session.salvage import Line, salvage
 
@@ -193,11 +194,19 @@ class _Reader:
 
     def _add(self, item: ResponseItem) -> None:
         """A response ends where somebody else speaks, and, should the line of its end be lost, where another begins."""
+        if item.origin is None and isinstance(item.view, Reasoning | Compaction):
+            item = msgspec.structs.replace(item, origin=self._presumed())
         last = next((known.origin for known in reversed(self.items) if known.origin is not None), None)
-        another = last is not None and item.origin is not None and last.response != item.origin.response
+        another = last is not None and item.origin is not None and 0 != last.response != item.origin.response != 0
         if another or (isinstance(item.view, Message) and item.view.role != "assistant"):
             self._cut()
         self.items.append(item)
+
+    def _presumed(self) -> Origin | None:
+        """Who made an item that does not say it, as far as the head and the last turn do."""
+        if self.meta is None or not self.meta.model_provider or self.context is None:
+            return None
+        return Origin(f"{self.meta.model_provider}{ANYWHERE}", family_of(self.context.model))
 
     def _cut(self) -> None:
         self.responses.append(tuple(self.items))

@@ -11,6 +11,7 @@ from ferrule.protocol.schema_walk import (
     ANY_TYPE,
     Node,
     accepted_types,
+    branches,
     item_nodes,
     property_names,
     property_nodes,
@@ -89,15 +90,10 @@ def _takes_empty(node: JsonValue, root: Node, depth: int) -> bool:
         return False
     if "$ref" in node and not _takes_empty(referred(node, root), root, depth + 1):
         return False
-    if not all(_takes_empty(branch, root, depth + 1) for branch in _listed(node, "allOf")):
+    if not all(_takes_empty(branch, root, depth + 1) for branch in branches(node, "allOf")):
         return False
-    choices = [_listed(node, keyword) for keyword in ("anyOf", "oneOf")]
+    choices = [branches(node, keyword) for keyword in ("anyOf", "oneOf")]
     return all(any(_takes_empty(one, root, depth + 1) for one in choice) for choice in choices if choice)
-
-
-def _listed(node: Node, keyword: str) -> list[JsonValue]:
-    found = node.get(keyword)
-    return found if isinstance(found, list) else []
 
 
 def _matches_empty(pattern: str) -> bool:
