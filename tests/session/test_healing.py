@@ -192,6 +192,23 @@ async def test_an_item_of_a_kind_that_the_server_does_not_know_is_left_out(
     assert "web_search_call" in stored(place)
 
 
+async def test_neither_a_call_nor_its_output_goes_alone(place: Place) -> None:
+    called = {
+        "type": "computer_call",
+        "id": "cu_1",
+        "call_id": "c9",
+        "status": "completed",
+        "pending_safety_checks": [],
+    }
+    shown = {"type": "computer_call_output", "call_id": "c9", "output": {"type": "computer_screenshot"}}
+    words = "Invalid value: 'computer_call_output'. Supported values are: 'message'."
+    first = items({**called, "action": {"type": "screenshot"}}, shown, said("Ok."))
+    script = refusing("responses", lambda text, _: "computer_call_output" in text, http_error(400, words), first)
+    with ScriptedModel(script) as server:
+        await place.talk(server, "responses", "go", "more", model="gpt-5.5")
+        assert "computer_call" not in server.requests[-1].raw.decode()
+
+
 async def test_what_a_request_cannot_do_without_ends_the_turn(place: Place) -> None:
     for words in ("Unknown parameter: 'messages'", "registry/x does not support tools", "Invalid model 'm-1'"):
         with ScriptedModel([http_error(400, words)]) as server:

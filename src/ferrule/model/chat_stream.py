@@ -214,9 +214,10 @@ class ChatStream:
         kept = given(delta, MESSAGE_FIELDS)
         if kept:
             self._kept = merged(self._kept, kept)
-        field, thought = next(iter(given(delta, THOUGHT_FIELDS).items()), ("", thought_in(kept)))
+        said = {name: text for name, text in given(delta, THOUGHT_FIELDS).items() if isinstance(text, str)}
+        field, thought = next(iter(said.items()), ("", thought_in(kept)))
         if thought:
-            self._say("reasoning", str(thought), field)
+            self._say("reasoning", thought, field)
 
     def _content_parts(self, parts: list[dict[str, Any]]) -> None:
         for part in parts:

@@ -338,7 +338,8 @@ def _kinds(refusal: Refusal) -> Healed | None:
     for path in refusal.named:
         kind = _kind_at(path, refusal)
         if kind in here or kind in hosted:
-            return refusal.without(f"items and tools of the kind {kind!r}", kinds={kind, f"{kind}_output"})
+            call = kind.removesuffix("_output")  # neither a call nor its output goes alone
+            return refusal.without(f"items and tools of the kind {call!r}", kinds={call, f"{call}_output"})
     return None
 
 
