@@ -7,11 +7,12 @@ import pytest
 
 from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.config.trust import TrustRecords
+from ferrule.process.environment import child_environment
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
-from ferrule.protocol.settings import HookCommand, ModelSettings, ProviderSettings
+from ferrule.protocol.settings import HookCommand, ModelSettings, ProviderSettings, Settings
 
 
 class Home:
@@ -128,7 +129,7 @@ timeout = 1.5
     assert settings.sandbox_policy == WorkspaceWrite(("/srv",), True, True, True)
     assert settings.shell_environment_policy == ShellEnvironmentPolicy(
         inherit="core", ignore_default_excludes=True, include=("A_KEY",), exclude=("B*",), set={"C": "1"},
-        include_only=("A*",),
+        include_only=("A*",), secrets=frozenset({"MY_KEY", "Z"}),
     )  # fmt: skip
     assert settings.approval_policy is AskForApproval.UNTRUSTED and settings.accept_no_sandbox
     assert (settings.profile, settings.tools, settings.instructions) == (
@@ -348,3 +349,20 @@ def test_a_wrong_hook_is_named(home: Home) -> None:
     with pytest.raises(UsageError, match="PreTool"):
         home.user('[[hooks.PreTool]]\ncommand = "x"\n').load()
     assert home.user('[[hooks.Stop]]\ncommand = "x"\nmatcher = "*"\n').load().settings.hooks[0].matcher == ""
+
+
+def test_s22_every_setting_that_names_a_secret_withholds_it(home: Home) -> None:
+    loaded = home.load(
+        "model_provider=corp",
+        'model_providers.corp={base_url="http://localhost:1", env_key="CORP", env_http_headers={X="CORP_HEADER"}}',
+        'model_providers.other={base_url="http://localhost:1", env_key="OTHER"}',
+        'mcp_servers.a={url="http://localhost:1", bearer_token_env_var="BEARER", env_http_headers={Y="MCP_HEADER"}}',
+    ).settings
+    names = {"CORP", "CORP_HEADER", "OTHER", "BEARER", "MCP_HEADER"}
+    assert loaded.command_environment.secrets == names
+    assert child_environment(loaded.command_environment, dict.fromkeys(names, "x")).withheld == tuple(sorted(names))
+
+
+def test_s22_settings_made_in_python_withhold_too() -> None:
+    settings = Settings(cwd="/", home="/h", provider=ProviderSettings(name="corp", env_key="CORP"))
+    assert settings.command_environment.secrets == {"CORP"}

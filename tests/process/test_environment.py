@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from ferrule.process.environment import child_environment
@@ -97,3 +98,11 @@ def test_the_terminal_of_the_agent_is_not_described() -> None:
 def test_marks_of_the_runtime_come_last() -> None:
     policy = ShellEnvironmentPolicy(include_only=("PATH",), set={"MARK": "user"})
     assert child_environment(policy, BASE, extra={"MARK": "runtime"}).variables["MARK"] == "runtime"
+
+
+def test_s22_a_variable_that_a_setting_names_is_withheld_whatever_its_name() -> None:
+    named = ShellEnvironmentPolicy(secrets=frozenset({"FOO"}))
+    found = child_environment(named, BASE)
+    assert "FOO" not in found.variables and "FOO" in found.withheld
+    assert "FOO" not in variables(msgspec.structs.replace(named, ignore_default_excludes=True))
+    assert variables(msgspec.structs.replace(named, include=("FOO",)))["FOO"] == "1"

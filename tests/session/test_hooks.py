@@ -1,6 +1,7 @@
 """Hooks: real commands and functions at every event, through whole turns."""
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -278,3 +279,12 @@ async def test_a_native_operation_is_shown_as_the_patch_that_it_is(tmp_path: Pat
 
 def session_hooks(hook: PythonHook, tmp_path: Path) -> SessionHooks:
     return SessionHooks([hook], PlainLauncher(), hook_base("s", str(tmp_path), "m", "never", None), {})
+
+
+async def test_s22_a_hook_does_not_see_a_variable_that_a_setting_names(tmp_path: Path) -> None:
+    saved = tmp_path / "seen"
+    hook = HookCommand(event="SessionStart", command=f'printf "%s/%s" "$CORP" "$SEEN" > {shlex.quote(str(saved))}')
+    base = hook_base("s", str(tmp_path), "m", "never", None)
+    env = {"PATH": os.environ["PATH"], "CORP": "canary", "SEEN": "1"}
+    await SessionHooks([hook], PlainLauncher(), base, env, frozenset({"CORP"})).ask("SessionStart", source="startup")
+    assert saved.read_text() == "/1"

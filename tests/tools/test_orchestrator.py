@@ -333,3 +333,18 @@ def test_the_words_of_a_denial() -> None:
     assert is_likely_denied(Result(159))
     assert is_likely_denied(Result(6, "curl: (6) Could not resolve host: example.org"))
     assert not is_likely_denied(Result(1, "error"))
+
+
+@pytest.mark.parametrize("kind", ["mcp", "tool"])
+async def test_s19_a_session_approval_covers_exactly_the_arguments_that_were_shown(asking: World, kind: str) -> None:
+    def effect(arguments: str) -> Effect:
+        if kind == "mcp":
+            return McpEffect(server="s", tool="t", arguments=arguments, annotations=ToolAnnotations())
+        return ToolEffect(name="t", arguments=arguments, annotations=ToolAnnotations())
+
+    world = World(asking.project.parent, asking.permissions.sandbox_policy, AskForApproval.UNTRUSTED)
+    host = AskingHost(*[Decision(ReviewDecision.APPROVED_FOR_SESSION)] * 2)
+    await world.run(effect('{"table": "a"}'), host)
+    await world.run(effect('{"table": "a"}'), host)
+    await world.run(effect('{"table": "b"}'), host)
+    assert len(host.questions) == 2

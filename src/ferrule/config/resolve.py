@@ -27,6 +27,7 @@ from ferrule.protocol.settings import (
     RulesText,
     Settings,
     ShellFeatures,
+    secret_variables,
 )
 from ferrule.protocol.specs import WebSearch, Wire
 
@@ -83,7 +84,10 @@ def settings_of(
         provider=_provider(table, base_url, wire),
         approval_policy=table.approval_policy or AskForApproval.ON_REQUEST,
         sandbox_policy=_sandbox(table, add_dirs),
-        shell_environment_policy=ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy)),
+        shell_environment_policy=ShellEnvironmentPolicy(
+            **msgspec.structs.asdict(table.shell_environment_policy),
+            secrets=secret_variables(table.model_providers.values(), table.mcp_servers.values()),
+        ),
         profile=table.profile,
         tools=table.tools,
         hosted_tools=_hosted(table),

@@ -85,7 +85,8 @@ def _inherits(policy: ShellEnvironmentPolicy, name: str) -> bool:
 def _is_withheld(policy: ShellEnvironmentPolicy, name: str) -> bool:
     if _matches(policy.exclude, name):
         return True
-    if policy.ignore_default_excludes or not _matches(DEFAULT_EXCLUDES, name):
+    looks_secret = not policy.ignore_default_excludes and _matches(DEFAULT_EXCLUDES, name)
+    if not looks_secret and name not in policy.secrets:
         return False
     spelled_out = (pattern for pattern in policy.include_only if not set(pattern) & {"*", "?"})
     return not _matches((*policy.include, *spelled_out), name)

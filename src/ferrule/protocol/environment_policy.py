@@ -21,3 +21,5 @@ class ShellEnvironmentPolicy(msgspec.Struct, frozen=True, kw_only=True):
     set: dict[str, str] = {}
     include_only: tuple[str, ...] = ()
     """If not empty, nothing else remains, not even what `set` added."""
+    secrets: frozenset[str] = frozenset()
+    """Variables that settings name as holding a secret. Withheld like what looks like one, whatever their names."""

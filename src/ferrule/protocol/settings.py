@@ -1,6 +1,7 @@
 """The typed settings that config fills and a session takes. Defaults here are the product's."""
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -125,3 +126,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the risk of a call alone is a reason to ask: always, never, or where it is high or unknown."""
     accept_no_sandbox: bool = False
     """Where this machine offers no sandbox, commands run with all rights instead of being refused."""
+
+    @property
+    def command_environment(self) -> ShellEnvironmentPolicy:
+        """The policy for commands and hooks, which withholds every variable that a setting names as a secret."""
+        policy = self.shell_environment_policy
+        named = secret_variables([self.provider] if self.provider else [], self.mcp_servers.values())
+        return msgspec.structs.replace(policy, secrets=policy.secrets | named)
+
+
+class _Keyed(Protocol):
+    """What a provider is called with, in the configuration as in the settings."""
+
+    @property
+    def env_key(self) -> str | None: ...
+    @property
+    def env_http_headers(self) -> Mapping[str, str]: ...
+
+
+def secret_variables(providers: Iterable[_Keyed], servers: Iterable[McpServerSettings]) -> frozenset[str]:
+    """The names of all variables that hold a secret of a model provider or an MCP server."""
+    called = [(provider.env_key, provider.env_http_headers) for provider in providers]
+    called += [(server.bearer_token_env_var, server.env_http_headers) for server in servers]
+    return frozenset(name for key, headers in called for name in (key, *headers.values()) if name)

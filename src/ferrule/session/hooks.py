@@ -119,11 +119,18 @@ class _Failed(Exception):
 class SessionHooks:
     """All hooks of a session. It is the `ToolHooks` of dispatch, and asked by the orchestrator and the turn."""
 
-    def __init__(self, hooks: Sequence[Hook], launcher: Launcher, base: HookInput, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        hooks: Sequence[Hook],
+        launcher: Launcher,
+        base: HookInput,
+        env: Mapping[str, str],
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
         self._hooks = [(hook, re.compile(hook.matcher or ".*")) for hook in hooks]
         self._launcher = launcher
         self._base = base
-        self._env = child_environment(ShellEnvironmentPolicy(), env).variables
+        self._env = child_environment(ShellEnvironmentPolicy(secrets=secrets), env).variables
         self.report: Callable[[WarningEvent], object] = lambda event: None
         self.add_context: Callable[[str], object] = lambda text: None
         """Where the text goes that hooks add for the model; the session puts its own here."""

@@ -108,7 +108,7 @@ class Session(LoopBound):
             state.permissions.approval_policy,
             None if self._rollout is None else str(self._rollout.path),
         )
-        made = SessionHooks(hooks, PlainLauncher(), base, state.commands.base)
+        made = SessionHooks(hooks, PlainLauncher(), base, state.commands.base, state.commands.policy.secrets)
         made.report, made.add_context = self.emit, self._context.append
         self.toolset.use_hooks(made)
         return made

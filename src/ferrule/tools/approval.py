@@ -98,10 +98,10 @@ def approval_keys(effect: Effect) -> tuple[ApprovalKey, ...]:
             return (("command", cwd, wider, str(tty), *(f"{k}={v}" for k, v in env), "--", *argv),)
         case PatchEffect(paths=paths):
             return tuple(("patch", path) for path in paths)
-        case McpEffect(server=server, tool=tool):
-            return (("mcp", server, tool),)
-        case ToolEffect(name=name):
-            return (("tool", name),)
+        case McpEffect(server=server, tool=tool, arguments=arguments):
+            return (("mcp", server, tool, arguments),)
+        case ToolEffect(name=name, arguments=arguments):
+            return (("tool", name, arguments),)
 
 
 def fingerprint(effect: Effect) -> str:

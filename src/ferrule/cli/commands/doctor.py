@@ -165,7 +165,7 @@ def _key_state(variable: str | None, env: Mapping[str, str]) -> str:
 
 
 def _environment(settings: Settings) -> Iterator[str]:
-    withheld = child_environment(settings.shell_environment_policy, os.environ).withheld
+    withheld = child_environment(settings.command_environment, os.environ).withheld
     yield f"withheld       {', '.join(withheld) or 'nothing'} (variables that commands do not see)"
 
 
