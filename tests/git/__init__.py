@@ -1,0 +1,1 @@
+"""Repositories read without git."""
