@@ -142,10 +142,13 @@ def _must_be_file(mode: int) -> None:
 
 
 def _read(descriptor: int, limit: int, *, cut: bool) -> bytes:
+    """No more than the file says that it holds: a file of the kernel (`/proc/self/environ`) says 0 bytes."""
     data = bytearray()
     try:
-        _must_be_file(os.fstat(descriptor).st_mode)
-        while len(data) <= limit and (chunk := os.read(descriptor, min(_CHUNK, limit + 1 - len(data)))):
+        status = os.fstat(descriptor)
+        _must_be_file(status.st_mode)
+        most = min(limit + 1, status.st_size)
+        while len(data) < most and (chunk := os.read(descriptor, min(_CHUNK, most - len(data)))):
             data += chunk
     finally:
         os.close(descriptor)
