@@ -3,6 +3,7 @@
 A part of the zygote: standard library only.
 """
 
+import errno
 import os
 
 from . import kernel
@@ -11,6 +12,9 @@ from .kernel import StepError
 DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 # A process with kernel uid 0 may write here whatever its capabilities are.
 KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs", b"/proc/acpi")
+VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+ATTEMPTS = 50
+"""To cover what comes and goes: a loop that removes and makes a folder rarely wins this often."""
 EMPTY_DIR, SOCKET_COVER, SCRATCH = b"/dev/.empty", b"/dev/.nosock", b"/dev/.scratch"
 
 
@@ -21,12 +25,22 @@ def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
     `link`: a read-only file with this content over a symbolic link. `pin`: cannot be renamed, stays writable.
     """
     for kind, path, content in covers:
+        cover_steadily(kind, path, content)
+
+
+def cover_steadily(kind: str, path: bytes, content: bytes) -> None:
+    """Cover a path that other programs may remove or replace meanwhile. What stays there and cannot be covered is an
+    error; what is gone, or closed to us and so to the command, is not."""
+    for attempt in range(ATTEMPTS):
         try:
-            cover_one(kind, path, content)
-        except (OSError, StepError):
-            # The host may have removed it meanwhile, or it is closed to us and so to the command, too.
-            if os.path.lexists(path) or kind == "empty":
-                cover_one(kind, path, content)
+            return cover_one(kind, path, content)
+        except (OSError, StepError) as error:
+            number = error.number if isinstance(error, StepError) else error.errno
+            if kind != "empty" and not os.path.lexists(path):
+                return None
+            if attempt == ATTEMPTS - 1 and (kind == "empty" or number not in VANISHED):
+                raise
+    return None
 
 
 def cover_one(kind: str, path: bytes, content: bytes) -> None:
