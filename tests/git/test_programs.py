@@ -126,17 +126,17 @@ def test_commands_of_a_rebase(top: Path) -> None:
 
 
 def test_what_cannot_be_read_is_told(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(programs, "LARGEST_FILE", 2048)
     monkeypatch.setattr(programs, "MAX_ENTRIES", 3)
     (top / ".git/config").unlink()
     os.mkfifo(top / ".git/config")
-    (top / ".git/info/attributes").write_bytes(b"x" * 1001)
+    (top / ".git/info/attributes").write_bytes(b"x" * 2049)
     (top / ".git/config.worktree").write_text("[core\n")
     assert found(top / ".git") == {
-        (".git/config", UNREADABLE, "is no regular file"),
+        (".git/config", UNREADABLE, "is a named pipe, not a file"),
         (".git/config.worktree", UNREADABLE, "line 1 is no configuration"),
-        (".git/info/attributes", UNREADABLE, "is larger than 1000 bytes"),
-        (".git/hooks", UNREADABLE, "has more than 3 entries"),
+        (".git/info/attributes", UNREADABLE, "is larger than 2 KiB"),
+        (".git/hooks", UNREADABLE, "holds more than 3 files"),
     }
 
 

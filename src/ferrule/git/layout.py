@@ -7,7 +7,7 @@ The rules are git's own (gitrepository-layout(5); `read_gitfile_gently`, `get_co
 import os
 from collections.abc import Collection
 
-from ferrule.git.reading import Unreadable, read_file
+from ferrule.reading import Unreadable, read_file
 
 LARGEST_POINTER = 1 << 20
 """Bytes of a `gitdir:` file; git reads no larger one."""
@@ -51,10 +51,10 @@ def directories(entry: str) -> tuple[str, ...]:
 
 
 def _path_in(file: str, prefix: str, base: str) -> str | None:
-    content = read_file(file, LARGEST_POINTER)
-    if content is None:
+    try:
+        text = os.fsdecode(read_file(file, LARGEST_POINTER)).rstrip("\r\n")
+    except FileNotFoundError:
         return None
-    text = os.fsdecode(content).rstrip("\r\n")
     if not text.startswith(prefix) or "\0" in text or text == prefix:
         return None
     path = os.path.realpath(os.path.join(base, text.removeprefix(prefix)))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from ferrule.git.config import ConfigError, parse_config
 from ferrule.git.harmless import is_harmless
 from ferrule.git.layout import common_directory, git_directory
-from ferrule.git.reading import Stamp, Unreadable, names_in, read_file, stamp
+from ferrule.git.reading import Stamp, names_in, stamp
+from ferrule.reading import Unreadable, read_file
 
 LARGEST_FILE = 1 << 18
 """Bytes of a configuration file, an attributes file or a rebase's list; those that git writes hold a few kilobytes."""
@@ -137,7 +138,9 @@ class _Walk:
     def _text(self, file: str) -> str:
         self._note(file)
         try:
-            return (read_file(file, LARGEST_FILE) or b"").decode("utf-8", "replace")
+            return read_file(file, LARGEST_FILE).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
         except Unreadable as error:
             self._unreadable(file, str(error))
             return ""
