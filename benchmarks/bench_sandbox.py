@@ -17,10 +17,10 @@ from pathlib import Path
 from benchmarks.headless import environment
 from benchmarks.measure import Row, Work, bounded, in_turns, row
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
+from ferrule.sandbox.boundary import boundary_of
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.pool import Pool, ZygoteKey, ZygoteLauncher, pool_of_this_loop
-from ferrule.sandbox.protect import covers_of
 
 ROUNDS = 150
 PEER_ROUNDS = 15
@@ -47,7 +47,7 @@ async def compare(base: Path) -> list[Row]:
     pool = pool_of_this_loop()
     key = ZygoteKey(plan, base / "state")
     started = time.perf_counter()
-    launcher = ZygoteLauncher(pool, key)
+    launcher = ZygoteLauncher(pool, key, lambda: boundary_of(plan).covers)
     opened = time.perf_counter()
     await launcher.ready()
     ready = time.perf_counter()
@@ -59,7 +59,7 @@ async def compare(base: Path) -> list[Row]:
     }
     bwrap = bubblewrap(plan, base)
     if bwrap is not None:
-        words = bwrap.words(["/bin/true"], cwd, [cover for cover in covers_of(plan) if cover.kind != "empty"])
+        words = bwrap.words(["/bin/true"], cwd, [cover for cover in boundary_of(plan).covers if cover.kind != "empty"])
         works["bwrap"] = partial(run, words, ENV)
     times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
     if codex := shutil.which("codex"):
@@ -103,7 +103,8 @@ async def beside_repositories(pool: Pool, base: Path) -> float:
     for folder in repositories:
         folder.mkdir(parents=True)
     plan = ConfinementPlan((Root(str(base / "many")),))
-    launcher = ZygoteLauncher(pool, ZygoteKey(plan, base / "other", tuple(map(str, repositories))))
+    boundary = boundary_of(plan, map(str, repositories))
+    launcher = ZygoteLauncher(pool, ZygoteKey(plan, base / "other"), lambda: boundary.covers)
     await launcher.ready()
     [spent] = await in_turns([lambda: spawn(launcher, str(base / "many"))], ROUNDS // 5, pause=PAUSE)
     await launcher.close()
@@ -113,7 +114,7 @@ async def beside_repositories(pool: Pool, base: Path) -> float:
 def bubblewrap(plan: ConfinementPlan, base: Path) -> BwrapLauncher | None:
     """The same rights by `bwrap`; None where it is not installed."""
     try:
-        return BwrapLauncher(plan, base / "state", ())
+        return BwrapLauncher(plan, base / "state")
     except LaunchError:
         return None
 

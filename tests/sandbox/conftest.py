@@ -10,6 +10,7 @@ import pytest
 
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.probe import openers, try_level
+from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
 from tests.sandbox.scene import Scene, temporary_folder
 
@@ -23,7 +24,7 @@ _FOUND: dict[Level, str | None] = {}
 async def require(level: Level) -> None:
     if level not in _FOUND:
         with temporary_folder() as folder:
-            _FOUND[level] = await try_level(openers(ConfinementPlan(), folder / "state", ())[level], folder)
+            _FOUND[level] = await try_level(openers(ConfinementPlan(), folder / "state")[level], folder)
     if _FOUND[level] is None:
         return
     text = f"sandbox level {level.value} ({level.name.lower()}) is missing: {_FOUND[level]}"
@@ -65,17 +66,23 @@ def home(outside: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def reports() -> list[str]:
+    """What the user is told."""
+    return []
+
+
 OpenSandbox = Callable[..., Awaitable[Sandbox]]
 
 
 @pytest.fixture
-async def open_sandbox(namespaces: None, home: Path, workspace: Path) -> AsyncIterator[OpenSandbox]:
+async def open_sandbox(namespaces: None, home: Path, workspace: Path, reports: list[str]) -> AsyncIterator[OpenSandbox]:
     """Opens a sandbox for the workspace and `/tmp`, or for another plan; closed at the end."""
     opened: list[Sandbox] = []
 
     async def open_one(plan: ConfinementPlan | None = None, *, level: Level = Level.NAMESPACES) -> Sandbox:
-        plan = plan or ConfinementPlan((Root("/tmp", reserve=False), Root(str(workspace))))
-        sandbox = Sandbox(plan, home, levels=[level])
+        plan = plan or ConfinementPlan((Root("/tmp", reserve=False, scan=False), Root(str(workspace))))
+        sandbox = Sandbox(Protection(plan, home, reports.append), levels=[level])
         opened.append(sandbox)
         await sandbox.level()
         return sandbox

@@ -71,7 +71,7 @@ class Scene:
     @property
     def plan(self) -> ConfinementPlan:
         names = ("ws", "nogit", "second", "worktree", "symlinked", "outer", "outer/a/inner")
-        roots = [Root("/tmp", reserve=False), *(Root(str(self.base / name)) for name in names)]
+        roots = [Root("/tmp", reserve=False, scan=False), *(Root(str(self.base / name)) for name in names)]
         return ConfinementPlan(tuple(roots), read_only=(str(self.home),))
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root
+from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, Root
 from ferrule.sandbox.sandbox import Sandbox
 from tests.processes import until
 from tests.sandbox.conftest import OpenSandbox
@@ -24,11 +24,12 @@ import asyncio, json, os, sys
 from pathlib import Path
 from ferrule.process.launcher import Limits, Pipes
 from ferrule.sandbox.plan import ConfinementPlan, Root
+from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
 
 async def main():
     home, workspace, argv = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-    sandbox = Sandbox(ConfinementPlan((Root(workspace),)), home)
+    sandbox = Sandbox(Protection(ConfinementPlan((Root(workspace),)), home))
     child = await sandbox.launch(argv, {"PATH": os.environ["PATH"]}, workspace, Pipes(), Limits())
     print(os.read(child.stdout, 100), flush=True)
     await child.wait()
@@ -85,11 +86,11 @@ def wait_without_the_loop(pids: list[int]) -> None:
 
 
 def placeholders(workspace: Path) -> list[str]:
-    return sorted(set(os.listdir(workspace)) & set(PROTECTED_NAMES))
+    return sorted(set(os.listdir(workspace)) & set(RESERVED_NAMES))
 
 
 def records(home: Path) -> list[str]:
-    return [name for name in os.listdir(home / "sandbox") if name != "lock"]
+    return [name for name in os.listdir(home / "sandbox") if name not in ("lock", "own-repositories.lock")]
 
 
 def mounts_of(workspace: Path) -> list[str]:
@@ -106,7 +107,7 @@ def mounts_of(workspace: Path) -> list[str]:
 
 async def test_sigkill_of_the_agent(namespaces: None, home: Path, workspace: Path) -> None:
     process = agent(home, workspace, SECONDS[1])
-    assert placeholders(workspace) == sorted(PROTECTED_NAMES)
+    assert placeholders(workspace) == sorted(RESERVED_NAMES)
     assert mounts_of(workspace)
     process.kill()
     process.wait()
@@ -125,7 +126,7 @@ async def test_sigkill_of_the_agent_and_its_zygote_at_once(
     process.kill()
     process.wait()
     await until(lambda: not running(SECONDS[2]) and not mounts_of(workspace))
-    assert placeholders(workspace) == sorted(PROTECTED_NAMES)
+    assert placeholders(workspace) == sorted(RESERVED_NAMES)
     elsewhere = home.parent / "elsewhere"
     elsewhere.mkdir()
     await open_sandbox(ConfinementPlan((Root(str(elsewhere)),)))
@@ -140,7 +141,7 @@ async def test_two_agents_share_the_placeholders(namespaces: None, home: Path, w
     first.wait()
     await until(lambda: not running(SECONDS[3]) and len(mounts_of(workspace)) < 10)
     assert running(SECONDS[4])
-    assert placeholders(workspace) == sorted(PROTECTED_NAMES)
+    assert placeholders(workspace) == sorted(RESERVED_NAMES)
     second.kill()
     second.wait()
     await until(lambda: not running(SECONDS[4]) and placeholders(workspace) == [])

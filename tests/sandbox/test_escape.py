@@ -9,6 +9,7 @@ import pytest
 
 from ferrule.process.launcher import Limits, Pipes
 from ferrule.sandbox.plan import Level
+from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
 from tests.sandbox.conftest import require
 from tests.sandbox.running import finish
@@ -22,6 +23,7 @@ NEVER_STOPPED = {"lock_for_reading"}
 class Report:
     results: dict[str, str]
     left: str | None
+    reports: list[str]
 
     @property
     def open(self) -> set[str]:
@@ -36,7 +38,8 @@ class Report:
 
 
 async def attack(scene: Scene, level: Level) -> Report:
-    sandbox = Sandbox(scene.plan, scene.home, levels=[level], interpreter=scene.interpreter)
+    reports: list[str] = []
+    sandbox = Sandbox(Protection(scene.plan, scene.home, reports.append), levels=[level], interpreter=scene.interpreter)
     try:
         await sandbox.level()
         scene.listen_unix("unix_again", str(scene.values["unix_again"]))
@@ -45,7 +48,7 @@ async def attack(scene: Scene, level: Level) -> Report:
         child = await sandbox.launch(scene.command, env, str(scene.values["ws"]), Pipes(merge=True), limits)
         outcome = await finish(child)
         assert outcome.status.code == 0, outcome.output
-        return Report(json.loads(outcome.output.splitlines()[-1]), outcome.left)
+        return Report(json.loads(outcome.output.splitlines()[-1]), outcome.left, reports)
     finally:
         await sandbox.close()
 
@@ -84,13 +87,12 @@ async def test_bwrap_stops_what_the_page_says() -> None:
 
 
 LANDLOCK_OPEN = {
-    # undone afterwards
-    "write_git_hook", "write_git_config", "write_codex_config", "write_ferrule_config", "write_agents_skill",
-    "rename_git_away", "mkdir_git_missing", "write_second_root_git", "gitfile_replace", "gitfile_rename",
-    "git_symlink_replace", "nested_repository_hook", "nested_repository_config", "git_symlink_target",
-    # not undone
-    "gitfile_target_write", "gitfile_target_parent_renamed", "rename_inner_root_parent", "setuid_file_in_workspace",
-    "chmod_out", "fchmod_out", "utime_out", "lock_for_reading", "open_host_terminal", "fork_bomb",
+    "chmod_out", "exchange_git", "fchmod_out", "fork_bomb", "git_symlink_replace", "git_symlink_target",
+    "git_through_link", "gitfile_rename", "gitfile_replace", "gitfile_target_parent_renamed",
+    "gitfile_target_write", "lock_for_reading", "nested_repository_config", "nested_repository_hook",
+    "open_host_terminal", "rename_git_away", "rename_inner_root_parent", "rename_over_placeholder",
+    "setuid_file_in_workspace", "utime_out", "write_agents_skill", "write_codex_config", "write_ferrule_config",
+    "write_git_config", "write_git_hook", "write_second_root_git",
 }  # fmt: skip
 
 
@@ -105,13 +107,10 @@ async def test_landlock_stops_what_the_page_says(user: int) -> None:
         assert scene.reached() == []
         assert scene.victim.poll() is None
         assert not is_running(f"sleep {DAEMON_SECONDS}")
-        ws = scene.base / "ws"
-        assert not (ws / ".git/hooks/pre-commit").exists()
-        assert "hooksPath" not in (ws / ".git/config").read_text()
-        assert (scene.base / "symlinked/.git").is_symlink()
-        assert not any((ws / name).is_dir() and os.listdir(ws / name) for name in (".codex", ".agents", ".ferrule"))
         scene.leaked_shared_memory()  # it is the host's at this level
-        assert report.left is not None and "Put back" in report.left and "Moved to" in report.left
+        assert report.left is not None and "PROTECTED FILES CHANGED" in report.left
+        told = "".join(report.reports)
+        assert f"{scene.base}/ws/.git" in told and f"{scene.base}/worktree/.git" in told
 
 
 def is_running(command: str) -> bool:

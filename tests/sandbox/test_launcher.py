@@ -194,5 +194,5 @@ def test_bwrap_without_place_for_its_filter_leaves_nothing_open(outside: Path) -
     (outside / "filter").mkdir(parents=True)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(IsADirectoryError):
-        BwrapLauncher(ConfinementPlan(), outside, ())
+        BwrapLauncher(ConfinementPlan(), outside)
     assert os.listdir("/proc/self/fd") == before

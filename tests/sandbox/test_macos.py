@@ -5,8 +5,9 @@ import re
 import pytest
 
 from ferrule.process.launcher import LaunchError
+from ferrule.sandbox.boundary import Boundary, Cover
 from ferrule.sandbox.macos import seatbelt_profile
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root
+from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, Root
 
 
 def writable(profile: str, path: str) -> bool:
@@ -19,8 +20,13 @@ def writable(profile: str, path: str) -> bool:
     return allowed
 
 
+def profile_of(plan: ConfinementPlan, *read_only: str) -> str:
+    covers = (*plan.read_only, *(f"{root.path}/.git" for root in plan.roots), *read_only)
+    return seatbelt_profile(Boundary(plan, tuple(Cover("read", path) for path in covers)))
+
+
 def test_read_only() -> None:
-    profile = seatbelt_profile(ConfinementPlan())
+    profile = profile_of(ConfinementPlan())
     assert profile.startswith("(version 1)\n(deny default)\n(allow file-read*)\n")
     assert "subpath" not in profile
     assert "(allow network*)" not in profile
@@ -28,10 +34,10 @@ def test_read_only() -> None:
 
 def test_roots_and_what_is_protected_in_them() -> None:
     plan = ConfinementPlan((Root("/tmp", reserve=False), Root("/w")), read_only=("/w/h/.ferrule",))
-    profile = seatbelt_profile(plan, ["/w/vendor/s/.git"])
+    profile = profile_of(plan, "/w/vendor/s/.git")
     for path in ("/w/a", "/w/.github/x", "/tmp/a", "/w/vendor/s/x"):
         assert writable(profile, path), path
-    for name in PROTECTED_NAMES:
+    for name in (".git", *RESERVED_NAMES):
         assert not writable(profile, f"/w/{name}") and not writable(profile, f"/w/{name}/x")
     for path in ("/etc/passwd", "/wx", "/w/h/.ferrule/rules/x", "/w/vendor/s/.git/hooks/x"):
         assert not writable(profile, path), path
@@ -40,23 +46,23 @@ def test_roots_and_what_is_protected_in_them() -> None:
 
 
 def test_a_root_in_a_root_does_not_open_what_is_protected() -> None:
-    profile = seatbelt_profile(ConfinementPlan((Root("/w"), Root("/w/.git"))))
+    profile = profile_of(ConfinementPlan((Root("/w"), Root("/w/.git"))))
     assert not writable(profile, "/w/.git/config")
 
 
 def test_network() -> None:
-    assert "(allow network*)" in seatbelt_profile(ConfinementPlan(network=True))
-    assert '(remote ip "localhost:*")' in seatbelt_profile(ConfinementPlan())
+    assert "(allow network*)" in profile_of(ConfinementPlan(network=True))
+    assert '(remote ip "localhost:*")' in profile_of(ConfinementPlan())
 
 
 def test_quoting() -> None:
-    profile = seatbelt_profile(ConfinementPlan((Root('/w/a "b" \\c'),)))
+    profile = profile_of(ConfinementPlan((Root('/w/a "b" \\c'),)))
     assert '(subpath "/w/a \\"b\\" \\\\c")' in profile
     with pytest.raises(LaunchError, match="line break"):
-        seatbelt_profile(ConfinementPlan((Root("/w/\n(allow default)"),)))
+        profile_of(ConfinementPlan((Root("/w/\n(allow default)"),)))
 
 
 def test_parentheses_balance() -> None:
     plan = ConfinementPlan((Root("/w"),), network=True, read_only=("/w/x",))
-    profile = re.sub(r'#?"([^"\\]|\\.)*"', "", seatbelt_profile(plan, ["/w/a/.git"]))
+    profile = re.sub(r'#?"([^"\\]|\\.)*"', "", profile_of(plan, "/w/a/.git"))
     assert profile.count("(") == profile.count(")")

@@ -34,8 +34,8 @@ def test_workspace_write_has_cwd_and_temporary_folders(house: Path, tmp_path: Pa
     (tmp_path / "t").mkdir()
     made = plan(WorkspaceWrite(network_access=True), house / "project", house, TMPDIR=str(tmp_path / "t"))
     assert set(made.roots) == {
-        Root("/tmp", reserve=False),
-        Root(str(tmp_path / "t"), reserve=False),
+        Root("/tmp", reserve=False, scan=False),
+        Root(str(tmp_path / "t"), reserve=False, scan=False),
         Root(str(house / "project")),
     }
     assert made.network and not made.warnings

@@ -10,6 +10,7 @@ from ferrule.process.plain import PlainLauncher
 from ferrule.sandbox import probe as probe_module
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.probe import HOLES, TITLES, ProbeResult, check, openers, probe, try_level
+from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
 from tests.sandbox.conftest import require
 from tests.sandbox.running import run
@@ -37,7 +38,7 @@ async def test_the_probe_is_not_fooled(home: Path) -> None:
 
 async def test_the_next_level_is_taken(home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await require(Level.LANDLOCK)
-    found = openers(ConfinementPlan(), home / "sandbox", ())
+    found = openers(ConfinementPlan(), home / "sandbox")
 
     def none() -> Unconfined:
         raise LaunchError("not here")
@@ -60,11 +61,11 @@ async def test_a_system_without_a_sandbox(
 
 async def test_nothing_enforced_is_refused_unless_accepted(home: Path, workspace: Path) -> None:
     plan = ConfinementPlan((Root(str(workspace)),))
-    refusing = Sandbox(plan, home, levels=[])
+    refusing = Sandbox(Protection(plan, home), levels=[])
     with pytest.raises(LaunchError, match="offers no sandbox"):
         await run(refusing, "true", str(workspace))
     await refusing.close()
-    accepting = Sandbox(plan, home, levels=[], unconfined_accepted=True)
+    accepting = Sandbox(Protection(plan, home), levels=[], unconfined_accepted=True)
     assert await accepting.level() is Level.NONE
     assert (await run(accepting, "echo x", str(workspace))).output == "x\n"
     await accepting.close()
@@ -73,7 +74,8 @@ async def test_nothing_enforced_is_refused_unless_accepted(home: Path, workspace
 async def test_a_home_that_cannot_be_protected_is_refused(home: Path, workspace: Path) -> None:
     """Without mounts Ferrule's own folder would be writable inside a root."""
     await require(Level.LANDLOCK)
-    sandbox = Sandbox(ConfinementPlan((Root(str(home.parent)),), read_only=(str(home),)), home, levels=[Level.LANDLOCK])
+    plan = ConfinementPlan((Root(str(home.parent)),), read_only=(str(home),))
+    sandbox = Sandbox(Protection(plan, home), levels=[Level.LANDLOCK])
     with pytest.raises(LaunchError, match="could write into"):
         await sandbox.level()
     await sandbox.close()
@@ -81,7 +83,7 @@ async def test_a_home_that_cannot_be_protected_is_refused(home: Path, workspace:
 
 async def test_a_zygote_that_cannot_start(home: Path) -> None:
     for interpreter, message in ((("/bin/false",), "ended"), (("/no/such",), "could not be started")):
-        opener = openers(ConfinementPlan(), home / "sandbox", (), interpreter)[Level.NAMESPACES]
+        opener = openers(ConfinementPlan(), home / "sandbox", interpreter=interpreter)[Level.NAMESPACES]
         why = await try_level(opener, home)
         assert why is not None and message in why
 

@@ -1,14 +1,17 @@
-"""Nested repositories: found, watched, disarmed."""
+"""Repositories below the roots and whose they are, without a sandbox around them."""
 
-import os
+import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ferrule.sandbox import repositories
+from ferrule.sandbox import ownership, repositories
+from ferrule.sandbox.ownership import OwnershipRecord, identity
 from ferrule.sandbox.plan import ConfinementPlan, Root
-from ferrule.sandbox.repositories import RepositoryWatch
+from ferrule.sandbox.repositories import STAMP_LAG_NS, Repositories, Span
 
 
 @pytest.fixture
@@ -19,209 +22,195 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watch(root: Path, tmp_path: Path) -> RepositoryWatch:
-    return RepositoryWatch(ConfinementPlan((Root(str(root)),)), tmp_path / "quarantine")
+def record(tmp_path: Path) -> OwnershipRecord:
+    return OwnershipRecord(tmp_path / "record")
 
 
-def git(*words: str, cwd: Path) -> None:
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *words], cwd=cwd, check=True, capture_output=True, env=env)
+@pytest.fixture
+def found(root: Path, record: OwnershipRecord) -> Repositories:
+    made = repositories_of(record, Root(str(root)))
+    made.look(None)
+    return made
 
 
-def quarantined(tmp_path: Path) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "quarantine").rglob("*") if path.is_file() or path.is_symlink())
+def repositories_of(record: OwnershipRecord, *roots: Root) -> Repositories:
+    return Repositories(ConfinementPlan(roots), record)
 
 
-def test_found_at_the_start(watch: RepositoryWatch, root: Path) -> None:
-    git("init", "vendor/s", cwd=root)
-    (root / "worktree").mkdir()
-    (root / "worktree" / ".git").write_text("gitdir: /elsewhere\n")
-    watch.start()
-    assert sorted(watch.protected) == [f"{root}/vendor/s/.git", f"{root}/worktree/.git"]
-    assert watch.inspect() == ()
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always", *words],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
 
 
-def test_one_that_moves_stays_protected(watch: RepositoryWatch, root: Path) -> None:
-    git("init", "vendor/s", cwd=root)
-    (root / "vendor/s/.git/hooks/post-checkout").write_text("the user's own")
-    watch.start()
-    (root / "vendor").rename(root / "lib")
-    assert watch.inspect() == ()
-    assert watch.protected == (f"{root}/lib/s/.git",)
+def during(found: Repositories, command: Callable[[], object]) -> None:
+    """What a command of ours does."""
+    started = time.time_ns()
+    command()
+    found.look(Span(started, time.time_ns()))
 
 
-def test_a_clone_can_be_used(watch: RepositoryWatch, root: Path, tmp_path: Path) -> None:
-    watch.start()
-    git("init", "-b", "main", "origin", cwd=tmp_path)
-    git("-c", "user.name=n", "-c", "user.email=e", "commit", "--allow-empty", "-m", "x", cwd=tmp_path / "origin")
-    git("clone", str(tmp_path / "origin"), "clone", cwd=root)
-    git("config", "user.name", "me", cwd=root / "clone")
-    git("checkout", "-b", "topic", "--track", "origin/main", cwd=root / "clone")
-    assert watch.inspect() == ()
+def until_clock_goes_on() -> None:
+    """What is made from now on has a later time stamp than what was made before."""
+    before = time.time_ns()
+    while time.time_ns() < before + 2 * STAMP_LAG_NS:
+        time.sleep(0.001)
 
 
-def test_b133_hooks_of_a_new_repository(watch: RepositoryWatch, root: Path, tmp_path: Path) -> None:
-    watch.start()
-    hooks = root / "vendor" / "s" / ".git" / "hooks"
-    hooks.mkdir(parents=True)
-    (hooks / "post-checkout").write_text("evil")
-    (report,) = watch.inspect()
-    assert report.startswith(f"Moved to {tmp_path}/quarantine/")
-    assert f"{hooks}/post-checkout" in report
-    assert os.listdir(hooks) == []
-    assert quarantined(tmp_path) == ["0-post-checkout"]
-    assert watch.inspect() == ()
+def own(found: Repositories) -> list[str]:
+    return sorted(one.path for one in found.own)
 
 
-def test_a_hook_is_disarmed_where_the_quarantine_cannot_be_written(
-    watch: RepositoryWatch, root: Path, tmp_path: Path
-) -> None:
-    watch.start()
-    (tmp_path / "quarantine").write_text("a file is in the way")
-    git_folder = root / "s" / ".git"
-    (git_folder / "hooks").mkdir(parents=True)
-    (git_folder / "hooks" / "post-checkout").write_text("evil")
-    (git_folder / "config").write_text("[core]\n\tfsmonitor = evil\n")
-    (report,) = watch.inspect()
-    assert "post-checkout (renamed to post-checkout." in report and "config (renamed to config." in report
-    left = [*os.listdir(git_folder / "hooks"), *os.listdir(git_folder)]
-    assert "post-checkout" not in left and "config" not in left
-    assert watch.inspect() == ()
+def test_those_of_the_start_are_the_users(root: Path, record: OwnershipRecord) -> None:
+    for name in ("a", "deep/b"):
+        git(root.parent, "init", "-q", str(root / name))
+    git(root, "init", "-q", "--bare", "c.git")
+    made = repositories_of(record, Root(str(root)))
+    made.look(None)
+    assert set(made.users) == {f"{root}/a/.git", f"{root}/deep/b/.git", f"{root}/c.git"}
+    assert own(made) == []
 
 
-def test_a_hook_that_comes_later(watch: RepositoryWatch, root: Path) -> None:
-    watch.start()
-    git("init", "new", cwd=root)
-    assert watch.inspect() == ()
-    (root / "new/.git/hooks/pre-commit").write_text("evil")
-    assert len(watch.inspect()) == 1
+def test_n005_made_by_a_command_and_known_again(found: Repositories, root: Path, record: OwnershipRecord) -> None:
+    during(found, lambda: git(root, "init", "-q", "sub"))
+    assert (found.users, own(found)) == ((), [f"{root}/sub/.git"])
+    later = repositories_of(OwnershipRecord(record._file), Root(str(root)))
+    later.look(None)
+    assert (later.users, own(later)) == ((), [f"{root}/sub/.git"])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[core]\n\thooksPath = h",
-        "[core] hookspath=h",
-        "[core]\n\tfsmonitor = ./x",
-        "[core]\n\tpager = ./x",
-        '[filter "x"]\n\tclean = ./x',
-        "[alias]\n\ta = !./x",
-        "[include]\n\tpath = ../x",
-        '[remote "origin"]\n\tuploadpack = ./x',
-        "[core]\n\tbare = false\\\n\thooksPath = h",
-        '[remote "a"] url = x # \\\n[core] hooksPath = h',
-        '[remote "\\"]"] hooksPath = h',
-    ],
-)
-def test_b133_configuration_that_names_programs(watch: RepositoryWatch, root: Path, tmp_path: Path, line: str) -> None:
-    watch.start()
-    git("init", "new", cwd=root)
-    with (root / "new/.git/config").open("a") as file:
-        file.write(line + "\n")
-    assert len(watch.inspect()) == 1
-    assert quarantined(tmp_path) == ["0-config"]
-    git("status", cwd=root / "new")
+def test_s01_made_by_the_user_between_commands(found: Repositories, root: Path) -> None:
+    git(root, "init", "-q", "sub")
+    found.look(None)
+    assert (found.users, own(found)) == ((f"{root}/sub/.git",), [])
+    during(found, lambda: None)
+    assert own(found) == []
 
 
-def test_hooks_that_are_a_link(watch: RepositoryWatch, root: Path, tmp_path: Path) -> None:
-    """The link is moved; what it leads to is not touched."""
-    watch.start()
-    (tmp_path / "victim").mkdir()
-    (tmp_path / "victim" / "precious").write_text("x")
-    git("init", "new", cwd=root)
-    for hook in (root / "new/.git/hooks").iterdir():
-        hook.unlink()
-    (root / "new/.git/hooks").rmdir()
-    (root / "new/.git/hooks").symlink_to(tmp_path / "victim")
-    assert len(watch.inspect()) == 1
-    assert (tmp_path / "victim" / "precious").exists()
-    assert not (root / "new/.git/hooks").exists()
+def test_born_before_the_command_is_the_users(found: Repositories, root: Path, tmp_path: Path) -> None:
+    """A repository that is moved in while a command runs was not made by it."""
+    git(tmp_path, "init", "-q", "mine")
+    until_clock_goes_on()
+    during(found, lambda: (tmp_path / "mine").rename(root / "mine"))
+    assert (found.users, own(found)) == ((f"{root}/mine/.git",), [])
 
 
-def test_a_git_file_to_a_folder_in_the_root(watch: RepositoryWatch, root: Path) -> None:
-    watch.start()
-    (root / "meta/hooks").mkdir(parents=True)
-    (root / "meta/hooks/pre-commit").write_text("evil")
+def test_another_one_in_its_place_is_the_users(found: Repositories, root: Path) -> None:
+    """Also where the file system gives it the same inode."""
+    during(found, lambda: git(root, "init", "-q", "sub"))
+    shutil.rmtree(root / "sub/.git")
+    git(root, "init", "-q", "sub")
+    found.look(None)
+    assert (found.users, own(found)) == ((f"{root}/sub/.git",), [])
+
+
+def test_moved_by_a_command_it_stays_ours(found: Repositories, root: Path) -> None:
+    during(found, lambda: git(root, "init", "-q", "sub"))
+    during(found, lambda: (root / "sub").rename(root / "other"))
+    assert own(found) == [f"{root}/other/.git"]
+    (root / "other").rename(root / "third")
+    found.look(None)
+    assert (found.users, own(found)) == ((f"{root}/third/.git",), [])
+
+
+def test_the_users_moved_by_a_command_stays_the_users(root: Path, record: OwnershipRecord) -> None:
+    git(root, "init", "-q", "mine")
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    during(found, lambda: (root / "mine").rename(root / "taken"))
+    assert (found.users, own(found)) == ((f"{root}/taken/.git",), [])
+
+
+def test_where_commands_cannot_write_nothing_is_ours(found: Repositories, root: Path) -> None:
+    started = time.time_ns()
+    git(root, "init", "-q", "sub")
+    found.look(Span(started, time.time_ns()), kept=(f"{root}/sub",))
+    assert own(found) == []
+
+
+def test_another_session_made_it(found: Repositories, root: Path, record: OwnershipRecord) -> None:
+    """Seen as the user's first, known as ours as soon as the other has recorded it."""
+    other = repositories_of(OwnershipRecord(record._file), Root(str(root)))
+    other.look(None)
+    started = time.time_ns()
+    git(root, "init", "-q", "sub")
+    found.look(None)
+    assert set(found.users) == {f"{root}/sub/.git"}
+    other.look(Span(started, time.time_ns()))
+    found.look(None)
+    assert (set(found.users), own(found)) == (set(), [f"{root}/sub/.git"])
+
+
+def test_without_birth_times_nothing_is_ours(found: Repositories, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "_birth_time", lambda path, inode: 0)
+    during(found, lambda: git(root, "init", "-q", "sub"))
+    assert (found.users, own(found)) == ((f"{root}/sub/.git",), [])
+
+
+def test_folders_of_submodules_that_wait(root: Path, tmp_path: Path, record: OwnershipRecord) -> None:
+    git(tmp_path, "init", "-q", "part")
+    git(tmp_path / "part", "commit", "-q", "--allow-empty", "-m", "x")
+    git(root, "init", "-q", ".")
+    git(root, "submodule", "--quiet", "add", str(tmp_path / "part"), "deep/part")
+    git(root, "submodule", "--quiet", "deinit", "-f", "deep/part")
+    with (root / ".gitmodules").open("a") as file:
+        file.write('[submodule "x"]\n\tpath = ../outside\n[submodule "y"]\n\tpath = missing\n')
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert found.submodules == (f"{root}/deep/part",)
+    (root / ".gitmodules").unlink()
+    during(found, lambda: None)
+    assert found.submodules == (f"{root}/deep/part",)
+    git(root, "checkout", "-q", ".gitmodules")
+    git(root, "submodule", "--quiet", "update", "--init", "deep/part")
+    found.look(None)
+    assert list(found.submodules) == []
+    assert f"{root}/deep/part/.git" in found.users
+
+
+def test_of_a_temporary_root_only_the_top_is_seen(tmp_path: Path, record: OwnershipRecord) -> None:
+    for name in (".", "below"):
+        git(tmp_path, "init", "-q", name)
+    found = repositories_of(record, Root(str(tmp_path), reserve=False, scan=False))
+    found.look(None)
+    assert found.users == (f"{tmp_path}/.git",)
+
+
+def test_a_bound_is_told(root: Path, record: OwnershipRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repositories, "MAX_FOLDERS", 3)
+    for number in range(4):
+        (root / str(number)).mkdir()
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    (sentence,) = found.limits
+    assert sentence.startswith(f"{root} holds more folders than the 3 that were searched")
+
+
+def test_a_folder_that_changed_just_now_is_read_again(found: Repositories, root: Path) -> None:
+    """A second change within one tick of the clock leaves the time stamp as it was."""
     (root / "sub").mkdir()
-    (root / "sub/.git").write_text("gitdir: ../meta\n")
-    assert len(watch.inspect()) == 1
-    assert os.listdir(root / "meta/hooks") == []
+    found.look(None)
+    assert found._folders[f"{root}/sub"].changed == 0
 
 
-def test_submodules_of_a_new_repository(watch: RepositoryWatch, root: Path) -> None:
-    watch.start()
-    git("init", "new", cwd=root)
-    git("init", "--bare", ".git/modules/m", cwd=root / "new")
-    (root / "new/.git/modules/m/hooks/pre-commit").write_text("evil")
-    assert len(watch.inspect()) == 1
+def test_what_is_gone_leaves_the_record(root: Path, record: OwnershipRecord) -> None:
+    for name in ("a", "b"):
+        (root / name).mkdir()
+        what = identity(str(root / name))
+        assert what is not None
+        record.add({str(root / name): what})
+    (root / "a").rmdir()
+    with record._file.open("ab") as file:
+        file.write(b'["torn", 1, 2\n')
+    record.prune()
+    (line,) = record._file.read_text().splitlines()
+    assert str(root / "b") in line
 
 
-def test_outside_of_the_roots_nothing_is_moved(watch: RepositoryWatch, root: Path, tmp_path: Path) -> None:
-    git("init", "mine", cwd=tmp_path)
-    (tmp_path / "mine/.git/hooks/pre-commit").write_text("the user's own")
-    watch.start()
-    (root / "sub").mkdir()
-    (root / "sub/.git").write_text(f"gitdir: {tmp_path}/mine/.git\n")
-    assert watch.inspect() == ()
-    assert (tmp_path / "mine/.git/hooks/pre-commit").exists()
-
-
-def test_quarantine_on_another_file_system(root: Path) -> None:
-    shm = Path("/dev/shm") / f"ferrule-quarantine-{os.getpid()}"
-    watch = RepositoryWatch(ConfinementPlan((Root(str(root)),)), shm)
-    watch.start()
-    git("init", "new", cwd=root)
-    (root / "new/.git/hooks/pre-commit").write_text("evil")
-    (root / "new/.git/hooks/folder").mkdir()
-    try:
-        assert len(watch.inspect()) == 1
-        assert [path.read_text() for path in shm.rglob("*pre-commit")] == ["evil"]
-        assert not (root / "new/.git/hooks/pre-commit").exists()
-    finally:
-        subprocess.run(["rm", "-rf", str(shm)], check=True)
-
-
-def test_the_scan_is_bounded(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repositories, "MAX_FOLDERS", 10)
-    for number in range(30):
-        (root / f"d{number:02}" / "below").mkdir(parents=True)
-    watch = RepositoryWatch(ConfinementPlan((Root(str(root)),)), tmp_path / "quarantine")
-    watch.start()
-    assert len(watch._folders) == 10
-
-
-def test_one_that_the_first_scan_did_not_reach_is_left_alone(
-    watch: RepositoryWatch, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be the user's own, with hooks of the user's."""
-    git("init", "a/old", cwd=root)
-    (root / "a/old/.git/hooks/pre-commit").write_text("the user's own")
-    monkeypatch.setattr(repositories, "MAX_DEPTH", 1)
-    watch.start()
-    monkeypatch.undo()
-    for made in ("a/new/deep", "fresh/new"):
-        git("init", made, cwd=root)
-        (root / made / ".git/hooks/pre-commit").write_text("evil")
-    assert len(watch.inspect()) == 2
-    assert (root / "a/old/.git/hooks/pre-commit").exists()
-
-
-def test_a_full_tmp_does_not_hide_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repositories, "MAX_FOLDERS", 10)
-    for number in range(20):
-        (tmp_path / "t" / f"d{number}").mkdir(parents=True)
-    git("init", "w/vendor/s", cwd=tmp_path)
-    plan = ConfinementPlan((Root(str(tmp_path / "t"), reserve=False), Root(str(tmp_path / "w"))))
-    watch = RepositoryWatch(plan, tmp_path / "quarantine")
-    watch.start()
-    assert watch.protected == (f"{tmp_path}/w/vendor/s/.git",)
-
-
-def test_an_unchanged_folder_is_not_read_again(
-    watch: RepositoryWatch, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (root / "a" / "b").mkdir(parents=True)
-    monkeypatch.setattr(repositories, "SETTLED_NS", -1)
-    watch.start()
-    monkeypatch.setattr(os, "scandir", lambda path: pytest.fail(f"read {path} again"))
-    watch.inspect()
+def test_a_closed_folder_stops_nothing(root: Path, record: OwnershipRecord) -> None:
+    (root / "closed").mkdir(mode=0)
+    git(root, "init", "-q", "open")
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert found.users == (f"{root}/open/.git",)

@@ -24,7 +24,7 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.protocol.truncation import OutputBudget
-from ferrule.tools.approval import approval_text, fingerprint, is_writable
+from ferrule.tools.approval import approval_text, fingerprint
 from ferrule.tools.context import Access, Permissions, ToolContext
 from ferrule.tools.denial import is_likely_denied
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
@@ -319,13 +319,14 @@ async def test_a_rule_of_the_user_lets_a_command_out_of_the_sandbox(tmp_path: Pa
 
 
 def test_what_may_be_written(asking: World) -> None:
-    plan = asking.workspace.plan
-    assert plan is not None
+    boundary = asking.workspace.boundary
+    assert boundary is not None
     top = str(asking.project)
-    allowed = {name: is_writable(f"{top}/{name}", plan) for name in ("a", "b/.git2", ".git", ".codex/x", ".gitignore")}
-    assert allowed == {"a": True, "b/.git2": True, ".git": False, ".codex/x": False, ".gitignore": True}
-    assert not is_writable(top + "x", plan)
-    assert not is_writable("/etc/passwd", plan)
+    names = ("a", "b/.git2", ".git", "b/.git/x", ".codex/x", ".mcp.json", ".gitignore")
+    allowed = [name for name in names if boundary.refusal(f"{top}/{name}") is None]
+    assert allowed == ["a", "b/.git2", ".mcp.json", ".gitignore"]
+    assert boundary.refusal(top + "x")
+    assert boundary.refusal("/etc/passwd")
 
 
 def test_the_words_of_a_denial() -> None:

@@ -50,8 +50,8 @@ PROTECTED_AT_TOP = (PROJECT_FOLDER, ".codex", ".agents", ".mcp.json")
 """Names at the top of a writable root that commands and patches cannot write where they exist.
 
 They hold all of `PROJECT_FILES`, and what other agents read in the same way (`.codex`, `.agents`). Each may be a file
-or a folder. One that is missing needs no placeholder: what a command makes there is new, and new files are not read
-before the user has confirmed them. `.git` is not among them, because a repository is protected by what it is, not by
+or a folder. What a command makes where one was missing is new, and new files are not read before the user has
+confirmed them. `.git` is not among them, because a repository is protected by what it is, not by
 its name.
 """
 

@@ -6,37 +6,32 @@ link that is put in between, or a root that is replaced, leads nowhere. Reading 
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ferrule.patch.files import PlainFiles
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
-from ferrule.sandbox.protect import covers_of
+from ferrule.sandbox.boundary import Boundary, boundary_of
+from ferrule.sandbox.plan import ConfinementPlan, is_within
 
-PROTECTED = "protected: what is written there runs or decides later"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ConfinedFiles(PlainFiles):
     """A `FileLayer` that writes inside the roots of `plan` and nowhere else; refuses with `PermissionError`.
 
-    The roots are opened at once and stay the folders that they are now. Close it.
+    The roots are opened at once and stay the folders that they are now; `boundary` is asked before each write. Close
+    it.
     """
 
-    def __init__(self, plan: ConfinementPlan, *, fsync: bool = False) -> None:
+    def __init__(
+        self, plan: ConfinementPlan, boundary: Callable[[], Boundary] | None = None, *, fsync: bool = False
+    ) -> None:
         super().__init__(fsync=fsync)
-        self._plan = plan
-        self._kept: tuple[str, ...] = ()
-        self.look_again()
+        self._boundary = boundary or (lambda: boundary_of(plan))
         self._roots: list[tuple[str, int]] = []
         for root in plan.roots:  # outer ones first
             if not any(is_within(root.path, outer) for outer, _ in self._roots):
                 self._roots.append((root.path, os.open(root.path, _FOLDER)))
-        self._tops = tuple(root.path for root in plan.roots)
-
-    def look_again(self) -> None:
-        """Find out what is protected now: a `.git` may have become a link, or a file that points elsewhere."""
-        self._kept = tuple(cover.path for cover in covers_of(self._plan) if cover.kind != "pin")
 
     def close(self) -> None:
         """Let the roots go; every later write is refused."""
@@ -49,7 +44,8 @@ class ConfinedFiles(PlainFiles):
         """See `PlainFiles.at`: the folder is reached from its root without following a link."""
         above, name = os.path.split(path)
         folder = os.path.realpath(above)
-        self._check(os.path.join(folder, name), path)
+        if reason := self._boundary().refusal(os.path.join(folder, name)):
+            raise _refused(reason, path)
         for root, fd in self._roots:
             if is_within(folder, root):
                 last = _walk(fd, folder[len(root) :].strip("/"))
@@ -59,16 +55,6 @@ class ConfinedFiles(PlainFiles):
                     os.close(last)
                 return
         raise _refused("outside of the folders that may be written", path)
-
-    def _check(self, target: str, path: str) -> None:
-        for kept in self._kept:
-            if is_within(target, kept):
-                raise _refused(PROTECTED, path)
-        for top in self._tops:
-            if is_within(target, top):
-                parts = target[len(top.rstrip("/")) + 1 :].casefold().split("/")  # some file systems fold case
-                if parts[0] in PROTECTED_NAMES or ".git" in parts:
-                    raise _refused(PROTECTED, path)
 
 
 def _walk(root: int, below: str) -> int:

@@ -4,12 +4,13 @@ The profile language is undocumented; sources: sandbox-exec(1), sandbox(7) and A
 `/System/Library/Sandbox/Profiles`. Tested as text only: it was never run on a Mac here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, folders_between
+from ferrule.sandbox.boundary import Boundary
+from ferrule.sandbox.plan import RESERVED_NAMES, folders_between
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 _ALWAYS = """\
@@ -32,20 +33,20 @@ _LOOPBACK = """\
 _NETWORK = "(allow network*)\n(allow system-socket)\n"
 
 
-def seatbelt_profile(plan: ConfinementPlan, repositories: Sequence[str] = ()) -> str:
+def seatbelt_profile(boundary: Boundary) -> str:
     """The profile's text. Later rules win, so what is protected comes after the roots that hold it."""
-    return _ALWAYS + "".join(_rules(plan, repositories))
+    return _ALWAYS + "".join(_rules(boundary))
 
 
-def _rules(plan: ConfinementPlan, repositories: Sequence[str]) -> Iterator[str]:
-    kept = [*plan.read_only, *repositories]
+def _rules(boundary: Boundary) -> Iterator[str]:
+    plan, kept = boundary.plan, [cover.path for cover in boundary.covers if cover.kind != "pin"]
     for root in plan.roots:
         yield f"(allow file-write* (subpath {_quoted(root.path)}))\n"
     for root in plan.roots:
         yield _deny_moving(root.path)
         # Also where it does not exist: no placeholder is needed.
-        kept += [f"{root.path}/{name}" for name in PROTECTED_NAMES]
-    for path in kept:
+        kept += [f"{root.path}/{name}" for name in RESERVED_NAMES]
+    for path in dict.fromkeys(kept):
         yield f"(deny file-write* (literal {_quoted(path)}) (subpath {_quoted(path)}))\n"
         for root in plan.roots:
             # A folder on the way must not be moved, or the rule would be left behind.
@@ -67,16 +68,17 @@ def _quoted(path: str) -> str:
 class SeatbeltLauncher:
     """The `Launcher` that puts `sandbox-exec` before the command."""
 
-    def __init__(self, plan: ConfinementPlan, repositories: Sequence[str]) -> None:
+    def __init__(self, boundary: Callable[[], Boundary]) -> None:
         if not Path(SANDBOX_EXEC).exists():
             raise LaunchError(f"{SANDBOX_EXEC} is missing")
-        self._profile = seatbelt_profile(plan, repositories)
+        self._boundary = boundary
         self._plain = PlainLauncher()
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> Child:
-        return await self._plain.launch([SANDBOX_EXEC, "-p", self._profile, "--", *argv], env, cwd, stdio, limits)
+        profile = seatbelt_profile(self._boundary())
+        return await self._plain.launch([SANDBOX_EXEC, "-p", profile, "--", *argv], env, cwd, stdio, limits)
 
     async def close(self) -> None:
         """Nothing is held."""

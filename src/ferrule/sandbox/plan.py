@@ -3,7 +3,11 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-PROTECTED_NAMES = (".git", ".ferrule", ".codex", ".agents")
+from ferrule.config.project import PROTECTED_AT_TOP
+
+RESERVED_NAMES = (".ferrule", ".codex", ".agents")
+"""Folders at the top of a writable root that stay free of what commands write, also where they are missing."""
+PROTECTED_NAMES = (".git", *PROTECTED_AT_TOP)
 """Read-only at the top of every writable root: what is written there runs or decides later, outside of the sandbox."""
 
 
@@ -19,10 +23,15 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that may be written: its real path. `reserve`: protected names that are missing are kept free, too."""
+    """A folder that may be written: its real path.
+
+    `reserve`: an empty folder holds the place of a reserved name that is missing. `scan`: repositories are looked for
+    below it, and not only at its top; a temporary folder of the machine is full of what is nobody's work here.
+    """
 
     path: str
     reserve: bool = True
+    scan: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ferrule.protocol.errors import UsageError
@@ -34,9 +35,9 @@ def plan_confinement(
     wanted = [(cwd, "the working directory"), *((root, "writable root") for root in policy.writable_roots)]
     chosen = (_chosen(path, role, home, warnings) for path, role in wanted)
     roots = [Root(path) for path in chosen if path is not None]
-    roots += (Root(path, reserve=False) for path in _temporary(policy, env))
+    roots += (Root(path, reserve=False, scan=False) for path in _temporary(policy, env))
     unique = {root.path: root for root in reversed(roots)}
-    shared = [Root(path, reserve=root.reserve and path != SLASH_TMP) for path, root in unique.items()]
+    shared = [replace(root, reserve=root.reserve and path != SLASH_TMP) for path, root in unique.items()]
     ordered = tuple(sorted(shared, key=lambda root: (root.path.count("/"), root.path)))
     return ConfinementPlan(
         roots=ordered,

@@ -9,18 +9,19 @@ import asyncio
 import os
 import platform
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from ferrule.process.launcher import LaunchError, Limits, Stdio
+from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.client import Message, ZygoteProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, wire_covers
 from ferrule.sandbox.linux.seccomp import build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
+from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import ConfinementPlan
-from ferrule.sandbox.protect import Cover, Placeholders, covers_of
 
 MAX_ZYGOTES = 8
 """Policies that are kept ready: a process with sub-agents has a handful."""
@@ -44,7 +45,6 @@ class ZygoteKey:
 
     plan: ConfinementPlan
     state_dir: Path
-    repositories: tuple[str, ...] = ()
     namespaces: bool = True
     interpreter: tuple[str, ...] = ()
 
@@ -53,7 +53,8 @@ class ZygoteKey:
 class _Zygote:
     process: ZygoteProcess
     placeholders: Placeholders
-    sessions: int = 0
+    covers: Sequence[Cover] = ()
+    """Of the last command: what the next one is prepared for."""
     running: int = 0
     idle_timer: asyncio.TimerHandle | None = None
     lingering: deque[asyncio.TimerHandle] = field(default_factory=deque)
@@ -94,9 +95,9 @@ class Pool:
         if key in self._zygotes:
             self._zygotes[key].process.drop_spares()
 
-    def open(self, key: ZygoteKey) -> None:
+    def open(self, key: ZygoteKey, covers: Sequence[Cover] = ()) -> None:
         """A session begins: its zygote starts in the background."""
-        zygote = self._zygote(key)
+        zygote = self._zygote(key, covers)
         self._sessions += 1
         self._refill(key, zygote)
 
@@ -116,10 +117,16 @@ class Pool:
         await self._zygote(key).process.wait_ready()
 
     async def launch(
-        self, key: ZygoteKey, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+        self,
+        key: ZygoteKey,
+        covers: Sequence[Cover],
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        stdio: Stdio,
+        limits: Limits,
     ) -> ConfinedChild:
-        """Start a command in the sandbox of this policy. Raises `LaunchError`."""
-        covers = covers_of(key.plan, key.repositories) if key.namespaces else ()
+        """Start a command in the sandbox of this policy, with these paths protected. Raises `LaunchError`."""
         if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
             # Before 5.14 the limit counted all processes of the user.
             limits = replace(limits, max_processes=MAX_PROCESSES)
@@ -133,7 +140,7 @@ class Pool:
     async def _attempt(
         self, key: ZygoteKey, covers: Sequence[Cover], request: Mapping[str, object], stdio: Stdio
     ) -> ConfinedChild:
-        zygote = self._zygote(key)
+        zygote = self._zygote(key, covers)
         zygote.running += 1
         try:
             covers = await zygote.placeholders.acquire(covers)
@@ -164,7 +171,7 @@ class Pool:
         await _started(child)
         return child
 
-    def _zygote(self, key: ZygoteKey) -> _Zygote:
+    def _zygote(self, key: ZygoteKey, covers: Sequence[Cover] | None = None) -> _Zygote:
         zygote = self._zygotes.pop(key, None)
         if zygote is not None and not zygote.process.alive:
             self._close(zygote)
@@ -174,10 +181,13 @@ class Pool:
             placeholders = Placeholders(key.state_dir, key.plan.roots if key.namespaces else ())
             try:
                 fds = (placeholders.folder, placeholders.lock)
-                zygote = _Zygote(ZygoteProcess(_settings(key, placeholders), fds, key.interpreter), placeholders)
+                settings = _settings(key, placeholders, covers or ())
+                zygote = _Zygote(ZygoteProcess(settings, fds, key.interpreter), placeholders)
             except BaseException:
                 placeholders.close()
                 raise
+        if covers is not None:
+            zygote.covers = covers
         self._zygotes[key] = zygote
         self._touch(key, zygote)
         return zygote
@@ -222,16 +232,21 @@ class Pool:
             if other is not zygote and self.spares + wanted > MAX_SPARES:
                 other.process.drop_spares()
         while zygote.process.spares < wanted and self.spares < MAX_SPARES:
-            zygote.process.ask(_prepared(covers_of(key.plan, key.repositories) if key.namespaces else ()))
+            zygote.process.ask(_prepared(zygote.covers))
+
+
+Covers = Callable[[], Sequence[Cover]]
+"""What is protected now."""
 
 
 class ZygoteLauncher:
     """The `Launcher` of one policy; it stands for a session of the pool until it is closed."""
 
-    def __init__(self, pool: Pool, key: ZygoteKey) -> None:
+    def __init__(self, pool: Pool, key: ZygoteKey, covers: Covers = tuple) -> None:
         self._pool = pool
         self._key = key
-        pool.open(key)
+        self._covers: Covers = covers if key.namespaces else tuple
+        pool.open(key, self._covers())
 
     async def ready(self) -> None:
         """Raises `LaunchError` if this machine cannot build the sandbox."""
@@ -240,7 +255,7 @@ class ZygoteLauncher:
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> ConfinedChild:
-        return await self._pool.launch(self._key, argv, env, cwd, stdio, limits)
+        return await self._pool.launch(self._key, self._covers(), argv, env, cwd, stdio, limits)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -264,14 +279,14 @@ def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
     return wire_covers(cover for cover in covers if cover.kind != "empty")
 
 
-def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
+def _settings(key: ZygoteKey, placeholders: Placeholders, covers: Sequence[Cover]) -> Message:
     """The first message to a zygote."""
     filters = build_filters(inet=key.namespaces or key.plan.network)
     return {
         "namespaces": key.namespaces,
         "network": key.plan.network,
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
-        "covers": _prepared(covers_of(key.plan, key.repositories)) if key.namespaces else [],
+        "covers": _prepared(covers),
         "cover_sockets": True,
         "sockets": [os.fsencode(path) for path in well_known_sockets()],
         "pid_max": key.namespaces and _kernel() >= (6, 14),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
+from ferrule.sandbox.boundary import Boundary, Cover, boundary_of
 from ferrule.sandbox.plan import ConfinementPlan, Level
 
 PROBE_SECONDS = 10.0
@@ -39,7 +40,7 @@ HOLES: Final[Mapping[Level, tuple[str, ...]]] = {
     ),
     Level.LANDLOCK: (
         "commands can read every file that you can read",
-        "`.git` and the other protected names can be written while a command runs; changes are undone afterwards",
+        "`.git` and the other protected files can be changed; that is reported loudly, and nothing is put back",
         "modes and times of your files outside of the roots can be changed",
         "other processes can be seen",
         "there is no network, not even between commands",
@@ -77,7 +78,7 @@ class ProbeResult:
 async def probe(home: Path) -> ProbeResult:
     """Try every level of this machine, best first, until one holds. `home` is Ferrule's own folder."""
     failures: dict[Level, str] = {}
-    for level, opener in openers(ConfinementPlan(), home / "sandbox", ()).items():
+    for level, opener in openers(ConfinementPlan(), home / "sandbox").items():
         why = await try_level(opener, home)
         if why is None:
             return ProbeResult(level, failures)
@@ -86,25 +87,35 @@ async def probe(home: Path) -> ProbeResult:
 
 
 def openers(
-    plan: ConfinementPlan, state_dir: Path, repositories: tuple[str, ...], interpreter: tuple[str, ...] = ()
+    plan: ConfinementPlan,
+    state_dir: Path,
+    boundary: Callable[[], Boundary] | None = None,
+    interpreter: tuple[str, ...] = (),
 ) -> dict[Level, Opener]:
-    """How each level that this system could have is opened, best first. Opening raises `LaunchError`."""
+    """How each level that this system could have is opened, best first. Opening raises `LaunchError`.
+
+    `boundary` says, before each command, what is protected now.
+    """
+    now = boundary or (lambda: boundary_of(plan))
     if sys.platform == "darwin":
         from ferrule.sandbox.macos import SeatbeltLauncher
 
-        return {Level.SEATBELT: lambda: SeatbeltLauncher(plan, repositories)}
+        return {Level.SEATBELT: lambda: SeatbeltLauncher(now)}
     if sys.platform != "linux":
         return {}
     from ferrule.sandbox.linux.bwrap import BwrapLauncher
     from ferrule.sandbox.pool import ZygoteKey, ZygoteLauncher, pool_of_this_loop
 
+    def covers() -> tuple[Cover, ...]:
+        return now().covers
+
     def zygote(namespaces: bool) -> ZygoteLauncher:
-        key = ZygoteKey(plan, state_dir, repositories, namespaces, interpreter)
-        return ZygoteLauncher(pool_of_this_loop(), key)
+        key = ZygoteKey(plan, state_dir, namespaces, interpreter)
+        return ZygoteLauncher(pool_of_this_loop(), key, covers)
 
     return {
         Level.NAMESPACES: lambda: zygote(namespaces=True),
-        Level.BWRAP: lambda: BwrapLauncher(plan, state_dir, repositories),
+        Level.BWRAP: lambda: BwrapLauncher(plan, state_dir, covers),
         Level.LANDLOCK: lambda: zygote(namespaces=False),
     }
 

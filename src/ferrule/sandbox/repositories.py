@@ -1,42 +1,55 @@
-"""Git repositories below the writable roots: found at the start, watched after every command.
+"""Git repositories below the writable roots, and whose they are: the user's, or made by a command of ours.
 
-Those found at the start are read-only for commands, as `.git` at the top of a root is. One that is made later can be
-used by commands; but what git would run outside of the sandbox (hooks, configuration that names programs) is moved to
-a quarantine folder and reported. The scan is bounded: `docs/security.md` says what it does not see.
+The user's are those of the session's start and those that appear while no command runs. Ours appeared while one ran,
+were born within that time, and lie where commands could write; the record knows them in later sessions. Nothing here
+writes into a repository. The scan is bounded, and says when it met a bound.
 """
 
-import errno
 import os
-import re
-import secrets
-import shutil
-import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
-from ferrule.sandbox.protect import repository_folders
+from ferrule.git.layout import is_bare_shape
+from ferrule.git.submodules import submodule_folders
+from ferrule.sandbox.ownership import Identity, OwnershipRecord, identity
+from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, is_within
 
 MAX_FOLDERS = 2000
-"""Folders that are looked at, those near the top first: 2,000 of them cost a few milliseconds after a command."""
-MAX_DEPTH = 8
-"""Folders below a root at which the scan stops: projects keep vendored repositories much nearer to the top."""
+"""Folders that are looked at, those near the top first: 2,000 of them cost a few milliseconds a command."""
 SETTLED_NS = 50_000_000
 """A folder that changed this shortly before it was read may change again without a new time stamp."""
-LARGEST_CONFIG = 1 << 16
-"""What git writes is a few kilobytes; a larger file is taken for one that names programs, not read to its end."""
-
-# What git itself and everyday commands write; anything else may name a program.
-_HARMLESS_SECTION = re.compile(r'\[\s*(core|remote|branch|submodule|user|init|extensions)\s*("[^"\\]*")?\s*\]\s*')
-_HARMLESS_KEY = re.compile(
-    r"(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|url"
-    r"|pushurl|fetch|tagopt|mirror|remote|merge|rebase|active|name|email|defaultbranch|objectformat|refstorage"
-    r"|partialclone|promisor|partialclonefilter|worktreeconfig)\s*(=[^\\]*)?",
-    re.IGNORECASE,
+LIMIT_MET = (
+    "{root} holds more folders than the {most} that were searched for git repositories, those near the top first: "
+    "a repository further down is neither protected nor reported"
 )
+STAMP_LAG_NS = 20_000_000
+"""The kernel stamps files with the time of its last tick, up to 10 ms ago. What was there when a command started has
+been seen by then, so the lag makes nothing ours that is not."""
+_NOT_ENTERED = frozenset((".git", *RESERVED_NAMES))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Time in which commands ran, in ns by `time.time_ns`."""
+
+    start: int
+    end: int
+
+    def contains(self, born: int) -> bool:
+        """Whether a file with this birth time was made within it."""
+        return self.start - STAMP_LAG_NS <= born <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """One that was found: the path of its `.git`, or of itself where it is bare, and what lies there."""
+
+    path: str
+    what: Identity
+    bare: bool
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,172 +58,120 @@ class _Folder:
 
     changed: int
     children: tuple[str, ...] = ()
-    git: tuple[int, int] | None = None
-    """Device and inode of its `.git`."""
+    repository: Repository | None = None
 
 
-class RepositoryWatch:
-    """The repositories below the roots of one session. Blocking; not for two threads at once."""
+class Repositories:
+    """The repositories of one session. Blocking; not for two threads at once."""
 
-    def __init__(self, plan: ConfinementPlan, quarantine: Path) -> None:
-        self._roots = [root.path for root in sorted(plan.roots, key=lambda root: not root.reserve)]
-        self._quarantine = quarantine
+    def __init__(self, plan: ConfinementPlan, record: OwnershipRecord) -> None:
+        self._roots = sorted(plan.roots, key=lambda root: (not root.scan, not root.reserve))
+        self._record = record
         self._folders: dict[str, _Folder] = {}
-        self._first: dict[str, _Folder] = {}
-        self._known: set[tuple[int, int]] = set()
-
-    def start(self) -> None:
-        """Look for repositories; those found are protected from now on."""
-        self._scan()
-        self._first = self._folders
-        self._known = {folder.git for folder in self._folders.values() if folder.git}
+        self._found: dict[str, Repository] = {}
+        self._waiting: dict[str, tuple[str, ...]] = {}
+        self.limits: tuple[str, ...] = ()
+        """What the scan did not see because of a bound, a sentence for each root."""
 
     @property
-    def protected(self) -> tuple[str, ...]:
-        """The `.git` paths that were there at the start, wherever they are now."""
-        found = self._folders.items()
-        return tuple(f"{path}/.git" for path, folder in found if folder.git and folder.git in self._known)
+    def users(self) -> tuple[str, ...]:
+        """Those that commands may not change."""
+        return tuple(one.path for one in self._found.values() if not one.own)
 
-    def inspect(self) -> tuple[str, ...]:
-        """After a command: disarm repositories made since the start. A sentence for each that was armed."""
+    @property
+    def own(self) -> tuple[Repository, ...]:
+        """Those that our commands made."""
+        return tuple(one for one in self._found.values() if one.own)
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        """Folders that wait for a submodule of a repository of the user's."""
+        waiting = (folder for folders in self._waiting.values() for folder in folders)
+        return tuple(folder for folder in waiting if os.path.isdir(folder) and not os.path.lexists(f"{folder}/.git"))
+
+    def look(self, run: Span | None, kept: tuple[str, ...] = ()) -> None:
+        """Find out what there is now. `run`: when commands ran since the last look, None where none did; `kept`: paths
+        that they could not write. Raises OSError if what is ours cannot be recorded; it counts as ours all the same.
+        """
         self._scan()
-        strange = [path for path, folder in self._folders.items() if folder.git and folder.git not in self._known]
-        reports = (self._disarm(f"{path}/.git") for path in strange if self._appeared(path))
-        return tuple(report for report in reports if report)
+        fresh = self._record.refresh()
+        before, self._found = self._found, {}
+        made: dict[str, Identity] = {}
+        for one in (folder.repository for folder in self._folders.values() if folder.repository):
+            known = before.get(one.path)
+            if known is not None and known.what == one.what and (known.own or not fresh):
+                self._found[one.path] = known
+                continue
+            own = self._record.owns(one.path, one.what)
+            if not own and run and _is_ours(one, run, kept, before):
+                own, made[one.path] = True, one.what
+            self._found[one.path] = replace(one, own=own)
+        self._look_for_submodules()
+        if made:
+            self._record.add(made)
 
-    def _appeared(self, path: str) -> bool:
-        """Whether a folder is new: not when the first scan might only not have come so far."""
-        while path not in self._first:
-            parent = os.path.dirname(path)
-            if parent in self._first:
-                return path not in self._first[parent].children
-            if parent == path or path in self._roots:
-                return False
-            path = parent
-        return True
+    def _look_for_submodules(self) -> None:
+        """Once, when a repository of the user's is first seen: later a command may have edited the list."""
+        for path in self.users:
+            if path not in self._waiting and not self._found[path].bare:
+                self._waiting[path] = submodule_folders(os.path.dirname(path))
 
     def _scan(self) -> None:
         """Root by root, breadth first. What has not changed is not read again, only asked for its time stamp."""
         folders: dict[str, _Folder] = {}
+        limits: list[str] = []
         for root in self._roots:
-            level = [root]
-            for _ in range(MAX_DEPTH + 1):
-                below: list[str] = []
-                for path in level:
-                    if path not in folders and len(folders) < MAX_FOLDERS and (folder := self._read(path)):
-                        folders[path] = folder
-                        below += folder.children
-                level = below
-        self._folders = folders
+            waiting = deque([root.path])
+            while waiting and len(folders) < MAX_FOLDERS:
+                path = waiting.popleft()
+                if path not in folders and (folder := self._read(path, root.scan)):
+                    folders[path] = folder
+                    waiting += folder.children
+            if waiting:
+                limits.append(LIMIT_MET.format(root=root.path, most=MAX_FOLDERS))
+        self._folders, self.limits = folders, tuple(limits)
 
-    def _read(self, path: str) -> _Folder | None:
+    def _read(self, path: str, whole: bool) -> _Folder | None:
+        """None for a folder that is gone, or closed to us as it is to commands."""
         try:
             changed = os.lstat(path).st_ctime_ns
+            if not whole:
+                return _Folder(0, (), _repository(path, _names_at_top(path)))
             known = self._folders.get(path)
             if known and known.changed == changed:
                 return known
             if time.time_ns() - changed < SETTLED_NS:
                 changed = 0
-            children, git = [], None
+            names, children = set[str](), list[str]()
             with os.scandir(path) as entries:
                 for entry in entries:
-                    if entry.name == ".git":
-                        status = entry.stat(follow_symlinks=False)
-                        git = (status.st_dev, status.st_ino)
-                    elif entry.is_dir(follow_symlinks=False) and entry.name not in PROTECTED_NAMES:
+                    names.add(entry.name)
+                    if entry.name not in _NOT_ENTERED and entry.is_dir(follow_symlinks=False):
                         children.append(f"{path}/{entry.name}")
-        except OSError:  # gone, or closed to us as it is to commands
-            return None
-        return _Folder(changed, tuple(children), git)
-
-    def _disarm(self, git: str) -> str | None:
-        moved: list[str] = []
-        place = self._quarantine / secrets.token_hex(6)
-        for folder in repository_folders(git):
-            if any(is_within(folder, root) for root in self._roots):
-                moved += _disarm_folder(folder, place, self._roots)
-        if not moved:
-            return None
-        return f"Moved to {place}, because git would run it outside of the sandbox: {', '.join(moved)}."
-
-
-def _disarm_folder(folder: str, place: Path, roots: Iterable[str]) -> Iterator[str]:
-    """Move active hooks and unusual configuration of a git directory away. Follows no link on the way."""
-    for part in (folder, f"{folder}/hooks"):
-        try:
-            fd = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
-            continue
-        try:
-            # A command that still runs might have swapped a folder on the path for a link.
-            if not any(is_within(os.readlink(f"/proc/self/fd/{fd}"), root) for root in roots):
-                continue
-            for name in os.listdir(fd):
-                if _is_armed_hook(part, name) or _is_armed_config(fd, name):
-                    yield f"{part}/{name}{_put_away(fd, name, place)}"
-        finally:
-            os.close(fd)
+            return None
+        repository = _repository(path, names)
+        is_bare = repository is not None and repository.bare
+        return _Folder(changed, () if is_bare else tuple(children), repository)
 
 
-def _is_armed_hook(part: str, name: str) -> bool:
-    return part.endswith("/hooks") and not name.endswith(".sample")
+def _names_at_top(path: str) -> set[str]:
+    """Of a folder that may hold very much: those that a repository would have."""
+    return {name for name in (".git", "HEAD", "objects", "refs", "commondir") if os.path.lexists(f"{path}/{name}")}
 
 
-def _is_armed_config(fd: int, name: str) -> bool:
-    if name == "hooks":
-        return stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode)
-    if name not in ("config", "config.worktree"):
+def _repository(path: str, names: set[str]) -> Repository | None:
+    bare = ".git" not in names
+    if bare and not is_bare_shape(names):
+        return None
+    place = path if bare else f"{path}/.git"
+    what = identity(place)
+    return None if what is None else Repository(place, what, bare)
+
+
+def _is_ours(one: Repository, run: Span, kept: tuple[str, ...], before: Mapping[str, Repository]) -> bool:
+    """Made within the run where commands could write; or made by a command before, and moved within it."""
+    if not one.what.born or any(is_within(one.path, path) for path in kept):
         return False
-    try:
-        with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd), "rb") as file:
-            text = file.read(LARGEST_CONFIG + 1).decode("utf-8", "replace")
-    except OSError:
-        return True
-    return len(text) > LARGEST_CONFIG or not all(map(_is_harmless, text.splitlines()))
-
-
-def _is_harmless(line: str) -> bool:
-    line = line.strip()
-    if section := _HARMLESS_SECTION.match(line):
-        line = line[section.end() :]
-    return not line or line.startswith(("#", ";")) or _HARMLESS_KEY.fullmatch(line) is not None
-
-
-def _put_away(fd: int, name: str, place: Path) -> str:
-    """Returns what has to be said beside the path. A command may have filled the disk on which the quarantine is."""
-    try:
-        _move(fd, name, place)
-    except OSError as error:
-        stays = f"{name}.{secrets.token_hex(4)}.sample"
-        try:
-            os.rename(name, stays, src_dir_fd=fd, dst_dir_fd=fd)
-        except OSError as still:
-            return f" (NOT moved: {still.strerror}; remove it before git runs there)"
-        return f" (renamed to {stays}: {error.strerror})"
-    return ""
-
-
-def _move(fd: int, name: str, place: Path) -> None:
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = place / f"{len(os.listdir(place))}-{name}"
-    with suppress(FileNotFoundError):
-        try:
-            os.rename(name, target, src_dir_fd=fd)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            _copy(fd, name, target)
-
-
-def _copy(fd: int, name: str, target: Path) -> None:
-    """To another file system: the bytes of a file, nothing of anything else; then it is removed."""
-    if stat.S_ISREG(os.lstat(name, dir_fd=fd).st_mode):
-        with (
-            os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=fd), "rb") as source,
-            target.open("wb") as copy,
-        ):
-            shutil.copyfileobj(source, copy)
-    try:
-        os.unlink(name, dir_fd=fd)
-    except IsADirectoryError:
-        os.rename(name, f"{name}.{secrets.token_hex(4)}.sample", src_dir_fd=fd, dst_dir_fd=fd)
+    moved = next((other for other in before.values() if other.what == one.what), None)
+    return run.contains(one.what.born) if moved is None else moved.own

@@ -12,6 +12,7 @@ import msgspec
 from ferrule.config import ferrule_home
 from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
+from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import (
@@ -56,6 +57,7 @@ class Toolset(LoopBound):
         self.warnings = ground.warnings
         self.pending = PendingTable()
         self.host = SessionHost(ground.orchestrator, front_end, self.pending)
+        ground.workspace.report_to(lambda text: self.host.emit(WarningEvent(message=text)))
         self._sources = list(sources)
         self._live: list[LiveSource] = []
         self._dynamic: DynamicSource | None = None

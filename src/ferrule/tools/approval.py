@@ -14,7 +14,7 @@ from ferrule.protocol.permissions import (
     ReviewDecision,
     SandboxPermissions,
 )
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
+from ferrule.sandbox.boundary import Boundary
 from ferrule.tools.context import Permissions
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
 
@@ -25,9 +25,9 @@ READ_ONLY = "patch rejected: writing is blocked by read-only sandbox; rejected b
 
 
 def requirement_of(
-    effect: Effect, permissions: Permissions, plan: ConfinementPlan | None, rules: Rules, host: Host
+    effect: Effect, permissions: Permissions, boundary: Boundary | None, rules: Rules, host: Host
 ) -> ExecApprovalRequirement:
-    """Whether the effect is forbidden, needs the user, or just happens. `plan` None: nothing is confined."""
+    """Whether the effect is forbidden, needs the user, or just happens. `boundary` None: nothing is confined."""
     policy = permissions.approval_policy
     if isinstance(effect, CommandEffect):
         request = ExecApprovalRequest(
@@ -35,25 +35,25 @@ def requirement_of(
         )
         return decide(request, rules, host)
     if isinstance(effect, PatchEffect):
-        return _patch(effect, permissions, plan)
+        return _patch(effect, permissions, boundary)
     if isinstance(effect, McpEffect):
         return _mcp(effect, policy)
     return _tool(effect, policy)
 
 
-def _patch(effect: PatchEffect, permissions: Permissions, plan: ConfinementPlan | None) -> ExecApprovalRequirement:
+def _patch(effect: PatchEffect, permissions: Permissions, boundary: Boundary | None) -> ExecApprovalRequirement:
     policy = permissions.approval_policy
     never = policy is AskForApproval.NEVER
     if policy is AskForApproval.UNTRUSTED:
         return NeedsApproval("every patch is asked for under the approval policy untrusted")
-    if plan is not None:
-        blocked = [path for path in effect.paths if not is_writable(path, plan)]
+    if boundary is not None:
+        blocked = [path for path in effect.paths if boundary.refusal(path)]
         if blocked and never:
             read_only = isinstance(permissions.sandbox_policy, ReadOnly)
             return Forbidden(READ_ONLY if read_only else OUTSIDE)
         if blocked:
             return NeedsApproval(f"it writes where the sandbox does not: {', '.join(map(_one_line, blocked))}")
-    if effect.risks and plan is not None:
+    if effect.risks and boundary is not None:
         reason = "; ".join(map(_one_line, effect.risks))
         return (
             Forbidden(f"patch rejected: {reason}; rejected by user approval settings")
@@ -79,16 +79,6 @@ def _tool(effect: ToolEffect, policy: AskForApproval) -> ExecApprovalRequirement
     if policy is AskForApproval.UNTRUSTED and not effect.annotations.readOnlyHint:
         return NeedsApproval(f"the tool {effect.name} may change things")
     return Skip()
-
-
-def is_writable(path: str, plan: ConfinementPlan) -> bool:
-    """Whether a real path may be written: in a root, not under a protected name of one, not kept read-only."""
-    if any(is_within(path, kept) for kept in plan.read_only):
-        return False
-    inside = [root.path for root in plan.roots if is_within(path, root.path)]
-    return bool(inside) and not any(
-        is_within(path, f"{root.rstrip('/')}/{name}") for root in inside for name in PROTECTED_NAMES
-    )
 
 
 def approval_keys(effect: Effect) -> tuple[ApprovalKey, ...]:
@@ -144,11 +134,11 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
     )
 
 
-def outgrows(effect: Effect, plan: ConfinementPlan) -> bool:
+def outgrows(effect: Effect, boundary: Boundary) -> bool:
     """Whether the effect, once approved, needs more than the sandbox gives."""
     if isinstance(effect, CommandEffect):
         return effect.sandbox_permissions is SandboxPermissions.REQUIRE_ESCALATED
-    return isinstance(effect, PatchEffect) and not all(is_writable(path, plan) for path in effect.paths)
+    return isinstance(effect, PatchEffect) and any(map(boundary.refusal, effect.paths))
 
 
 _REFUSED = {

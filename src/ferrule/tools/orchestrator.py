@@ -10,6 +10,7 @@ from ferrule.protocol.approvals import ExecApprovalRequirement, ExecPolicyAmendm
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import ExecApproval, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision
+from ferrule.sandbox.boundary import Boundary
 from ferrule.tools.approval import (
     ApprovalKey,
     approval_keys,
@@ -48,7 +49,7 @@ class Orchestrator:
         env: Mapping[str, str] = os.environ,
         security: Security | None = None,
     ) -> None:
-        self._plain = plain
+        self._plain = workspace.unconfined(plain)
         self._workspace = workspace
         self._policies = policies
         self._env = env
@@ -62,19 +63,24 @@ class Orchestrator:
 
         Raises `RespondToModel` where it is refused.
         """
-        plan = self._workspace.plan
-        needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect))
+        boundary = await self._boundary(effect)
+        needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect, boundary))
         if isinstance(needs, Forbidden):
             raise RespondToModel(needs.reason)
         if isinstance(needs, NeedsApproval):
             await self._approve(ctx, effect, needs)
+            boundary = await self._boundary(effect)  # the answer took its time
         free = isinstance(needs, Skip) and needs.bypass_sandbox
-        if plan is None or free or (isinstance(needs, NeedsApproval) and outgrows(effect, plan)):
+        if boundary is None or free or (isinstance(needs, NeedsApproval) and outgrows(effect, boundary)):
             return await attempt(self._unconfined(ctx))
         result = await attempt(self._workspace.access(ctx.cwd))
         if not await self._may_retry(ctx, effect, result):
             return result
         return await attempt(self._unconfined(ctx, RETRY_NOTICE))
+
+    async def _boundary(self, effect: Effect) -> Boundary | None:
+        """What may be written now. A command's launcher looks by itself."""
+        return self._workspace.boundary if isinstance(effect, CommandEffect) else await self._workspace.look()
 
     def _confirmed(self, ctx: ToolContext, effect: Effect, needs: ExecApprovalRequirement) -> ExecApprovalRequirement:
         """What would just happen is asked about where its risk is reason enough."""
@@ -87,14 +93,15 @@ class Orchestrator:
             return Forbidden(f"rejected: {reason}, and the approval policy is never, so nobody can confirm it")
         return NeedsApproval(reason, needs.proposed_execpolicy_amendment, needs.matched)
 
-    async def _requirement(self, ctx: ToolContext, effect: Effect) -> ExecApprovalRequirement:
+    async def _requirement(
+        self, ctx: ToolContext, effect: Effect, boundary: Boundary | None
+    ) -> ExecApprovalRequirement:
         """What the effect needs. Looking at git's configuration blocks, and is needed under `untrusted` only."""
         permissions, rules = ctx.permissions, self._policies.rules
         host = LocalHost(effect.cwd if isinstance(effect, CommandEffect) else ctx.cwd, self._env)
-        plan = self._workspace.plan
         if permissions.approval_policy is AskForApproval.UNTRUSTED and isinstance(effect, CommandEffect):
-            return await run_blocking(requirement_of, effect, permissions, plan, rules, host)
-        return requirement_of(effect, permissions, plan, rules, host)
+            return await run_blocking(requirement_of, effect, permissions, boundary, rules, host)
+        return requirement_of(effect, permissions, boundary, rules, host)
 
     def _unconfined(self, ctx: ToolContext, notice: str | None = None) -> Access:
         return Access(self._plain, Files(self._workspace.plain_files, ctx.cwd), notice=notice)

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ferrule.patch.files import FileLayer, PlainFiles
-from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
+from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Stdio
 from ferrule.protocol.events import SandboxStatus
 from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.sandbox.boundary import Boundary
 from ferrule.sandbox.files import ConfinedFiles
 from ferrule.sandbox.plan import ConfinementPlan
 from ferrule.sandbox.policy import plan_confinement
+from ferrule.sandbox.protection import Protection, Report
+from ferrule.sandbox.watched import WatchedLauncher
 from ferrule.tools.context import Access
 from ferrule.tools.files import Files
 
@@ -34,16 +37,37 @@ class Workspace:
     ) -> None:
         self.plain_files: FileLayer = PlainFiles()
         self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan())
-        self.plan: ConfinementPlan | None = None
+        self._protection: Protection | None = None
         if isinstance(policy, ReadOnly | WorkspaceWrite):
-            self.plan = plan_confinement(policy, cwd, home, env)
-            self._confined_files = ConfinedFiles(self.plan)
-        self._policy = policy
-        self._cwd = cwd
+            plan = plan_confinement(policy, cwd, home, env)
+            self._protection = protection = Protection(plan, Path(home))
+            self._confined_files = ConfinedFiles(plan, lambda: protection.boundary)
         self._home = Path(home)
         self._unconfined_accepted = unconfined_accepted
-        self._env = env
         self._sandbox: Sandbox | None = None
+
+    @property
+    def plan(self) -> ConfinementPlan | None:
+        """What is confined; None if nothing is."""
+        return None if self._protection is None else self._protection.plan
+
+    def report_to(self, report: Report) -> None:
+        """Whom to tell what commands left behind in repositories, and what of that cannot be seen."""
+        if self._protection is not None:
+            self._protection.report = report
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """What may be written, as of the last look; None if nothing is confined."""
+        return None if self._protection is None else self._protection.boundary
+
+    async def look(self) -> Boundary | None:
+        """What may be written now; None if nothing is confined."""
+        return None if self._protection is None else await self._protection.look()
+
+    def unconfined(self, plain: Launcher) -> Launcher:
+        """`plain` for commands that leave the sandbox: what they make is a command's work, too."""
+        return plain if self._protection is None else WatchedLauncher(plain, self._protection)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -58,7 +82,6 @@ class Workspace:
 
     def access(self, cwd: str) -> Access:
         """The confined means of an attempt."""
-        self._confined_files.look_again()
         return Access(self, Files(self._confined_files, cwd), sandboxed=True)
 
     async def warm_up(self) -> None:
@@ -82,13 +105,13 @@ class Workspace:
         return SandboxStatus(level=TITLES[level], not_stopped=HOLES[level], reduced=reduced)
 
     async def _opened(self) -> "Sandbox":
-        from ferrule.sandbox.sandbox import open_launcher
+        from ferrule.sandbox.sandbox import Sandbox
 
         if self._sandbox is None:
+            assert self._protection is not None
             try:
-                self._sandbox = await open_launcher(
-                    self._policy, self._cwd, self._home, unconfined_accepted=self._unconfined_accepted, env=self._env
-                )
+                self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._sandbox = Sandbox(self._protection, unconfined_accepted=self._unconfined_accepted)
             except OSError as error:
                 text = f"the sandbox cannot keep its state in {self._home} ({error.strerror}); set FERRULE_HOME"
                 raise LaunchError(text) from error
@@ -96,7 +119,8 @@ class Workspace:
 
     async def close(self) -> None:
         """End the sandbox and all that runs in it."""
-        if self.plan is not None:
-            self._confined_files.close()
         if self._sandbox is not None:
             await self._sandbox.close()
+        if self._protection is not None:
+            await self._protection.finish()
+            self._confined_files.close()

@@ -56,22 +56,17 @@ def git_through_link(s: Scene) -> str:
 
 
 @attack
-def mkdir_git_missing(s: Scene) -> str:
-    os.makedirs(s["nogit"] + "/.git/hooks")
-    return write(s["nogit"] + "/.git/hooks/pre-commit")
-
-
-@attack
 def replace_placeholder(s: Scene) -> str:
-    os.rmdir(s["nogit"] + "/.git")
-    os.mkdir(s["nogit"] + "/.git")
+    os.rmdir(s["nogit"] + "/.codex")
+    os.mkdir(s["nogit"] + "/.codex")
     return "OPEN"
 
 
 @attack
 def rename_over_placeholder(s: Scene) -> str:
-    os.makedirs(s["nogit"] + "/mine/hooks", exist_ok=True)
-    os.rename(s["nogit"] + "/mine", s["nogit"] + "/.git")
+    os.makedirs(s["nogit"] + "/mine", exist_ok=True)
+    write(s["nogit"] + "/mine/config.toml")
+    os.rename(s["nogit"] + "/mine", s["nogit"] + "/.codex")
     return "OPEN"
 
 

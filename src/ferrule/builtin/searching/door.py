@@ -11,8 +11,8 @@ from ferrule.patch.planner import reason
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
+from ferrule.sandbox.boundary import boundary_of
 from ferrule.sandbox.policy import plan_confinement
-from ferrule.tools.approval import is_writable
 from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.effects import ToolEffect
@@ -66,7 +66,8 @@ def _may_be_replaced(program: str, state: ConversationState) -> bool:
     policy = state.permissions.sandbox_policy
     if not isinstance(policy, ReadOnly | WorkspaceWrite):
         return False
-    return is_writable(program, plan_confinement(policy, state.cwd, state.home, state.commands.base))
+    plan = plan_confinement(policy, state.cwd, state.home, state.commands.base)
+    return boundary_of(plan).refusal(program) is None
 
 
 def _check_place(path: str) -> None:

@@ -49,7 +49,6 @@ WRITTEN = {
     "sandbox/": "the sandbox's own state",
     "memory.sqlite": "what `ferrule memory add` keeps",
     "mcp_logins/": "tokens of `ferrule mcp login`",
-    "quarantine/": "hooks and configuration of git that commands left behind",
 }
 """What is written below the home folder. Beside it: what the model's tools write, and files named by flags."""
 

@@ -60,10 +60,14 @@ async def _run(settings: Settings, command: list[str]) -> int:
         from pathlib import Path
 
         sandbox = await open_launcher(
-            settings.sandbox_policy, settings.cwd, Path(settings.home), unconfined_accepted=settings.accept_no_sandbox
+            settings.sandbox_policy,
+            settings.cwd,
+            Path(settings.home),
+            unconfined_accepted=settings.accept_no_sandbox,
+            report=_tell,
         )
         for warning in sandbox.warnings:
-            print(f"ferrule: {warning}", file=sys.stderr)
+            _tell(warning)
     try:
         child = await (sandbox or PlainLauncher()).launch(command, os.environ, settings.cwd, stdio, Limits())
         with _raw_terminal(child) if terminal else _nothing():
@@ -71,6 +75,10 @@ async def _run(settings: Settings, command: list[str]) -> int:
     finally:
         if sandbox is not None:
             await sandbox.close()
+
+
+def _tell(text: str) -> None:
+    print(f"ferrule: {text}", file=sys.stderr)
 
 
 async def _pass_through(child: Child) -> int:

@@ -5,31 +5,41 @@ import asyncio
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
+from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.seccomp import build_filters
+from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import ConfinementPlan
-from ferrule.sandbox.protect import Cover, Placeholders, covers_of
 
 FILTER_FD = "9"
-_WITH_FILTER = f'exec {FILTER_FD}<"$0" && exec "$@"'
+STARTED_FD = "8"
+LONGEST_SAID = 4096
+"""Bytes of what bwrap says of its failure: one line."""
+ATTEMPTS = 10
+"""bwrap fails as a whole where a path vanishes before it is covered, so it is asked again while other programs work."""
+_WITH_FILTER = f'exec {FILTER_FD}<"$0" {STARTED_FD}>"$1" && shift && exec "$@"'
+_TELLING = f'echo >&{STARTED_FD}; exec {STARTED_FD}>&-; exec "$@"'
 
 
 class BwrapLauncher:
     """The `Launcher` that puts `bwrap` before the command."""
 
-    def __init__(self, plan: ConfinementPlan, state_dir: Path, repositories: Sequence[str]) -> None:
+    def __init__(self, plan: ConfinementPlan, state_dir: Path, covers: Callable[[], Sequence[Cover]] = tuple) -> None:
         program = shutil.which("bwrap")
         if program is None:
             raise LaunchError("bwrap is not installed")
         self._program = program
         self._plan = plan
-        self._repositories = repositories
+        self._covers = covers
         self._placeholders = Placeholders(state_dir, plan.roots)
         try:
+            self._state_dir = state_dir
             self._empty = state_dir / "empty"
             self._empty.mkdir(exist_ok=True)
             self._filter = state_dir / ("filter-network" if plan.network else "filter")
@@ -44,16 +54,33 @@ class BwrapLauncher:
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> Child:
         program = find_program(argv, env, cwd)
-        covers = covers_of(self._plan, self._repositories)
-        made = await self._placeholders.acquire(covers)
+        made = await self._placeholders.acquire(self._covers())
         try:
-            words = self.words([program, *argv[1:]], cwd, made)
-            child = await self._plain.launch(words, env, cwd, stdio, limits)
+            child = await self._started([program, *argv[1:]], env, cwd, stdio, limits, made)
         except BaseException:
             self._placeholders.release()
             raise
         self._children[child] = asyncio.create_task(self._release_after(child))
         return child
+
+    async def _started(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        stdio: Stdio,
+        limits: Limits,
+        covers: Sequence[Cover],
+    ) -> Child:
+        said = ""
+        for _ in range(ATTEMPTS):
+            with Starting(self._state_dir) as starting:
+                words = self.words(argv, cwd, covers, starting.path)
+                child = await self._plain.launch(words, env, cwd, stdio, limits)
+                if await starting.wait(child):
+                    return child
+                said = _said(child)
+        raise LaunchError(f"bwrap cannot build the sandbox: {said}")
 
     async def close(self) -> None:
         """Ends what still runs."""
@@ -70,10 +97,10 @@ class BwrapLauncher:
             self._placeholders.release()
             del self._children[child]
 
-    def words(self, argv: Sequence[str], cwd: str, covers: Sequence[Cover]) -> list[str]:
-        """The command line that runs `argv` confined."""
-        confined = [*self._options(covers), "--chdir", cwd, "--", *argv]
-        return ["/bin/sh", "-c", _WITH_FILTER, str(self._filter), *confined]
+    def words(self, argv: Sequence[str], cwd: str, covers: Sequence[Cover], started: str = os.devnull) -> list[str]:
+        """The command line that runs `argv` confined, and writes a line to `started` before it does."""
+        confined = [*self._options(covers), "--chdir", cwd, "--", "/bin/sh", "-c", _TELLING, "sh", *argv]
+        return ["/bin/sh", "-c", _WITH_FILTER, str(self._filter), started, *confined]
 
     def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
         yield from (self._program, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")
@@ -91,6 +118,56 @@ class BwrapLauncher:
                 yield from ("--ro-bind", str(self._empty), cover.path)
             elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
                 yield from ("--bind-try" if cover.kind == "pin" else "--ro-bind-try", cover.path, cover.path)
+
+
+class Starting:
+    """A named pipe by which a command says that it runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / f"started-{secrets.token_hex(6)}")
+
+    def __enter__(self) -> Self:
+        os.mkfifo(self.path, 0o600)
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+        os.unlink(self.path)
+
+    async def wait(self, child: Child) -> bool:
+        """Whether the command runs; False if the child ended before it did."""
+        loop = asyncio.get_running_loop()
+        said = asyncio.Event()
+        loop.add_reader(self._fd, said.set)
+        waits: list[asyncio.Task[object]] = [asyncio.create_task(said.wait()), asyncio.create_task(child.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await child.kill_tree()
+            raise
+        finally:
+            loop.remove_reader(self._fd)
+            for one in waits:
+                one.cancel()
+        with suppress(BlockingIOError):
+            if os.read(self._fd, 1):
+                return True
+        await child.wait()
+        return False
+
+
+def _said(child: Child) -> str:
+    """The words of a child that did not start. Its descriptors are closed."""
+    parts = []
+    for fd in {child.stdin, child.stdout, child.stderr} - {None}:
+        assert fd is not None
+        os.set_blocking(fd, False)
+        with suppress(OSError):
+            if fd != child.stdin or fd == child.stdout:
+                parts.append(os.read(fd, LONGEST_SAID))
+        os.close(fd)
+    return b" ".join(parts).decode("utf-8", "replace").strip()
 
 
 def _write_whole(path: Path, content: bytes) -> None:

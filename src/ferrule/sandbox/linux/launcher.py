@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from ferrule.process.launcher import ExitStatus, LaunchError, Limits, Pipes, Pty, Stdio
+from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.client import InitProcess, Reply, failure_text, parse_failure, receive, send
-from ferrule.sandbox.protect import Cover
 
 TIOCSIG = 0x40045436
 """ioctl of a terminal's master: a signal to the foreground group (asm-generic/ioctls.h)."""

@@ -1,4 +1,4 @@
-"""Protected paths and placeholders, without a sandbox around them."""
+"""Placeholders of reserved names, without a sandbox around them."""
 
 import asyncio
 import fcntl
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ferrule.process.launcher import LaunchError
-from ferrule.sandbox import protect
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root
-from ferrule.sandbox.protect import Cover, Placeholders, covers_of, sweep
+from ferrule.sandbox import placeholders
+from ferrule.sandbox.boundary import Cover, boundary_of
+from ferrule.sandbox.placeholders import Placeholders, sweep
+from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, Root
 
 
 @pytest.fixture
@@ -22,70 +23,12 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def kinds(plan: ConfinementPlan) -> dict[str, str]:
-    return {cover.path: cover.kind for cover in covers_of(plan)}
-
-
-def test_missing_names_are_placeholders_where_they_are_reserved(root: Path) -> None:
-    assert kinds(ConfinementPlan((Root(str(root)),))) == {f"{root}/{name}": "empty" for name in PROTECTED_NAMES}
-    assert kinds(ConfinementPlan((Root(str(root), reserve=False),))) == {}
-
-
-def test_existing_names_are_read_only(root: Path) -> None:
-    for name in PROTECTED_NAMES:
-        (root / name).mkdir()
-    assert set(kinds(ConfinementPlan((Root(str(root), reserve=False),))).values()) == {"read"}
-
-
-def test_a_symbolic_link_and_its_target(root: Path) -> None:
-    (root / "meta" / "p.git").mkdir(parents=True)
-    (root / ".git").symlink_to("meta/p.git")
-    covers = covers_of(ConfinementPlan((Root(str(root), reserve=False),)))
-    target = f"{root}/meta/p.git"
-    assert covers == (
-        Cover("pin", f"{root}/meta"),
-        Cover("read", target),
-        Cover("link", f"{root}/.git", f"gitdir: {target}\n"),
-    )
-
-
-def test_a_link_out_of_the_roots(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (root / ".git").symlink_to(tmp_path / "elsewhere")
-    assert kinds(ConfinementPlan((Root(str(root), reserve=False),))) == {f"{root}/.git": "link"}
-
-
-def test_a_git_file_its_target_and_the_shared_repository(root: Path) -> None:
-    (root / "deep" / "wt").mkdir(parents=True)
-    (root / "common").mkdir()
-    (root / "deep" / "wt" / "commondir").write_text("../../common\n")
-    (root / ".git").write_text("gitdir: deep/wt\n")
-    assert kinds(ConfinementPlan((Root(str(root), reserve=False),))) == {
-        f"{root}/deep": "pin",
-        f"{root}/.git": "read",
-        f"{root}/deep/wt": "read",
-        f"{root}/common": "read",
-    }
-
-
-@pytest.mark.parametrize("text", ["", "gitdir: gone\n", "nonsense", "gitdir: \n", "\udcff\udcfe"])
-def test_a_broken_git_file_is_only_protected(root: Path, text: str) -> None:
-    (root / ".git").write_bytes(os.fsencode(text))
-    assert covers_of(ConfinementPlan((Root(str(root), reserve=False),)))[-1].path.startswith(str(root))
-
-
-def test_a_root_below_a_root_is_pinned(root: Path) -> None:
-    (root / "a" / "b" / "inner").mkdir(parents=True)
-    plan = ConfinementPlan((Root(str(root), reserve=False), Root(f"{root}/a/b/inner", reserve=False)))
-    assert kinds(plan) == {f"{root}/a": "pin", f"{root}/a/b": "pin"}
-
-
 def users(state: Path, root: Path) -> Placeholders:
     return Placeholders(state, [Root(str(root))])
 
 
 def missing(root: Path) -> tuple[Cover, ...]:
-    return covers_of(ConfinementPlan((Root(str(root)),)))
+    return boundary_of(ConfinementPlan((Root(str(root)),))).covers
 
 
 async def test_the_last_one_takes_them_away(root: Path, tmp_path: Path) -> None:
@@ -95,7 +38,7 @@ async def test_the_last_one_takes_them_away(root: Path, tmp_path: Path) -> None:
     await second.acquire(missing(root))
     first.release()
     first.release()
-    assert sorted(os.listdir(root)) == sorted(PROTECTED_NAMES)
+    assert sorted(os.listdir(root)) == sorted(RESERVED_NAMES)
     second.release()
     assert os.listdir(root) == []
     assert os.listdir(tmp_path / "state") == ["lock"]
@@ -104,13 +47,13 @@ async def test_the_last_one_takes_them_away(root: Path, tmp_path: Path) -> None:
 
 
 async def test_what_came_to_be_used_stays(root: Path, tmp_path: Path) -> None:
-    """A user made a repository while a command ran."""
+    """A user made a folder of that name while a command ran."""
     one = users(tmp_path / "state", root)
     await one.acquire(missing(root))
-    (root / ".git").chmod(0o755)
-    (root / ".git" / "HEAD").write_text("x")
+    (root / ".codex").chmod(0o755)
+    (root / ".codex" / "x").write_text("x")
     one.release()
-    assert os.listdir(root) == [".git"]
+    assert os.listdir(root) == [".codex"]
     one.close()
 
 
@@ -132,9 +75,9 @@ async def test_a_root_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 async def test_a_lock_that_is_not_let_go(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protect, "LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr(placeholders, "LOCK_PATIENCE", 0.05)
     holder, one = users(tmp_path / "state", root), users(tmp_path / "state", root)
-    assert protect._lock(holder.lock, protect.record_name(str(root)), fcntl.F_WRLCK)
+    assert placeholders._lock(holder.lock, placeholders.record_name(str(root)), fcntl.F_WRLCK)
     with pytest.raises(LaunchError, match="does not let go"):
         await one.acquire(missing(root))
     holder.close()
@@ -147,16 +90,17 @@ CRASHING = """
 import asyncio, os, sys
 from pathlib import Path
 from ferrule.sandbox.plan import ConfinementPlan, Root
-from ferrule.sandbox.protect import Placeholders, covers_of
+from ferrule.sandbox.boundary import boundary_of
+from ferrule.sandbox.placeholders import Placeholders
 root = Root(sys.argv[2])
-asyncio.run(Placeholders(Path(sys.argv[1]), [root]).acquire(covers_of(ConfinementPlan((root,)))))
+asyncio.run(Placeholders(Path(sys.argv[1]), [root]).acquire(boundary_of(ConfinementPlan((root,))).covers))
 os.kill(os.getpid(), 9)
 """
 
 
 def test_a_crash_is_swept(root: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", CRASHING, str(tmp_path / "state"), str(root)], check=False)
-    assert sorted(os.listdir(root)) == sorted(PROTECTED_NAMES)
+    assert sorted(os.listdir(root)) == sorted(RESERVED_NAMES)
     sweep(tmp_path / "state")
     assert os.listdir(root) == []
 
@@ -174,7 +118,7 @@ async def test_a_sweep_leaves_those_in_use(root: Path, tmp_path: Path) -> None:
     one = users(tmp_path / "state", root)
     await one.acquire(missing(root))
     sweep(tmp_path / "state")
-    assert sorted(os.listdir(root)) == sorted(PROTECTED_NAMES)
+    assert sorted(os.listdir(root)) == sorted(RESERVED_NAMES)
     one.release()
     one.close()
 

@@ -1,9 +1,9 @@
-"""Protected paths of the writable roots: which they are now, and placeholders where they are missing.
+"""Empty folders in the place of reserved names that are missing, for as long as a command runs.
 
-A mount needs something to be mounted on. So a protected name that does not exist is made, as an empty folder, for as
-long as a command runs, and taken away afterwards by the last one, in whichever process. They count each other with read
-locks on one byte a root of one file in a private folder. Such a lock (`F_OFD_SETLK`) belongs to the open file, so it
-ends with the last process that has it, and a confined command cannot take a write lock on a file that it only reads.
+A mount needs something to be mounted on. So a reserved name that does not exist is made, and taken away afterwards by
+the last command, in whichever process. They count each other with read locks on one byte a root of one file in a
+private folder. Such a lock (`F_OFD_SETLK`) belongs to the open file, so it ends with the last process that has it, and
+a confined command cannot take a write lock on a file that it only reads.
 
 Beside the lock file, a record of a root's placeholders (paths, each ended by a NUL) stands while there are any.
 """
@@ -14,118 +14,20 @@ import fcntl
 import hashlib
 import os
 import re
-import stat
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from ferrule.process.launcher import LaunchError
-from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, Root, folders_between, is_within
+from ferrule.sandbox.boundary import PLACEHOLDER_MODE, Cover
+from ferrule.sandbox.plan import Root
 
-PLACEHOLDER_MODE: Final = 0o555
-"""Nobody writes into one; it also tells a placeholder from a folder that somebody made."""
 LOCK_PATIENCE: Final = 5.0
 """Seconds: the lock is held for writing only while a few empty folders are removed."""
-MAX_SUBMODULES: Final = 200
-"""Of one repository: enough for real ones, and a bound where a command makes them up."""
-LARGEST_POINTER: Final = 4096
-"""Bytes of a `.git` file, which holds one path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cover:
-    """One protected path. `read`: read-only as it is; `empty`: a placeholder; `link`: a symbolic link, covered by a
-    read-only file with `content`; `pin`: stays writable but cannot be renamed."""
-
-    kind: Literal["read", "empty", "link", "pin"]
-    path: str
-    content: str = ""
-
-
-def covers_of(plan: ConfinementPlan, repositories: Iterable[str] = ()) -> tuple[Cover, ...]:
-    """The protected paths as they are now, in the order of mounting. `repositories`: `.git` further below."""
-    covers: list[Cover] = [Cover("read", path) for path in plan.read_only]
-    for root in plan.roots:
-        for name in PROTECTED_NAMES:
-            covers += _covers_of_name(f"{root.path}/{name}", root.reserve)
-    nested = [cover for path in repositories for cover in _covers_of_name(path, reserve=False)]
-    inside = [cover for cover in covers if any(is_within(cover.path, root.path) for root in plan.roots)]
-    return (*_pins(plan, inside), *inside, *nested)
-
-
-def _covers_of_name(path: str, reserve: bool) -> Iterator[Cover]:
-    mode = _mode(path)
-    if mode is None or (stat.S_IMODE(mode) == PLACEHOLDER_MODE and _is_empty(path)):
-        if reserve:
-            yield Cover("empty", path)
-    elif stat.S_ISLNK(mode):
-        target = os.path.realpath(path)
-        yield Cover("read", target)
-        yield Cover("link", path, f"gitdir: {target}\n")
-    else:
-        yield Cover("read", path)
-        if stat.S_ISREG(mode) and path.endswith("/.git"):
-            yield from (Cover("read", target) for target in _pointed_at(path))
-
-
-def _mode(path: str) -> int | None:
-    try:
-        return os.lstat(path).st_mode
-    except OSError:
-        return None
-
-
-def _is_empty(path: str) -> bool:
-    """Whether a folder is empty, as a placeholder is, which may be of another process."""
-    try:
-        return not os.listdir(path)
-    except OSError:
-        return False
-
-
-def repository_folders(git: str) -> tuple[str, ...]:
-    """The git directories that a `.git` (folder, file or link) stands for, its submodules' included; real paths."""
-    folder = os.path.realpath(git)
-    if os.path.isfile(folder):
-        return tuple(_pointed_at(folder))
-    modules = (place for place, _, files in os.walk(f"{folder}/modules") if "HEAD" in files)
-    return (folder, *islice(modules, MAX_SUBMODULES))
-
-
-def _pointed_at(pointer: str) -> Iterator[str]:
-    """The repository that a `.git` file names, and the one that it shares (gitrepository-layout(5))."""
-    folder = _path_in(pointer, "gitdir: ", os.path.dirname(pointer))
-    if folder:
-        yield folder
-        common = _path_in(os.path.join(folder, "commondir"), "", folder)
-        if common:
-            yield common
-
-
-def _path_in(file: str, prefix: str, base: str) -> str | None:
-    try:
-        with Path(file).open(encoding="utf-8", errors="surrogateescape") as stream:
-            text = stream.read(LARGEST_POINTER).rstrip("\n")
-    except OSError:
-        return None
-    if not text.startswith(prefix):
-        return None
-    path = os.path.realpath(os.path.join(base, text.removeprefix(prefix)))
-    return path if os.path.exists(path) else None
-
-
-def _pins(plan: ConfinementPlan, covers: Iterable[Cover]) -> Iterator[Cover]:
-    """The folders between a root and what is protected below it: renaming one would move the protection away."""
-    paths = [*(cover.path for cover in covers), *(root.path for root in plan.roots)]
-    pinned = {folder for path in paths for root in plan.roots for folder in folders_between(root.path, path)}
-    pinned -= {root.path for root in plan.roots}
-    return (Cover("pin", path) for path in sorted(pinned))
 
 
 class Placeholders:

@@ -1,0 +1,130 @@
+"""What may be written now: one answer for commands, for which mounts enforce it, and for patches, which ask."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ferrule.git.layout import directories
+from ferrule.sandbox.plan import PROTECTED_NAMES, RESERVED_NAMES, ConfinementPlan, folders_between, is_within
+
+PLACEHOLDER_MODE: Final = 0o555
+"""Nobody writes into one; it also tells a placeholder from a folder that somebody made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """One protected path. `read`: read-only as it is; `empty`: a placeholder; `link`: a symbolic link, covered by a
+    read-only file with `content`; `pin`: stays writable but cannot be renamed."""
+
+    kind: Literal["read", "empty", "link", "pin"]
+    path: str
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The protected paths of a plan's roots as they are now, in the order of mounting.
+
+    `own` holds the `.git` paths and bare repositories that our commands made: they stay writable.
+    """
+
+    plan: ConfinementPlan
+    covers: tuple[Cover, ...] = ()
+    own: tuple[str, ...] = ()
+
+    def refusal(self, path: str) -> str | None:
+        """Why this real path may not be written; None if it may."""
+        inside = [root.path for root in self.plan.roots if is_within(path, root.path)]
+        if not inside:
+            return "outside of the folders that may be written"
+        if any(is_within(path, cover.path) for cover in self.covers if cover.kind != "pin"):
+            return PROTECTED
+        if any(is_within(path, own) for own in self.own):
+            return None
+        return PROTECTED if any(map(_is_reserved, _parts_below(path, inside))) else None
+
+
+PROTECTED: Final = "protected: what is written there runs or decides later"
+
+
+def _parts_below(path: str, roots: Iterable[str]) -> Iterator[list[str]]:
+    return (path[len(root.rstrip("/")) + 1 :].casefold().split("/") for root in roots)  # some file systems fold case
+
+
+def _is_reserved(parts: list[str]) -> bool:
+    """Also where nothing is there yet, and a `.git` at any depth."""
+    return parts[0] in RESERVED_NAMES or ".git" in parts
+
+
+def boundary_of(
+    plan: ConfinementPlan, users: Iterable[str] = (), own: Iterable[str] = (), submodules: Iterable[str] = ()
+) -> Boundary:
+    """Look at the disk. `users`: `.git` paths and bare repositories that are not ours; `submodules`: folders that wait
+    for a repository of the user's. Where they point is protected, too, unless it is our own."""
+    own = tuple(own)
+    tops = {f"{root.path}/{name}" for root in plan.roots for name in PROTECTED_NAMES}
+    named = [Cover("read", path) for path in plan.read_only]
+    for root in plan.roots:
+        for name in PROTECTED_NAMES:
+            path = f"{root.path}/{name}"
+            if path not in own:
+                named += _covers_of(path, own, reserve=root.reserve and name in RESERVED_NAMES)
+    nested = [cover for path in users if path not in tops for cover in _covers_of(path, own, reserve=False)]
+    waiting = [Cover("read", path) for path in submodules]
+    inside = [cover for cover in (*named, *nested, *waiting) if _is_inside(cover.path, plan)]
+    return Boundary(plan, (*_pins(plan, inside), *dict.fromkeys(inside)), own)
+
+
+def _is_inside(path: str, plan: ConfinementPlan) -> bool:
+    return any(is_within(path, root.path) for root in plan.roots)
+
+
+def _covers_of(path: str, own: tuple[str, ...], reserve: bool) -> Iterator[Cover]:
+    mode = _mode(path)
+    if mode is None or (stat.S_IMODE(mode) == PLACEHOLDER_MODE and _is_empty(path)):
+        if reserve:
+            yield Cover("empty", path)
+        return
+    if not stat.S_ISLNK(mode):
+        yield Cover("read", path)
+    for folder in _targets(path, mode):
+        if not any(is_within(folder, one) for one in own):
+            yield Cover("read", folder)
+    if stat.S_ISLNK(mode):
+        yield Cover("link", path, f"gitdir: {os.path.realpath(path)}\n")
+
+
+def _targets(path: str, mode: int) -> tuple[str, ...]:
+    """What a link or a `.git` file leads to. A name that is a link to something else leads to just that."""
+    if not path.endswith("/.git") or stat.S_ISDIR(mode):
+        return (os.path.realpath(path),) if stat.S_ISLNK(mode) else ()
+    return directories(path)
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return None
+
+
+def _is_empty(path: str) -> bool:
+    """Whether a folder is empty, as a placeholder is, which may be of another process."""
+    try:
+        return not os.listdir(path)
+    except OSError:
+        return False
+
+
+def _pins(plan: ConfinementPlan, covers: Iterable[Cover]) -> Iterator[Cover]:
+    """The folders between a root and what is protected below it: renaming one would move the protection away.
+
+    Not those above a repository of its own: what a command puts in its place is the command's, and is told as such.
+    """
+    kept = [cover.path for cover in covers if not (cover.path.endswith("/.git") and cover.kind == "read")]
+    paths = [*kept, *(root.path for root in plan.roots)]
+    pinned = {folder for path in paths for root in plan.roots for folder in folders_between(root.path, path)}
+    pinned -= {root.path for root in plan.roots}
+    return (Cover("pin", path) for path in sorted(pinned))

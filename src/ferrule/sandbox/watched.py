@@ -1,0 +1,83 @@
+"""A command between two looks at the repositories around it, confined or not."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Stdio
+from ferrule.sandbox.protection import Protection
+
+
+async def watched(
+    protection: Protection,
+    launcher: Launcher,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    stdio: Stdio,
+    limits: Limits,
+) -> "WatchedChild":
+    """Start a command. Raises `LaunchError`."""
+    await protection.began()
+    try:
+        child = await launcher.launch(argv, env, cwd, stdio, limits)
+    except BaseException:
+        await protection.ended()
+        raise
+    return WatchedChild(child, protection)
+
+
+class WatchedLauncher:
+    """Commands that run with the user's rights: what they make counts as ours, too."""
+
+    def __init__(self, launcher: Launcher, protection: Protection) -> None:
+        self._launcher = launcher
+        self._protection = protection
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        """See `watched`."""
+        return await watched(self._protection, self._launcher, argv, env, cwd, stdio, limits)
+
+
+class WatchedChild:
+    """A child whose `aftermath` ends with what it left behind, a sentence each."""
+
+    def __init__(self, child: Child, protection: Protection) -> None:
+        self._child = child
+        self.aftermath = asyncio.create_task(self._look_after(protection))
+
+    @property
+    def stdin(self) -> int | None:
+        return self._child.stdin
+
+    @property
+    def stdout(self) -> int:
+        return self._child.stdout
+
+    @property
+    def stderr(self) -> int | None:
+        return self._child.stderr
+
+    async def wait(self) -> ExitStatus:
+        return await self._child.wait()
+
+    async def interrupt(self) -> None:
+        await self._child.interrupt()
+
+    async def kill_tree(self, grace: float = 0.0) -> None:
+        await self._child.kill_tree(grace)
+
+    async def leftovers(self, output_held: bool) -> str | None:
+        """Also says what git would run in repositories that the command made or changed."""
+        left = await self._child.leftovers(output_held)
+        return " ".join(([left] if left else []) + list(await asyncio.shield(self.aftermath))) or None
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._child.resize(rows, columns)
+
+    async def _look_after(self, protection: Protection) -> tuple[str, ...]:
+        with suppress(LaunchError):  # the waiter of the command gets it
+            await self._child.wait()
+        return await protection.ended()
