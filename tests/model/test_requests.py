@@ -43,6 +43,7 @@ from ferrule.protocol.specs import (
     WebSearch,
     Wire,
 )
+from ferrule.session.history import History
 
 from .support import TOOLS, freeform, function, outcome, raw_server, reply, request, user, wire_model
 
@@ -459,3 +460,17 @@ def test_sessions_that_share_a_model_do_not_disturb_each_other(monkeypatch: pyte
         body = model.body(asked)
         assert len(encoded) - before < 10
         assert body == alone.body(asked)
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+def test_a_history_that_only_grew_is_not_compared_and_another_one_is(wire: Wire) -> None:
+    model, history = offline(wire), History([user("one"), said("two")])
+
+    def sent() -> str:
+        return model.body(request(*history.items, lineage=history.lineage)).decode()
+
+    for number in range(3):
+        history.append(user(f"more {number}"))
+        assert f"more {number}" in sent()
+    history.replace([user("uno"), *history.items[1:]])
+    assert '"uno"' in sent() and '"one"' not in sent()

@@ -63,6 +63,7 @@ class ChatBody:
         self._to = recipient
         self._server = recipient.accepts
         self._history = PrefixCache(self._piece)
+        self._lineage: tuple[object, int] | None = None
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
         """The body. Raises `ModelError` where the choice of a tool cannot be said."""
@@ -70,7 +71,10 @@ class ChatBody:
         choice, sent = tools.choose(request.tool_choice, server, "chat")
         asked = sampling(request, sent, profile, server)
         leading = _leading(request.items)
-        messages = self._history.encode(request.items[leading:])
+        lineage = None if request.lineage is None else (request.lineage, leading)
+        same = lineage == self._lineage  # which begins at the same item
+        self._lineage = lineage
+        messages = self._history.encode(request.items[leading:], request.lineage if same else None)
         opening = _opening(request, leading)
         first = _encode({"role": self._system, "content": opening}) if opening else b""
         fields = shared_fields(request, asked, choice, sent, server)

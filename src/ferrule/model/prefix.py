@@ -25,13 +25,19 @@ class PrefixCache:
     def __init__(self, convert: Convert) -> None:
         self._convert = convert
         self._items: Sequence[ResponseItem] = ()
+        self._lineage: object | None = None
         self._ends: list[tuple[int, int]] = []
         """Where each piece ends: among the items, and in the text."""
         self._text = bytearray()
 
-    def encode(self, items: Sequence[ResponseItem]) -> bytearray:
-        """The JSON values of `items`, with commas between them. Valid until the next call."""
-        same = _length_of_same(self._items, items)
+    def encode(self, items: Sequence[ResponseItem], lineage: object | None = None) -> bytearray:
+        """The JSON values of `items`, with commas between them. Valid until the next call.
+
+        `lineage` not None, and the same as before: the items have only grown.
+        """
+        grown = lineage is not None and lineage is self._lineage and len(items) >= len(self._items)
+        same = len(self._items) if grown else _length_of_same(self._items, items)
+        self._lineage = lineage
         ends = self._ends
         while ends and ends[-1][0] > same:
             ends.pop()

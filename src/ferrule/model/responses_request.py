@@ -65,13 +65,14 @@ class ResponsesBody:
         choice, sent = tools.choose(request.tool_choice, server, "responses")
         asked = sampling(request, sent, profile, server)
         items: Sequence[ResponseItem] = request.items
+        lineage = request.lineage
         fields = shared_fields(request, asked, choice, sent, server)
         if request.instructions:
             fields["instructions"] = _encode(request.instructions)
         if server.stores and request.previous_response_id:
             fields["previous_response_id"] = _encode(request.previous_response_id)
-            items = items[request.stored_items :]
-        fields["input"] = (b"[", self._history.encode(items), b"]")
+            items, lineage = items[request.stored_items :], None
+        fields["input"] = (b"[", self._history.encode(items, lineage), b"]")
         fields["store"] = _encode(server.stores)
         if server.encrypted_reasoning and profile.reasoning:
             fields["include"] = b'["reasoning.encrypted_content"]'

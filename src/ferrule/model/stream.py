@@ -40,6 +40,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     interrupted_calls: frozenset[str] = frozenset()
     """Call ids of a response that broke off. A call that comes again under one of them keeps its id, so that the turn
     knows it; any other id that the history has already is made unique."""
+    lineage: object | None = None
+    """The same object as in the request before: its items are these items' beginning, which need not be compared."""
 
 
 class Created(msgspec.Struct, frozen=True):

@@ -51,13 +51,15 @@ class Stored(NamedTuple):
 class History:
     """The items of a conversation, in the order in which they are sent."""
 
-    __slots__ = ("_items", "_snapshot", "stored", "weight")
+    __slots__ = ("_items", "_snapshot", "lineage", "stored", "weight")
 
     def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
         self._items = list(items)
         self._snapshot: tuple[ResponseItem, ...] | None = None
         self.weight = _weight(self._items)
         """Bytes of all items."""
+        self.lineage = object()
+        """Another one once items that were sent are no longer the beginning."""
         self.stored: Stored | None = None
 
     @property
@@ -89,6 +91,7 @@ class History:
         self._items = list(items)
         self.weight = _weight(self._items)
         self._snapshot = self.stored = None
+        self.lineage = object()
 
     def extend(self, items: Iterable[ResponseItem]) -> None:
         """Add items at the end."""

@@ -236,10 +236,12 @@ class Session(LoopBound):
         history, stored = self.history, self.history.stored
         if self._specs is None or self._specs[0] is not specs:
             self._specs = (specs, tuple(entry.spec for entry in specs))
+        items = bounded(history.items) if history.weight > MAX_IMAGE_BYTES else history.items
         return ModelRequest(
             model=self.model_name,
             instructions=self._instructions,
-            items=bounded(history.items) if history.weight > MAX_IMAGE_BYTES else history.items,
+            items=items,
+            lineage=history.lineage if items is history.items else None,
             tools=self._specs[1],
             tool_choice=tool_choice,
             settings=self.settings.model,
