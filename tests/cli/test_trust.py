@@ -149,6 +149,15 @@ def test_s04_a_broken_file_of_the_project_is_one_warning(project: Project, kind:
     assert words in warning and "passed over" in warning
 
 
+def test_s04_tools_that_do_not_exist_are_one_warning(project: Project) -> None:
+    project.write(".ferrule/config.toml", 'profile = "none such"\ntools = ["no_tool", "list_dir", "/(/"]\n')
+    done = project.exec(function_call("list_dir", {"dir_path": str(project.place.cwd)}))
+    assert done.code == 0, done.err
+    for name in ("'none such'", "'no_tool'", "'/(/'"):
+        assert done.err.count(name) == 1
+    assert project.place.run("exec", "-c", "tools=['no_tool']", "go").code == 2, "your own choice"
+
+
 def test_s04_a_broken_rules_file_of_the_project_is_one_warning(project: Project) -> None:
     project.write(".ferrule/rules/a.rules", "nonsense(")
     project.write(".ferrule/rules/b.rules", 'prefix_rule(pattern=["touch"], decision="forbidden")\n')
@@ -196,6 +205,19 @@ def test_s16_a_projects_hook_cannot_allow_what_you_are_asked_about(project: Proj
     project.configure(hook)
     project.exec(shell("touch made"), rights=rights)
     assert (project.place.cwd / "made").exists(), "your own hook may"
+
+
+@pytest.mark.parametrize(
+    "change", ["", "echo touch {canary} >> .ferrule/hooks/log", "ln -sf /bin/true .ferrule/hooks/log"]
+)
+def test_s04_a_hooks_program_that_is_changed_in_the_session_is_not_run(project: Project, change: str) -> None:
+    project.write(".ferrule/config.toml", '[[hooks.PostToolUse]]\ncommand = "sh .ferrule/hooks/log"\n')
+    project.write(".ferrule/hooks/log", f"echo ran >> {project.place.home}/log\n")
+    command = change.format(canary=project.canary) or "true"
+    done = project.exec(shell("true"), shell(command), rights=FULL_ACCESS)
+    assert (project.place.home / "log").read_text() == ("ran\n" if change else "ran\nran\n")
+    assert not project.canary.exists()
+    assert (".ferrule/hooks/log is not as you confirmed it" in done.err) is bool(change)
 
 
 def test_the_command_shows_confirms_lists_and_takes_back(project: Project) -> None:

@@ -188,6 +188,22 @@ def test_names_that_are_no_text_are_recorded(home: Home) -> None:
         assert rules.path.encode().endswith(b".rules")
 
 
+def test_s04_other_trusted_projects_are_seen_before_a_command_can_write_there(home: Home) -> None:
+    below, later = home.project / "below", home.project / "later"
+    (below / ".git").mkdir(parents=True)
+    wishes = "".join(f'[projects."{path}"]\ntrust_level = "trusted"\n' for path in (below, later))
+    home.user(home.trust + wishes).load()
+    for top in (below, later):
+        (top / ".ferrule").mkdir(parents=True)
+        (top / ".ferrule" / "config.toml").write_text('model = "planted"')
+        loaded = load(Sources(cwd=str(top)), {"FERRULE_HOME": str(home.path)})
+        if top is below:
+            assert loaded.settings.model.model is None and "config.toml (new)" in loaded.warnings[0]
+    (later / ".git").mkdir()
+    loaded = load(Sources(cwd=str(later)), {"FERRULE_HOME": str(home.path)})
+    assert loaded.settings.model.model is None and "config.toml (new)" in loaded.warnings[0]
+
+
 BROKEN = {
     "pipe": "is a named pipe, not a file",
     "folder": "is a folder, not a file",

@@ -80,7 +80,7 @@ def _nearest(key: str, known: Mapping[str, object]) -> str:
 
 def _join(path: str, key: str) -> str:
     plain = key.replace("_", "").replace("-", "").isalnum()
-    shown = key if plain else f'"{key}"'
+    shown = shorter(key if plain else f'"{key}"')
     return f"{path}.{shown}" if path else shown
 
 
@@ -115,5 +115,9 @@ def _show(value: object) -> str:
         return str(value).lower()
     if isinstance(value, Mapping):
         return "a table"
-    text = repr(value)
+    return shorter(repr(value))
+
+
+def shorter(text: str) -> str:
+    """The beginning of a text, enough to find it again."""
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -1,11 +1,16 @@
 """One layer over the other. Tables are joined key by key; anything else is replaced. All pure."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from ferrule.protocol.errors import UsageError
+
+MAX_KEY_PARTS = 100
+"""Of a dotted key: the parser's time grows with their square, to minutes in a file of a hundred kilobytes."""
+_TOKEN = re.compile(rb"""[\w-]+|"[^"]*"|'[^']*'|[ \t]+|.""", re.DOTALL)
 
 Values = Mapping[str, object]
 
@@ -19,12 +24,31 @@ class Layer(msgspec.Struct, frozen=True):
 
 def toml_layer(source: str, data: bytes) -> Layer:
     """The layer that a file's bytes mean. Raises `UsageError` that names the file as `source`."""
+    if any(map(_has_long_key, data.splitlines())):
+        raise UsageError(f"{source} is not read: a key in it has more than {MAX_KEY_PARTS} parts")
     try:
         return Layer(source, tomllib.loads(data.decode()))
     except UnicodeDecodeError as error:
         raise UsageError(f"{source} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#x}") from error
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or lists in lists in lists
         raise UsageError(f"{source} is not valid TOML: {error}") from error
+
+
+def _has_long_key(line: bytes) -> bool:
+    """Whether so many parts stand behind each other with a dot between them, be it in a text."""
+    if line.count(b".") < MAX_KEY_PARTS:
+        return False
+    parts, after_dot = 0, True
+    for token in _TOKEN.findall(line):
+        if token == b".":
+            after_dot = True
+        elif token[:1] not in b" \t":
+            is_part = len(token) > 1 or token.isalnum()
+            parts = parts + 1 if is_part and after_dot else int(is_part)
+            after_dot = not is_part
+        if parts > MAX_KEY_PARTS:
+            return True
+    return False
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """The edge: which files there are, what stands in them, and what of the project is read."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -11,11 +11,12 @@ from ferrule.config.keys import ConfigTable
 from ferrule.config.layers import Layer, assignment, merge, toml_layer
 from ferrule.config.mcp_json import complain
 from ferrule.config.narrow import TOOL_KEYS
-from ferrule.config.project import PROJECT_FOLDER, Found, find_files
+from ferrule.config.project import PROJECT_FOLDER, Found, find_files, programs_of
 from ferrule.config.project_layers import ProjectLayers, project_layers
 from ferrule.config.resolve import Configuration, Hooks, settings_of
-from ferrule.config.trust import Record, RecordProblem, TrustRecords, Wish, read_project
+from ferrule.config.trust import Change, Record, RecordProblem, TrustRecords, Wish, read_project
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.settings import HookPrograms
 from ferrule.protocol.specs import Wire
 from ferrule.reading import Unreadable, read_file
 
@@ -46,7 +47,9 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     user = read_layer(Path(home, CONFIG_FILE))
     own = check(user.source, user.values)
     root = project_root(sources.cwd)
-    reading = read_project(root, home, _wishes(own).get(root))
+    wishes = _wishes(own)
+    reading = read_project(root, home, wishes.get(root))
+    TrustRecords(home).see(top for top, wish in wishes.items() if wish == "trusted" and top != root)
     base, above = merge([Layer("defaults", sources.defaults), user]), merge(given)
     project = project_layers(reading, env, base | _chosen(merge([user, *given])))
     table = check("the configuration", merge([Layer("", base), Layer("", project.values), Layer("", above)]))
@@ -58,6 +61,8 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
         project=root if reading.trusted else None,
         project_hooks=_hooks_beside(project, above),
         project_rules=project.rules,
+        project_chose=frozenset(key for key in TOOL_KEYS if key in project.values and key not in above),
+        hook_programs=HookPrograms(root, programs_of(reading.files)),
         base_url=sources.base_url,
         wire=sources.wire,
         add_dirs=sources.add_dirs,
@@ -78,6 +83,10 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     records: TrustRecords
     record: Record | None = None
     problem: str | None = None
+
+    def confirm(self, shown: Iterable[Change]) -> None:
+        """Record that the user has confirmed what was shown. Raises `RecordProblem` where it cannot be recorded."""
+        self.records.confirm(self.top, shown, self.wish)
 
 
 def inspect_project(cwd: str, env: Mapping[str, str] = os.environ) -> Inspection:

@@ -10,11 +10,12 @@ often what the model is asked to write. So it is neither recorded nor protected.
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
+from ferrule.protocol.settings import HookPrograms
 from ferrule.reading import Unreadable, names_inside, read_inside
 
 PROJECT_FOLDER = ".ferrule"
@@ -38,11 +39,13 @@ class FilesIn(msgspec.Struct, frozen=True):
     deep: bool = False
 
 
+PROGRAMS = FilesIn("program", f"{PROJECT_FOLDER}/hooks", deep=True)
+"""What a project's hooks start."""
 PROJECT_FILES: tuple[OneFile | FilesIn, ...] = (
     OneFile("servers", ".mcp.json"),
     OneFile("settings", f"{PROJECT_FOLDER}/config.toml"),
     FilesIn("rules", f"{PROJECT_FOLDER}/rules", ".rules"),
-    FilesIn("program", f"{PROJECT_FOLDER}/hooks", deep=True),
+    PROGRAMS,
 )
 """In the order in which they are read: the later wins."""
 
@@ -92,16 +95,33 @@ class Found(msgspec.Struct, frozen=True):
 
 def find_files(top: str) -> Found:
     """Read every file of the list that the project at `top` has. Never waits, and never leaves the project."""
-    found = [each for entry in PROJECT_FILES for each in _found(top, entry)]
-    return Found(
-        tuple(each for each in found if isinstance(each, ProjectFile)),
-        tuple(each for each in found if isinstance(each, Problem)),
-    )
+    return _sorted_out(each for entry in PROJECT_FILES for each in _found(top, entry))
+
+
+def programs_of(files: Iterable[ProjectFile]) -> dict[str, str]:
+    """The digests of the programs that hooks may start, by path."""
+    return {file.path: file.digest for file in files if file.kind == "program"}
+
+
+def changed_program(programs: HookPrograms) -> str | None:
+    """The path of a program that is not as it was confirmed, or that is new or gone; None if all are. Blocking."""
+    found = _sorted_out(_found(programs.top, PROGRAMS))
+    here = {**programs_of(found.files), **{problem.path: "" for problem in found.problems}}
+    odd = (path for path in {**programs.digests, **here} if programs.digests.get(path) != here.get(path))
+    return next(odd, None)
 
 
 def is_program(path: str) -> bool:
     """Whether the file at this path of a project is one that its hooks may start."""
-    return any(entry.kind == "program" and path.startswith(f"{entry.path}/") for entry in PROJECT_FILES)
+    return path == PROGRAMS.path or path.startswith(f"{PROGRAMS.path}/")
+
+
+def _sorted_out(found: Iterable[ProjectFile | Problem]) -> Found:
+    every = list(found)
+    return Found(
+        tuple(each for each in every if isinstance(each, ProjectFile)),
+        tuple(each for each in every if isinstance(each, Problem)),
+    )
 
 
 def _found(top: str, entry: OneFile | FilesIn) -> Iterator[ProjectFile | Problem]:

@@ -22,6 +22,7 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.settings import (
     HookCommand,
     HookName,
+    HookPrograms,
     ModelSettings,
     ProviderSettings,
     RulesText,
@@ -41,7 +42,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was configured. `warnings`: what was left out, one sentence each.
 
     `unconfirmed` are files of the project that are not read before the user confirms them. A door where somebody can
-    answer shows them and asks; after a yes it calls `TrustRecords.confirm`, and loads again.
+    answer shows them and asks; after a yes it calls `inspect_project(cwd).confirm(unconfirmed)`, and loads again.
     """
 
     settings: Settings
@@ -57,6 +58,8 @@ def settings_of(
     project: str | None = None,
     project_hooks: Hooks = {},  # noqa: B006 - only read
     project_rules: tuple[RulesText, ...] = (),
+    hook_programs: HookPrograms | None = None,
+    project_chose: frozenset[str] = frozenset(),
     base_url: str | None = None,
     wire: Wire | None = None,
     add_dirs: tuple[str, ...] = (),
@@ -97,6 +100,8 @@ def settings_of(
         trusted=project is not None,
         project=project,
         project_rules=project_rules,
+        hook_programs=hook_programs,
+        project_chose=project_chose,
         accept_no_sandbox=table.accept_no_sandbox,
         features=ShellFeatures(**msgspec.structs.asdict(table.features)),
         hooks=tuple(_hook(event, hook, of_project=theirs) for event, hook, theirs in hooks),

@@ -14,7 +14,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -84,6 +84,16 @@ class TrustRecords:
         if record.project != text_of(top):
             raise RecordProblem(f"the record {path} is damaged: it is not that of {top}")
         return record
+
+    def see(self, tops: Iterable[str]) -> None:
+        """Take first sight of other projects that are trusted as they stand: before anything here can change them.
+
+        One that does not exist is seen without files. Where nothing can be recorded, reading the project will say so.
+        """
+        for top in tops:
+            if not self._path(top).exists():
+                with suppress(RecordProblem):
+                    self.first_sight(top, find_files(top))
 
     def confirm(self, top: str, shown: Iterable[Change], wish: Wish) -> None:
         """Record as confirmed what the user was shown, exactly that; the project is trusted from now on.

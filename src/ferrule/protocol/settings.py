@@ -79,6 +79,13 @@ class HookCommand(msgspec.Struct, frozen=True, kw_only=True):
     of_project: bool = False
 
 
+class HookPrograms(msgspec.Struct, frozen=True):
+    """The programs that a project's hooks start, as they were confirmed: the project's top, SHA-256 digests by path."""
+
+    top: str
+    digests: dict[str, str] = {}
+
+
 class RulesText(msgspec.Struct, frozen=True):
     """A file of command rules as it was read."""
 
@@ -116,6 +123,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The project's own configuration counts."""
     project: str | None = None
     """The top folder of the trusted project."""
+    project_chose: frozenset[str] = frozenset()
+    """Which of `profile` and `tools` it has chosen."""
+    hook_programs: HookPrograms | None = None
+    """What its hooks may start: one that was changed meanwhile is not run."""
     project_rules: tuple[RulesText, ...] = ()
     """Its command rules, as the user has confirmed them."""
     features: ShellFeatures = ShellFeatures()

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from ferrule.builtin.table import COMMAND_FIELDS, SCRIPTS
+from ferrule.config.project import changed_program
 from ferrule.execpolicy import command_text
 from ferrule.patch.hosted import operation_text
 from ferrule.process.environment import child_environment
@@ -25,11 +26,12 @@ from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import CustomPayload, ToolOutput
 from ferrule.protocol.permissions import ReviewDecision
-from ferrule.protocol.settings import HookCommand, HookName
+from ferrule.protocol.settings import HookCommand, HookName, HookPrograms
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect
 from ferrule.tools.hooks import AfterTool, BeforeTool
 from ferrule.tools.questions import Decision
+from ferrule.tools.tasks import run_blocking
 
 BLOCK_EXIT = 2
 """A command that ends with this code blocks, and its stderr says why."""
@@ -134,6 +136,8 @@ class SessionHooks:
         self.report: Callable[[WarningEvent], object] = lambda event: None
         self.add_context: Callable[[str], object] = lambda text: None
         """Where the text goes that hooks add for the model; the session puts its own here."""
+        self.programs: HookPrograms | None = None
+        """What a project's hooks may start, as it was confirmed."""
 
     async def before(self, invocation: ToolInvocation, tool_input: JsonValue, ctx: ToolContext) -> BeforeTool:
         """PreToolUse: may block the call or rewrite its input."""
@@ -217,6 +221,10 @@ class SessionHooks:
             raise _Failed(f"raised {type(error).__name__}: {error}") from error
 
     async def _run_command(self, hook: HookCommand, told: HookInput) -> HookOutput | None:
+        if hook.of_project and self.programs is not None:
+            changed = await run_blocking(changed_program, self.programs)
+            if changed is not None:
+                raise _Failed(f"({hook.command}) of the project was not run: {changed} is not as you confirmed it")
         try:
             done = await run(
                 self._launcher,

@@ -18,6 +18,7 @@ from ferrule.session.brought import NativeSource, accepted_property_names, as_se
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.ground import lay_ground, profile_files
 from ferrule.session.hooks import Hook
+from ferrule.session.project_choice import without_unknown
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
@@ -44,6 +45,7 @@ async def open_session(
     asked for its models and cannot be reached.
     """
     profiles = load_profiles(profile_files(settings.home))
+    settings, warnings = without_unknown(settings, profiles)
     name = settings.model.model
     if model is None:
         wire_model = open_model(settings.provider, profiles=profiles, env=env)
@@ -55,6 +57,7 @@ async def open_session(
     brought = divide(tools if tools is not None else settings.tools)
     sources = tool_sources(ground.conversation, chosen.include, brought.own, settings.features)
     toolset = Toolset(ground, sources, front_end=front_end)
+    toolset.warnings = (*warnings, *toolset.warnings)
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource((*settings.hosted_tools, *brought.hosted)))
     if runs_remote_mcp(model):

@@ -110,6 +110,7 @@ class Session(LoopBound):
         )
         made = SessionHooks(hooks, PlainLauncher(), base, state.commands.base, state.commands.policy.secrets)
         made.report, made.add_context = self.emit, self._context.append
+        made.programs = self.settings.hook_programs
         self.toolset.use_hooks(made)
         return made
 

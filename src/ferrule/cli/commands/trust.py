@@ -80,7 +80,7 @@ def _confirm(project: Inspection, options: argparse.Namespace) -> int:
     if not options.yes and not _agrees():
         print("nothing was changed")
         return FAILED
-    project.records.confirm(project.top, shown, project.wish)
+    project.confirm(shown)
     print(f"\ntrusted: {_count(len(project.found.files))}")
     return DONE
 
