@@ -2,11 +2,14 @@
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ferrule.sandbox.environment import NESTED
 
 FERRULE = [sys.executable, "-m", "ferrule.cli.main"]
 
@@ -53,6 +56,87 @@ def test_it_confines(tmp_path: Path, environment: dict[str, str]) -> None:
     assert also.returncode == 0
     reading = sandbox(tmp_path, environment, "-s", "read-only", "--", "touch", "x")
     assert (reading.returncode, reading.stderr) == (1, b"touch: cannot touch 'x': Read-only file system\n")
+
+
+def test_n022_standard_input_stays_what_it_was(tmp_path: Path, environment: dict[str, str]) -> None:
+    script = "import os, stat; print(oct(stat.S_IFMT(os.fstat(0).st_mode)), os.isatty(0), os.read(0, 3))"
+    command = [*FERRULE, "sandbox", "-C", str(tmp_path / "project"), "--", sys.executable, "-c", script]
+
+    def shown(given: int | None, shell: str = "") -> bytes:
+        words = ["sh", "-c", f'exec "$@" {shell}', "sh", *command] if shell else command
+        done = subprocess.run(words, stdin=given, env=environment, capture_output=True, timeout=30, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert shown(subprocess.DEVNULL) == b"0o20000 False b''\n"
+    assert shown(None, "<&-") == b"0o20000 False b''\n"
+    text = tmp_path / "text"
+    text.write_text("abcdef")
+    with text.open("rb") as file:
+        os.lseek(file.fileno(), 2, os.SEEK_SET)
+        assert shown(file.fileno()) == b"0o100000 False b'cde'\n"
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 5
+    read, write = os.pipe()
+    os.write(write, b"xyz")
+    assert shown(read) == b"0o10000 False b'xyz'\n"
+    os.close(read)
+    os.close(write)
+    master, slave = pty.openpty()
+    os.write(master, b"k\n")
+    assert shown(slave) == b"0o20000 True b'k\\n'\n"
+    os.close(master)
+    os.close(slave)
+
+
+def test_a_missing_folder_is_told_with_its_own_flag(tmp_path: Path, environment: dict[str, str]) -> None:
+    for flag in ("-w", "--add-dir"):
+        done = sandbox(tmp_path, environment, flag, "/missing", "--", "true")
+        assert (done.returncode, done.stderr) == (2, f"ferrule: {flag}: /missing is not a directory\n".encode())
+
+
+def test_a_sandbox_in_a_sandbox_says_so_in_one_sentence(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = sandbox(tmp_path, environment, "--", *FERRULE, "sandbox", "--", "true")
+    assert (done.returncode, done.stderr) == (2, f"ferrule: {NESTED}\n".encode())
+    plain = sandbox(tmp_path, environment, "--", *FERRULE, "sandbox", "-s", "danger-full-access", "--", "true")
+    assert plain.returncode == 0
+    script = f"{sys.executable} -m ferrule.cli.main exec --base-url http://127.0.0.1:1 -m x hello"
+    agent = sandbox(tmp_path, environment, "--", "sh", "-c", script)
+    assert (agent.returncode, agent.stderr) == (2, f"ferrule: {NESTED}\n".encode())
+
+
+def test_n011_a_correct_program_with_the_address_sanitizer(tmp_path: Path, environment: dict[str, str]) -> None:
+    source = tmp_path / "project" / "x.c"
+    source.write_text("int main(void) { return 0; }\n")
+    built = subprocess.run(["gcc", "-fsanitize=address", "-o", "x", "x.c"], cwd=source.parent, check=False)
+    if built.returncode:
+        pytest.skip("no compiler with the address sanitizer")
+    assert sandbox(tmp_path, environment, "--", "./x").returncode == 0
+    own = sandbox(tmp_path, {**environment, "ASAN_OPTIONS": "verbosity=0:detect_leaks=1"}, "--", "./x")
+    assert own.returncode != 0, "what the user says counts"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root is taken to be able to give files away")
+def test_n013_root_unpacks_the_files_of_others(tmp_path: Path, environment: dict[str, str]) -> None:
+    project = tmp_path / "project"
+    (project / "f").write_text("x")
+    subprocess.run(["tar", "--owner=1234", "--group=1234", "-cf", "t.tar", "f"], cwd=project, check=True)
+    done = sandbox(tmp_path, environment, "--", "tar", "xf", "t.tar")
+    assert (done.returncode, done.stderr) == (0, b"")
+    script = "import os; os.chown('f', 1234, 1234)"
+    done = sandbox(tmp_path, environment, "--", sys.executable, "-c", script)
+    assert b"PermissionError: [Errno 1]" in done.stderr
+    done = sandbox(tmp_path, environment, "--", sys.executable, "-c", "import os; os.setuid(1)")
+    assert b"PermissionError: [Errno 1]" in done.stderr
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_n010_interfaces_can_be_listed(tmp_path: Path, environment: dict[str, str], network: bool) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("no node")
+    flags = ["--network"] if network else []
+    script = "console.log(Object.keys(os.networkInterfaces())[0])"
+    done = sandbox(tmp_path, environment, *flags, "--", "node", "-e", script)
+    assert (done.returncode, done.stdout) == (0, b"lo\n")
 
 
 def test_a_death_by_signal_and_a_missing_program(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -222,11 +222,40 @@ async def test_a_server_without_login_or_out_of_reach_says_so(tmp_path: Path) ->
 
 async def test_a_connection_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "REQUEST_SECONDS", 0.05)
-    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    page = await asyncio.start_server(lambda r, w: login._answer(r, w, answered), "127.0.0.1", 0)
-    async with page:
-        reader, writer = await asyncio.open_connection(*page.sockets[0].getsockname()[:2])
+    page = login.CallbackPage()
+    server = await asyncio.start_server(page.answer, "127.0.0.1", 0)
+    async with server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
         async with asyncio.timeout(10):
             assert await reader.read() == b""
         writer.close()
-    assert not answered.done()
+    assert not page.answered.done()
+
+
+async def test_s24_only_the_path_and_the_state_of_the_login_count() -> None:
+    page = login.CallbackPage()
+    server = await asyncio.start_server(page.answer, "127.0.0.1", 0)
+
+    async def ask(target: str, method: str = "GET") -> str:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        writer.write(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        status = (await reader.read()).split(b" ")[1].decode()
+        writer.close()
+        return status
+
+    async with server:
+        assert await ask("/callback?code=early&state=") == "404"
+        page.expect("https://server.example/authorize?state=s3cret&x=1")
+        for target in (
+            "/", "/favicon.ico", "/callback", "/callback?code=c", "/callback?error=denied", "/callback?code=c&state=",
+            "/callback?code=c&state=other", "/callback?error=x&state=s3cre", "/other?code=c&state=s3cret",
+            "/callback/?code=c&state=s3cret", "/callback?state=s3cret", "//callback?code=c&state=s3cret",
+            "/callback?code=c&state=other&state=s3cret",
+        ):  # fmt: skip
+            assert await ask(target) == "404", target
+        assert await ask("/callback?code=c&state=s3cret", "POST") == "404"
+        assert not page.answered.done()
+        assert await ask("/callback?code=c0de&state=s3cret&iss=me") == "200"
+        assert await ask("/callback?code=again&state=s3cret") == "200"
+    result = page.answered.result()
+    assert (result.code, result.state, result.iss) == ("c0de", "s3cret", "me")

@@ -140,6 +140,14 @@ class Scene:
         }
         for name, path in named.items():
             self.listen_unix(name, path)
+        # The table of sockets has other names for these: renamed after the bind, outside of the roots and inside.
+        for name, folder in (("unix_moved_out", f"{self.base}/out"), ("unix_moved_in", f"{self.base}/ws/deep")):
+            os.makedirs(folder, exist_ok=True)
+            self.listen_unix(name, f"{folder}/bound.sock")
+            named[name] = f"{folder}/moved.sock"
+            os.rename(f"{folder}/bound.sock", named[name])
+        named["unix_elsewhere"] = f"{self.base}/ws/deep/elsewhere.sock"
+        self._listen_in_another_network(named["unix_elsewhere"])
         # The user cannot reach this one; covering the others must not stop at it.
         locked = self.base / "locked"
         locked.mkdir(mode=0o700)
@@ -158,6 +166,22 @@ class Scene:
             "udp_port": self.listeners["udp"].getsockname()[1],
         }
         self._stack.callback(self._close_listeners)
+
+    def _listen_in_another_network(self, path: str) -> None:
+        """As a container does whose folder is shared. The listener comes back to us, so that we hear who calls."""
+        ours, theirs = socket.socketpair()
+        script = (
+            "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen()\n"
+            "socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b'x'], [s.fileno()])"
+        )
+        unshare = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--net", "--map-root-user"]
+        command = [*unshare, SYSTEM_PYTHON, "-c", script, path, str(theirs.fileno())]
+        subprocess.run(command, check=True, pass_fds=[theirs.fileno()])
+        listener = socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+        listener.setblocking(False)
+        self.listeners["unix_elsewhere"] = listener
+        ours.close()
+        theirs.close()
 
     def _close_listeners(self) -> None:
         for listener in self.listeners.values():

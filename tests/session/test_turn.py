@@ -16,7 +16,7 @@ from ferrule.protocol.events import ItemCompleted, TurnAborted, TurnCompleted, T
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ResponseItem, make_item, read_item
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.session.session import Session
-from ferrule.session.turn import TurnLimit
+from ferrule.session.turn import MAX_CALLS, TOO_MANY_CALLS, TurnLimit
 from tests.session.models import InProcessModel, calls, says
 
 
@@ -70,6 +70,24 @@ async def test_tools_start_before_the_stream_ended(tmp_path: Path) -> None:
     model = InProcessModel(stream, [says("Done.")])
     async with await Agent(model, tools=[mark], cwd=tmp_path).open() as session:
         assert (await session.run("go")).text == "Done."
+
+
+async def test_s26_too_many_calls_of_one_response_are_answered_but_not_run(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(read_only=True)
+    async def count(text: str) -> str:
+        ran.append(text)
+        return "ran"
+
+    many = [calls("count", f'{{"text":"{number}"}}', f"call_{number}") for number in range(MAX_CALLS + 3)]
+    model = InProcessModel(many, [calls("count", '{"text":"again"}', "call_again")], [says("Done.")])
+    async with await Agent(model, tools=[count], cwd=tmp_path).open() as session:
+        assert (await session.run("go")).text == "Done."
+    answers = outputs(session)
+    assert [call_id for call_id, _ in answers] == [*(f"call_{number}" for number in range(MAX_CALLS + 3)), "call_again"]
+    assert [text for _, text in answers] == ["ran"] * MAX_CALLS + [TOO_MANY_CALLS] * 3 + ["ran"]
+    assert len(ran) == MAX_CALLS + 1 and ran[-1] == "again"
 
 
 async def test_b152_every_call_of_a_crashing_batch_is_answered(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def configuration(
             flags=tuple(flags),
             base_url=given.get("base_url"),
             wire=given.get("wire"),
-            add_dirs=tuple(_existing(path, "--add-dir") for path in given.get("add_dir") or ()),
+            add_dirs=tuple(existing_directory(path, "--add-dir") for path in given.get("add_dir") or ()),
         )
     )
     print_warnings(loaded.warnings)
@@ -128,7 +128,7 @@ def split_command(arguments: list[str]) -> tuple[list[str], list[str]]:
 def working_directory(given: str | None) -> str:
     """The absolute directory of `-C`, else the present one. Raises `UsageError` where it does not exist."""
     if given is not None:
-        return _existing(given, "-C")
+        return existing_directory(given, "-C")
     try:
         return os.path.realpath(os.getcwd())
     except FileNotFoundError as error:
@@ -141,7 +141,8 @@ def is_given(options: argparse.Namespace, flag: str, key: str) -> bool:
     return getattr(options, flag, None) is not None or key in assigned
 
 
-def _existing(path: str, flag: str) -> str:
+def existing_directory(path: str, flag: str) -> str:
+    """The real path of what was given by `flag`. Raises `UsageError` where there is no directory."""
     if not os.path.isdir(path):
         raise UsageError(f"{flag}: {path} is not a directory")
     return os.path.realpath(path)

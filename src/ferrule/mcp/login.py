@@ -1,8 +1,9 @@
 """The login at a remote server: the SDK's OAuth flow, with the user's browser and a page of ours on loopback."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from hmac import compare_digest
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
@@ -18,7 +19,10 @@ LOGIN_SECONDS = 300.0
 REQUEST_SECONDS = 5.0
 """How long a connection may take to say what it wants: browsers open some that they never use, and the end waits for
 all of them."""
-_PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nDone: you can close this window.\n"
+CALLBACK = "/callback"
+_HEAD = "HTTP/1.1 {}\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n{}\n"
+_DONE = _HEAD.format("200 OK", "Done: you can close this window.").encode()
+_NOT_FOUND = _HEAD.format("404 Not Found", "There is nothing here.").encode()
 
 
 class LoginFailed(FerruleError):
@@ -30,11 +34,11 @@ async def log_in(url: str, home: str, show: Callable[[str], None]) -> bool:
 
     Returns False where the server wants no login. Raises `LoginFailed`.
     """
-    answered: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
-    server = await asyncio.start_server(lambda r, w: _answer(r, w, answered), "127.0.0.1", 0)
+    page = CallbackPage()
+    server = await asyncio.start_server(page.answer, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        provider = _provider(url, f"http://127.0.0.1:{port}/callback", show, answered)
+        provider = _provider(url, f"http://127.0.0.1:{port}{CALLBACK}", show, page)
         try:
             async with asyncio.timeout(LOGIN_SECONDS), httpx2.AsyncClient(auth=provider) as client:
                 response = await client.post(url, json=_PING, headers={"Accept": "application/json, text/event-stream"})
@@ -76,39 +80,59 @@ class _Memory:
         self._client = client_info
 
 
-def _provider(
-    url: str, callback: str, show: Callable[[str], None], answered: "asyncio.Future[AuthorizationCodeResult]"
-) -> OAuthClientProvider:
+class CallbackPage:
+    """The page to which the login sends the user's browser: this path, with the secret that only the login knows.
+
+    Any other page of the web can send the browser here, too: that changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._state = ""
+
+    def expect(self, address: str) -> None:
+        """The user is sent to `address`: its state must come back."""
+        self._state = _one(parse_qs(urlsplit(address).query), "state") or ""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request of a browser."""
+        with suppress(TimeoutError, ValueError, ConnectionError):  # ValueError: longer than any line of a browser
+            async with asyncio.timeout(REQUEST_SECONDS):
+                result = self._read(await reader.readline())
+                writer.write(_DONE if result is not None else _NOT_FOUND)
+                await writer.drain()
+                if result is not None and not self.answered.done():
+                    self.answered.set_result(result)
+        writer.close()
+
+    def _read(self, line: bytes) -> AuthorizationCodeResult | None:
+        """What the first line of a request says about our login; None if it is not about it."""
+        method, _, rest = line.decode("latin-1").partition(" ")
+        place = urlsplit(rest.partition(" ")[0])
+        query = parse_qs(place.query)
+        state = _one(query, "state") or ""
+        ours = method == "GET" and place.path == CALLBACK and ("code" in query or "error" in query)
+        if not ours or not self._state or not compare_digest(state.encode(), self._state.encode()):
+            return None
+        return AuthorizationCodeResult(code=_one(query, "code") or "", state=state, iss=_one(query, "iss"))
+
+
+def _one(query: Mapping[str, Sequence[str]], name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+def _provider(url: str, callback: str, show: Callable[[str], None], page: CallbackPage) -> OAuthClientProvider:
     async def redirect(address: str) -> None:
+        page.expect(address)
         show(address)
 
     async def wait() -> AuthorizationCodeResult:
-        return await answered
+        return await page.answered
 
     metadata = OAuthClientMetadata(
         client_name="Ferrule", redirect_uris=[AnyUrl(callback)], grant_types=["authorization_code", "refresh_token"]
     )
     return OAuthClientProvider(url, metadata, _Memory(), redirect, wait)
-
-
-async def _answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: "asyncio.Future[AuthorizationCodeResult]"
-) -> None:
-    """One request of the user's browser."""
-    line = b""
-    with suppress(TimeoutError, ValueError, ConnectionError):  # ValueError: longer than any line of a browser
-        async with asyncio.timeout(REQUEST_SECONDS):
-            line = await reader.readline()
-            writer.write(_PAGE)
-            await writer.drain()
-    writer.close()
-    target = line.decode("latin-1").split(" ")[1:2]
-    query = parse_qs(urlsplit(target[0]).query) if target else {}
-    if ("code" in query or "error" in query) and not answered.done():
-        result = AuthorizationCodeResult(
-            code=query.get("code", [""])[0], state=query.get("state", [None])[0], iss=query.get("iss", [None])[0]
-        )
-        answered.set_result(result)
 
 
 def _login_of(provider: OAuthClientProvider, url: str) -> Login | None:

@@ -15,10 +15,12 @@ PTY_COLUMNS = 200
 class Pipes:
     """Separate pipes for stdout and stderr; stdin is `/dev/null` unless it is asked for.
 
-    `merge` sends stderr down stdout's pipe, in order of arrival.
+    `merge` sends stderr down stdout's pipe, in order of arrival. `given` is a descriptor of the caller's that the
+    process reads instead, as it is; it stays the caller's.
     """
 
     stdin: bool = False
+    given: int | None = None
     merge: bool = False
 
 

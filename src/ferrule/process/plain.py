@@ -178,7 +178,9 @@ def _open(stdio: Stdio, ours: ExitStack, theirs: ExitStack) -> tuple[_Ends, tupl
         ours.callback(os.close, terminal)
         return _Ends(master, master, None, terminal), (slave, slave, slave)
     stdin, its_stdin = None, subprocess.DEVNULL
-    if stdio.stdin:
+    if stdio.given is not None:
+        its_stdin = stdio.given
+    elif stdio.stdin:
         stdin, its_stdin = keep(*reversed(os.pipe()))
     stdout, its_stdout = keep(*os.pipe())
     stderr, its_stderr = (None, its_stdout) if stdio.merge else keep(*os.pipe())

@@ -27,6 +27,7 @@ from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
+from ferrule.protocol.payload import ToolOutput
 from ferrule.session.history import aborted_output, called_id, place_of
 from ferrule.session.tool_choice import after_a_call
 from ferrule.tools.dispatch import Dispatcher
@@ -36,6 +37,15 @@ from ferrule.tools.tasks import start_task
 
 if TYPE_CHECKING:
     from ferrule.session.session import Session
+
+
+MAX_CALLS = 256
+"""Calls of one response that are run. Models make some dozens at most; without a bound, a response that goes on and on
+would hold a task, a process and an answer for each."""
+TOO_MANY_CALLS = (
+    f"not run: one response may make {MAX_CALLS} calls, and this one came after them; "
+    "make it again in your next response if it is still wanted"
+)
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -165,7 +175,8 @@ class Turn:
             self.tool_choice = after_a_call(self.tool_choice)
             session.emit(ItemStarted(item=item))
             started = time.monotonic()
-            task = start_task(self._answer(item, routed, dispatcher, started))
+            crowded = len(self._calls) >= MAX_CALLS
+            task = start_task(self._pass_over(item) if crowded else self._answer(item, routed, dispatcher, started))
             self._calls.append(_Call(item, task, started))
             return
         if isinstance(item.view, Message):
@@ -185,6 +196,14 @@ class Turn:
         if self.session.observed:
             took = round((time.monotonic() - started) * 1000)
             self.session.emit(ItemCompleted(item=item, output=output, duration_ms=took))
+        return answer
+
+    async def _pass_over(self, item: ResponseItem) -> ResponseItem:
+        """Answer a call that is not run, because its response had too many."""
+        answer = aborted_output(item.view, TOO_MANY_CALLS)
+        self.session.store(answer)
+        if self.session.observed:
+            self.session.emit(ItemCompleted(item=item, output=ToolOutput(TOO_MANY_CALLS, False), duration_ms=0))
         return answer
 
     async def _settle(self, usage: TokenUsage | None, broken: bool) -> None:

@@ -70,6 +70,21 @@ def path_unix_renamed(s: Scene) -> str:
 
 
 @attack
+def s12_socket_renamed_outside(s: Scene) -> str:
+    return connect_unix(s["unix_moved_out"])
+
+
+@attack
+def s12_socket_renamed_in_a_root(s: Scene) -> str:
+    return connect_unix(s["unix_moved_in"])
+
+
+@attack
+def s12_socket_of_another_network(s: Scene) -> str:
+    return connect_unix(s["unix_elsewhere"])
+
+
+@attack
 def path_unix_unlinked(s: Scene) -> str:
     os.unlink(s["unix_tmp"])
     return "OPEN"

@@ -17,6 +17,7 @@ from ferrule.cli.options import (
     print_warnings,
 )
 from ferrule.cli.running import run_interruptibly
+from ferrule.cli.terminal import safe
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode({"output": output.body, "success": success}) + b"\n")
     else:
-        print(_shown(output))
+        print(safe(_shown(output)))
     return DONE if success else FAILED
 
 

@@ -21,11 +21,12 @@ from ferrule.cli.options import (
     working_directory,
 )
 from ferrule.cli.running import Interrupted, run_interruptibly, run_turn
-from ferrule.cli.terminal import Terminal
+from ferrule.cli.terminal import Terminal, safe
 from ferrule.config import ferrule_home
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.opening import resume_settings
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Prompt
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> int:
     lines = JsonLines(sys.stdout.buffer) if options.json else None
     try:
         job = _job(options)
+        if not job.settings.accept_no_sandbox:
+            refuse_nesting(job.settings.sandbox_policy)
         front_end = lines or Human(Terminal.on(sys.stderr), job.settings)
         result = run_interruptibly(run_turn(job.settings, front_end, job.prompt, job.stored))
     except (FerruleError, Interrupted) as error:
@@ -75,6 +78,7 @@ def _parser() -> Parser:
     parser.add_argument("--max-turns", type=int, metavar="N", help="how often the model may be asked")
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON schema of the last message")
     parser.add_argument("--json", action="store_true", help="print events as JSON, one a line")
+    parser.add_argument("--raw", action="store_true", help="print the last message with its control characters")
     parser.add_argument(
         "-o", "--output-last-message", dest="output", metavar="FILE", help="write the last message there"
     )
@@ -174,4 +178,4 @@ def _hand_over(result: TurnResult, options: argparse.Namespace) -> None:
         except OSError as error:
             raise UsageError(f"-o: {options.output} cannot be written: {error.strerror}") from error
     if not options.json and not is_one_place(1, 2):
-        print(result.text)
+        print(result.text if options.raw else safe(result.text))

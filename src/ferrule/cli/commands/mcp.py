@@ -10,6 +10,7 @@ import msgspec
 from ferrule.cli.exit_codes import DONE, FAILED
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration, split_command
 from ferrule.cli.running import run_interruptibly
+from ferrule.cli.terminal import safe
 from ferrule.config import CONFIG_FILE, ferrule_home
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
@@ -91,7 +92,7 @@ def _list(arguments: list[str]) -> int:
         print("no MCP servers are configured; `ferrule mcp add` adds one")
     width = max(map(len, settings.mcp_servers), default=0)
     for name, server in settings.mcp_servers.items():
-        print(f"{name:<{width}}  {_where(server)}{'' if server.enabled else '  (disabled)'}")
+        print(safe(f"{name:<{width}}  {_where(server)}{'' if server.enabled else '  (disabled)'}"))
     return DONE
 
 
@@ -105,7 +106,7 @@ def _get(arguments: list[str]) -> int:
         _print_json(shown)
         return DONE
     for key, value in shown.items():
-        print(f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}")
+        print(safe(f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"))
     return DONE
 
 
@@ -147,7 +148,7 @@ def _login(arguments: list[str]) -> int:
         from ferrule.mcp.login import log_in
 
     def show(address: str) -> None:
-        print(f"Open this address to log in:\n{address}", flush=True)
+        print(f"Open this address to log in:\n{safe(address)}", flush=True)
         if not options.no_browser:
             import webbrowser
 

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 
 import msgspec
 
-from ferrule.cli.options import Parser, add_config_flag, add_rights_flags, configuration, split_command
+from ferrule.cli.options import (
+    Parser,
+    add_config_flag,
+    add_rights_flags,
+    configuration,
+    existing_directory,
+    split_command,
+)
 from ferrule.cli.running import run_interruptibly
 from ferrule.process.launcher import Child, Limits, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
@@ -20,6 +27,7 @@ from ferrule.process.streams import READ_BYTES, Reader, Writer
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.environment import refuse_nesting
 from ferrule.sandbox.sandbox import Sandbox, open_launcher
 from ferrule.tools.tasks import run_blocking
 
@@ -33,12 +41,15 @@ def main(arguments: list[str]) -> int:
     """Run the command; its exit code is ours (128 + n for a death by signal n)."""
     parser = Parser("sandbox", "Run a command confined as the model's commands are, with your whole environment.")
     add_rights_flags(parser)
-    parser.add_argument("-w", dest="add_dir", action="append", metavar="DIR", help="another folder that may be written")
+    parser.add_argument(
+        "-w", dest="writable", action="append", default=[], metavar="DIR", help="another folder that may be written"
+    )
     parser.add_argument("--network", action="store_true", help="let it reach the network")
     add_config_flag(parser)
     parser.epilog = "The command follows --: ferrule sandbox -- make test"
     own, command = split_command(arguments)
     options = parser.parse_args(own)
+    options.add_dir += [existing_directory(path, "-w") for path in options.writable]
     settings = configuration(options).settings
     return run_interruptibly(_run(_with_network(settings) if options.network else settings, command))
 
@@ -54,9 +65,10 @@ async def _run(settings: Settings, command: list[str]) -> int:
     if not command:
         raise UsageError("give the command after --, like `ferrule sandbox -- make test`")
     terminal = os.isatty(STDIN) and os.isatty(STDOUT)
-    stdio: Stdio = Pty(*os.get_terminal_size(STDOUT)[::-1]) if terminal else Pipes(stdin=True)
+    stdio: Stdio = Pty(*os.get_terminal_size(STDOUT)[::-1]) if terminal else Pipes(given=_standard_input())
     sandbox: Sandbox | None = None
     if not isinstance(settings.sandbox_policy, DangerFullAccess):
+        refuse_nesting(settings.sandbox_policy)
         from pathlib import Path
 
         sandbox = await open_launcher(
@@ -79,6 +91,15 @@ async def _run(settings: Settings, command: list[str]) -> int:
 
 def _tell(text: str) -> None:
     print(f"ferrule: {text}", file=sys.stderr)
+
+
+def _standard_input() -> int | None:
+    """Our own standard input, which programs look at (is it a file, is it a terminal?); None where it was closed.
+
+    It is never a folder, which would lead around the mounts: no interpreter starts with one.
+    """
+    # Where it was closed, whatever has its number now is something of ours.
+    return None if sys.stdin is None else STDIN
 
 
 async def _pass_through(child: Child) -> int:

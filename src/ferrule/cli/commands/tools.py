@@ -16,6 +16,7 @@ from ferrule.cli.options import (
     add_rights_flags,
     configuration,
 )
+from ferrule.cli.terminal import safe
 from ferrule.model.adapt import WireTool
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import Settings
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout.buffer.write(b"[" + b",".join(tool.json for tool in tools) + b"]\n")
     else:
         width = max((len(tool.name or tool.kind) for tool in tools), default=0)
-        print("\n".join(_line(tool, width) for tool in tools))
+        print("\n".join(safe(_line(tool, width)) for tool in tools))
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Self
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.sandbox.boundary import Cover
+from ferrule.sandbox.environment import confined_environment
 from ferrule.sandbox.linux.seccomp import build_filters
 from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import ConfinementPlan
@@ -56,7 +57,7 @@ class BwrapLauncher:
         program = find_program(argv, env, cwd)
         made = await self._placeholders.acquire(self._covers())
         try:
-            child = await self._started([program, *argv[1:]], env, cwd, stdio, limits, made)
+            child = await self._started([program, *argv[1:]], confined_environment(env), cwd, stdio, limits, made)
         except BaseException:
             self._placeholders.release()
             raise

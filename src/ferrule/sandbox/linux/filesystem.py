@@ -97,6 +97,45 @@ class HostSockets:
                 self.complete = cover_socket(path) and self.complete
         return self.complete
 
+    def cover_present(self, roots: list[bytes]) -> None:
+        """Before the first command of ours runs, every socket file is somebody else's, whatever the table calls it: it
+        was renamed after it was bound, or it belongs to another network namespace."""
+        gone = {os.path.dirname(name) for name in named_sockets(self.seen)[0] if not os.path.lexists(name)}
+        for path in socket_files([*gone], [*roots]):
+            self.complete = cover_socket(path) and self.complete
+
+
+MAX_ENTRIES_SEEN = 5000
+"""Entries of the roots that are looked at for sockets, the upper ones first: some milliseconds of a sandbox's start."""
+
+
+def socket_files(single: list[bytes], deep: list[bytes]) -> list[bytes]:
+    """The socket files in some folders and, within the bound, anywhere below others."""
+    found, left = [], MAX_ENTRIES_SEEN
+    folders = [*((folder, False) for folder in single), *((folder, True) for folder in deep)]
+    for folder, descend in folders:
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    left -= 1
+                    if entry.is_dir(follow_symlinks=False):
+                        if descend:
+                            folders.append((entry.path, True))
+                    elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
+                        found.append(entry.path)
+        except OSError:
+            pass  # closed to us and so to the commands, or gone
+        if left < 0:
+            break
+    return found
+
+
+def is_socket(path: bytes) -> bool:
+    try:
+        return os.lstat(path).st_mode & 0o170000 == 0o140000
+    except OSError:
+        return False
+
 
 def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
     """The absolute paths of `/proc/net/unix`, and whether every name in it is one or is abstract."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ferrule.process.launcher import ExitStatus, LaunchError, Limits, Pipes, Pty, Stdio
 from ferrule.sandbox.boundary import Cover
+from ferrule.sandbox.environment import confined_environment
 from ferrule.sandbox.linux.client import InitProcess, Reply, failure_text, parse_failure, receive, send
 
 TIOCSIG = 0x40045436
@@ -161,7 +162,7 @@ def spawn(
         if isinstance(stdio, Pipes):
             fds, ends = _pipes(stdio, ours, theirs)
         terminal = (stdio.rows, stdio.columns) if isinstance(stdio, Pty) else None
-        stdin = isinstance(stdio, Pipes) and stdio.stdin
+        stdin = isinstance(stdio, Pipes) and (stdio.stdin or stdio.given is not None)
         send(init.channel, {**request, "terminal": terminal, "stdin": stdin}, ends)
         child = ConfinedChild(init, soft_kill, on_end)
         child.stdin, child.stderr = fds[0], fds[2]
@@ -179,7 +180,7 @@ def _pipes(stdio: Pipes, ours: ExitStack, theirs: ExitStack) -> tuple[list[int |
         theirs.callback(os.close, pair[1 - mine])
         return pair[mine], pair[1 - mine]
 
-    into, in_end = pipe(1) if stdio.stdin else (None, None)
+    into, in_end = pipe(1) if stdio.stdin else (None, stdio.given)
     out, out_end = pipe(0)
     err, err_end = (None, out_end) if stdio.merge else pipe(0)
     return [into, out, err], [end for end in (in_end, out_end, err_end) if end is not None]
@@ -194,7 +195,7 @@ def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Li
         raise LaunchError("the command, its environment or its folder holds a NUL character")
     return {
         "argv": [os.fsencode(word) for word in argv],
-        "env": {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+        "env": {os.fsencode(name): os.fsencode(value) for name, value in confined_environment(env).items()},
         "cwd": os.fsencode(cwd),
         "core_bytes": limits.core_bytes,
         "max_processes": limits.max_processes,
