@@ -268,3 +268,21 @@ def test_a_broken_pipe_is_quiet(place: Place) -> None:
         child.stderr.close()
         assert child.wait(20) == 1
     assert err == b""
+
+
+def test_n004_what_git_would_run_is_told_to_the_model_and_by_every_door(place: Place) -> None:
+    line = "git init -q own && git -C own config core.hooksPath .husky"
+    told = f"{place.cwd}/own/.git/config: core.hookspath = .husky"
+    with ScriptedModel([step(shell(line)), "Done."]) as model:
+        done = exec_against(place, model, "--json", "-s", "workspace-write", "go")
+        output = model.requests[1].raw.decode()
+    errors = [line["item"]["message"] for line in done.lines if line.get("item", {}).get("type") == "error"]
+    assert len(errors) == 1 and told in errors[0]
+    assert "core.hookspath = .husky" in output
+    assert done.lines[-1]["type"] == "turn.completed"
+    assert done.err.startswith("ferrule: Before you use git") and told in done.err
+    again = place.run("sandbox", "--", "sh", "-c", "cp -r own other")
+    assert (again.code, again.out) == (0, "")
+    first, last = again.err.splitlines()
+    assert first.startswith("ferrule: A repository that commands made") and f"{place.cwd}/other/.git" in first
+    assert last.startswith("ferrule: Before you use git") and told in last

@@ -3,6 +3,7 @@
 The names are those of `codex exec --json` where it has the thing; `tool_call` and `hosted_call` are ours.
 """
 
+import sys
 from typing import BinaryIO
 
 import msgspec
@@ -81,6 +82,8 @@ class JsonLines:
                 self._finish(item, output)
             case PlanUpdate():
                 self._show_plan(event)
+            case WarningEvent(message=message) if self.ended:  # of the session's end: no program reads on
+                print(f"ferrule: {message}", file=sys.stderr)
             case WarningEvent(message=message):
                 self._item({"type": "error", "message": message})
             case TurnCompleted(usage=usage):

@@ -75,10 +75,10 @@ def _temporary(policy: WorkspaceWrite, env: Mapping[str, str]) -> Iterable[str]:
 
 def _kept(roots: tuple[Root, ...], home: str, own_home: str) -> Iterable[str]:
     """What must stay read-only although it lies in a root."""
-    kept = [_real(own_home)]
+    kept = [_real(own_home)]  # also before it is made
     if any(root.path == home for root in roots):
-        kept += [str(Path(home, name)) for name in HOME_FILES]
-    return (path for path in kept if Path(path).exists() and any(is_within(path, root.path) for root in roots))
+        kept += [path for name in HOME_FILES if Path(path := str(Path(home, name))).exists()]
+    return (path for path in kept if any(is_within(path, root.path) for root in roots))
 
 
 def _real(path: str) -> str:
