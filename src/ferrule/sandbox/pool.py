@@ -181,7 +181,7 @@ class Pool:
             placeholders = Placeholders(key.state_dir, key.plan.roots if key.namespaces else ())
             try:
                 fds = (placeholders.folder, placeholders.lock)
-                settings = _settings(key, placeholders, covers or ())
+                settings = _settings(key, placeholders)
                 zygote = _Zygote(ZygoteProcess(settings, fds, key.interpreter), placeholders)
             except BaseException:
                 placeholders.close()
@@ -279,14 +279,13 @@ def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
     return wire_covers(cover for cover in covers if cover.kind != "empty")
 
 
-def _settings(key: ZygoteKey, placeholders: Placeholders, covers: Sequence[Cover]) -> Message:
+def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
     """The first message to a zygote."""
     filters = build_filters(inet=key.namespaces or key.plan.network)
     return {
         "namespaces": key.namespaces,
         "network": key.plan.network,
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
-        "covers": _prepared(covers),
         "cover_sockets": True,
         "sockets": [os.fsencode(path) for path in well_known_sockets()],
         "pid_max": key.namespaces and _kernel() >= (6, 14),

@@ -30,6 +30,9 @@ EXIT_PATIENCE = 0.1
 """Seconds: a zygote that closed its socket unasked has ended, or will in a moment."""
 
 Message = dict[str, object]
+WireCover = tuple[str, bytes, bytes]
+WireCovers = Sequence[WireCover]
+"""Protected paths as an init is told of them: kind, path, content."""
 _CLOSED = b""
 
 
@@ -46,9 +49,10 @@ class Reply:
 
 
 class InitProcess:
-    """An init that waits for its command: a channel and a pidfd."""
+    """An init that waits for its command: a channel and a pidfd, and the paths that it protects already."""
 
-    def __init__(self, channel: int, pidfd: int) -> None:
+    def __init__(self, channel: int, pidfd: int, covers: frozenset[WireCover] = frozenset()) -> None:
+        self.covers = covers
         self.channel = socket.socket(fileno=channel)
         self.channel.setblocking(False)
         self.pidfd = pidfd
@@ -81,9 +85,9 @@ class ZygoteProcess:
                 raise
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
-        self._waiting: deque[asyncio.Future[InitProcess]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[InitProcess], WireCovers]] = deque()
         self._spares: deque[InitProcess] = deque()
-        self._asked = 0
+        self._asked: deque[WireCovers] = deque()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self.ready = False
         self._became_ready: asyncio.Future[None] | None = None
@@ -98,28 +102,31 @@ class ZygoteProcess:
     @property
     def spares(self) -> int:
         """Inits that wait or are on their way."""
-        return len(self._spares) + max(self._asked - len(self._waiting), 0)
+        return len(self._spares) + max(len(self._asked) - len(self._waiting), 0)
 
-    def ask(self, covers: object) -> None:
-        """Have one more init made."""
-        self._asked += 1
+    def ask(self, covers: WireCovers) -> None:
+        """Have one more init made, with these paths protected already."""
+        self._asked.append(covers)
         try:
             send(self._control, {"covers": covers})
         except OSError:
             self._ended()
 
-    async def take(self, covers: object) -> InitProcess:
-        """A spare init, or one that is made now. Raises `LaunchError`."""
+    async def take(self, covers: WireCovers) -> InitProcess:
+        """A spare init that protects no more than `covers`, or one that is made now. Raises `LaunchError`.
+
+        What protects more was made for another session, or before a repository became our own.
+        """
         while self._spares:
             init = self._spares.popleft()
-            if not _has_ended(init):
+            if init.covers.issubset(covers) and not _has_ended(init):
                 return init
             init.close()
         if self.failure is not None:
             raise LaunchError(str(self.failure))
         future: asyncio.Future[InitProcess] = self._loop.create_future()
-        self._waiting.append(future)
-        if self._asked < len(self._waiting):
+        self._waiting.append((future, covers))
+        if len(self._asked) < len(self._waiting):
             self.ask(covers)
         try:
             return await future
@@ -167,16 +174,23 @@ class ZygoteProcess:
             self.ready = True
             self._settle()
         elif reply.kind == b"C":
-            self._hand_over(InitProcess(*reply.fds))
+            channel, pidfd = reply.fds
+            self._hand_over(InitProcess(channel, pidfd, frozenset(self._asked.popleft())))
         elif reply.kind == b"E":
             self._lost(LaunchError(f"the sandbox could not be built: {failure_text(reply.body)}"))
 
     def _hand_over(self, init: InitProcess) -> None:
-        self._asked -= 1
         while self._waiting:
-            future = self._waiting.popleft()
-            if not future.done():
+            future, covers = self._waiting[0]
+            if future.done():
+                self._waiting.popleft()
+            elif init.covers.issubset(covers):
+                self._waiting.popleft()
                 future.set_result(init)
+                return
+            else:
+                init.close()
+                self.ask(covers)
                 return
         self._spares.append(init)
 
@@ -190,7 +204,7 @@ class ZygoteProcess:
         self._settle()
         self.drop_spares()
         while self._waiting:
-            future = self._waiting.popleft()
+            future, _ = self._waiting.popleft()
             if not future.done():
                 future.set_exception(error)
 

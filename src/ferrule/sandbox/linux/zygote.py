@@ -364,7 +364,6 @@ class Zygote:
             if self.sockets:
                 self.sockets.cover()
                 self.sockets.cover_present(roots)
-            cover(settings["covers"])
             kernel.drop_bounding_set()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         else:

@@ -1,0 +1,1 @@
+"""Other programs make, change, clone and delete repositories while sessions run commands: `scripts/churn`."""
