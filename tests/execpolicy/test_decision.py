@@ -196,13 +196,13 @@ def test_b128_a_rule_that_forbids_wins_wherever_it_matches(rules: Rules, command
     ("command", "expected"),
     [
         ("GH_TOKEN=t gh api x", "bypass"),
-        ("A=1 B=2 gh api x", "bypass"),
-        ("env A=1 gh api x", "bypass"),
+        ("CI=1 CFLAGS=-O2 gh api x", "bypass"),
+        ("env CI=1 gh api x", "bypass"),
         ("PAGER=cat gh api x", "bypass"),
-        ("PAGER=./p git status", "ask"),
-        ("LD_PRELOAD=./e.so gh api x", "ask"),
-        ("env PATH=. gh api x", "ask"),
-        ("GIT_SSH_COMMAND=./x git status", "ask"),
+        ("PAGER=./p git status", "run"),
+        ("LD_PRELOAD=./e.so gh api x", "run"),
+        ("env PATH=. gh api x", "run"),
+        ("GIT_SSH_COMMAND=./x git status", "run"),
         ("env -S 'rm -rf x'", "ask"),
         ("command rm -rf x", "ask"),
         ("timeout 5 rm -rf x", "ask"),
@@ -219,12 +219,12 @@ def test_b130_prefixes_wrappers_and_spellings(rules: Rules, command: str, expect
     ("command", "expected"),
     [
         ("/usr/bin/git status", "bypass"),
-        ("./git status", "ask"),
-        ("/tmp/git status", "ask"),
-        ("git.exe status", "ask"),
+        ("./git status", "run"),
+        ("/tmp/git status", "run"),
+        ("git.exe status", "run"),
         ("/tmp/git push", "no"),
         ("git.exe push", "no"),
-        ("g status", "ask"),
+        ("g status", "run"),
         ("g push", "no"),
         ("g log", "run"),
     ],
@@ -283,7 +283,7 @@ def test_escalation_under_never_is_refused_in_the_known_words() -> None:
         ("cargo build", "untrusted", {}, ["cargo", "build"]),
         ("cargo build", "on-request", {}, ["cargo", "build"]),
         ("ls && cargo build", "untrusted", {}, ["cargo", "build"]),
-        ("X=1 cargo build", "untrusted", {}, ["cargo", "build"]),
+        ("CI=1 cargo build", "untrusted", {}, ["cargo", "build"]),
         ("LD_PRELOAD=x cargo build", "untrusted", {}, None),
         ("rm -rf x", "on-request", {}, ["rm", "-rf", "x"]),
         ("ls && rm -rf x", "on-request", {}, ["rm", "-rf", "x"]),
@@ -418,3 +418,43 @@ def test_amended_rules_leave_the_old_ones_alone() -> None:
     rules = Rules()
     amended = rules.amended(ExecPolicyAmendment(("ls",)), "f")
     assert not rules and amended
+
+
+MAKE = Rules().amended(ExecPolicyAmendment(("make",)))
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "MAKEFILES=./evil.mk", "OPENSSL_CONF=./e.cnf", "RUSTC=./e", "PYTEST_PLUGINS=e", "CMAKE_TOOLCHAIN_FILE=./e",
+        "PIP_CONFIG_FILE=./e", "CC=./evil", "CC='gcc -B.'", "CFLAGS=-fplugin=./e.so", "CFLAGS=-B.", "CFLAGS=@file",
+        "CFLAGS='-O2;./evil'", "CFLAGS=-Wl,-rpath,.", "LDFLAGS=-L.", "TERM=../../x", "PYTHONPATH=.", "MAKEFLAGS=-ffoo",
+        "PATH=./b:$PATH", "UNHEARD_OF=1", "NODE_ENV='a/../b'", "PAGER=./p", "GREP_COLORS=x",
+    ],
+)  # fmt: skip
+def test_s10_a_rule_frees_only_with_variables_that_are_known_to_be_harmless(variable: str) -> None:
+    assert short(judge(f"{variable} make", "on-request", MAKE)) == "run"
+    assert short(judge(f"{variable} make", "untrusted", MAKE)) == "ask"
+    assert short(judge(f"env {variable} make", "on-request", MAKE)) == "run"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "CC=gcc", "CC=clang-18", "CXX=g++", "CFLAGS='-O2 -g -Wall -DNDEBUG=1 -std=c++20'", "LC_ALL=C.UTF-8",
+        "NODE_ENV=test", "CI=1", "TZ=Europe/Berlin", "PYTHONUNBUFFERED=1", "GIT_PAGER=cat",
+    ],
+)  # fmt: skip
+def test_n061_usual_variables_keep_the_freedom_of_a_rule(variable: str) -> None:
+    assert short(judge(f"{variable} make -j4", "on-request", MAKE)) == "bypass"
+
+
+def test_n061_an_allow_rule_never_asks_where_no_rule_would() -> None:
+    for command in ("PYTHONPATH=. make", "./make", "# note\nmake", "PATH=./b:$PATH make", "/opt/x/make"):
+        assert short(judge(command, "on-request", MAKE)) == short(judge(command, "on-request")) == "run"
+
+
+def test_s10_variables_that_the_call_changes_count_like_those_before_the_command() -> None:
+    request = ExecApprovalRequest(("make",), AskForApproval.ON_REQUEST, WorkspaceWrite(), env=(("MAKEFILES", "./e"),))
+    answer = decide(request, MAKE)
+    assert isinstance(answer, Skip) and not answer.bypass_sandbox

@@ -3,10 +3,14 @@
 import os
 import subprocess
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
-from ferrule.execpolicy import LocalHost
+from ferrule.execpolicy import LocalHost, Rules, decide
+from ferrule.lookup import Places
+from ferrule.protocol.approvals import ExecApprovalRequest, ExecPolicyAmendment, Skip
+from ferrule.protocol.permissions import AskForApproval, WorkspaceWrite
 
 ENV = {"PATH": os.environ["PATH"], "GIT_AUTHOR_NAME": "a", "GIT_PAGER": "cat"}
 
@@ -145,3 +149,47 @@ def test_programs_are_resolved_through_path_and_links(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["a\0b", "./\0", "\ud800", "./\ud800", "", "x" * 5000, "a/" * 3000])
 def test_a_name_that_no_file_can_have_is_resolved_to_nothing(tmp_path: Path, program: str) -> None:
     assert LocalHost(str(tmp_path), ENV).resolve(program) is None
+
+
+def planted(folder: Path, name: str = "git") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text("#!/bin/sh\ntouch pwned\n")
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("way", ["plain", "link to the folder", "link to the program", "link in between", "relative"])
+def test_s09_a_program_that_commands_can_write_is_neither_safe_nor_started(repository: Path, way: str) -> None:
+    root, outside = repository, repository.parent / "outside"
+    bin_folder = planted(root / ".venv/bin")
+    outside.mkdir()
+    if way == "link to the folder":
+        (outside / "bin").symlink_to(bin_folder)
+        bin_folder = outside / "bin"
+    elif way == "link to the program":
+        (outside / "git").symlink_to(bin_folder / "git")
+        bin_folder = outside
+    elif way == "link in between":
+        (root / "way").symlink_to("/usr/bin")
+        (outside / "bin").symlink_to(root / "way")
+        bin_folder = outside / "bin"
+    path = "." if way == "relative" else str(bin_folder)
+    if way == "relative":
+        planted(root)
+    env = ENV | {"HOME": str(repository.parent), "PATH": f"{path}:{ENV['PATH']}"}
+    host = LocalHost(str(root), env, Places((str(root.resolve()),)))
+    assert not host.git_is_inert()
+    assert not (root / "pwned").exists()
+    rules = Rules().amended(ExecPolicyAmendment(("git", "fetch")))
+    request = ExecApprovalRequest(("bash", "-c", "git fetch"), AskForApproval.ON_REQUEST, WorkspaceWrite())
+    assert decide(request, rules, LocalHost(str(root), ENV)) == Skip(True, None, ANY)
+    answer = decide(request, rules, host)
+    assert isinstance(answer, Skip) and not answer.bypass_sandbox
+
+
+def test_s09_git_is_not_started_to_look_at_its_configuration(repository: Path, tmp_path: Path) -> None:
+    folder = planted(tmp_path / "tools")
+    host = LocalHost(str(repository), ENV | {"HOME": str(tmp_path), "PATH": str(folder)})
+    assert host.git_is_inert()
+    assert not (repository / "pwned").exists()

@@ -179,36 +179,32 @@ B131 = 'prefix_rule(pattern=["git", "status"])\nprefix_rule(pattern=["git", "pus
 
 
 @pytest.mark.parametrize(
-    ("command", "found", "lookalike"),
+    ("command", "found"),
     [
-        ("git status", ["allow"], False),
-        ("/usr/bin/git status", ["allow"], False),
-        ("./git status", [], True),
-        ("/tmp/git status", [], True),
-        ("git.exe status", [], True),
-        ("bin/git status", [], True),
-        ("git push", ["forbidden"], False),
-        ("/usr/bin/git push", ["forbidden"], False),
-        ("/tmp/git push", ["forbidden"], False),
-        ("./git push", ["forbidden"], False),
-        ("git.exe push", ["forbidden"], False),
-        ("/tmp/git.exe push", ["forbidden"], False),
-        ("/usr/bin/got status", [], False),
+        ("git status", ["allow"]),
+        ("/usr/bin/git status", ["allow"]),
+        ("./git status", []),
+        ("/tmp/git status", []),
+        ("git.exe status", []),
+        ("bin/git status", []),
+        ("git push", ["forbidden"]),
+        ("/usr/bin/git push", ["forbidden"]),
+        ("/tmp/git push", ["forbidden"]),
+        ("./git push", ["forbidden"]),
+        ("git.exe push", ["forbidden"]),
+        ("/tmp/git.exe push", ["forbidden"]),
+        ("/usr/bin/got status", []),
     ],
 )
-def test_b131_allow_only_in_trusted_places_forbid_everywhere(
-    tmp_path: Path, command: str, found: list[str], lookalike: bool
-) -> None:
+def test_b131_allow_only_in_trusted_places_forbid_everywhere(tmp_path: Path, command: str, found: list[str]) -> None:
     rules = load(tmp_path, B131)
     assert decisions(rules, command) == found
-    assert rules.match(shlex.split(command)).lookalike is lookalike
 
 
 def test_b131_a_link_is_followed_to_forbid_but_not_to_allow(tmp_path: Path) -> None:
     rules = load(tmp_path, B131)
     assert decisions(rules, "g push", "/usr/bin/git") == ["forbidden"]
     assert decisions(rules, "g status", "/usr/bin/git") == []
-    assert rules.match(["g", "status"], "/usr/bin/git").lookalike
 
 
 def test_b131_host_executable_says_where_a_program_lives(tmp_path: Path) -> None:

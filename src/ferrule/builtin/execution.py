@@ -103,6 +103,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             argv=self.argv,
             cwd=self.cwd,
             env=tuple((changes or {}).items()),
+            path=self.env.get("PATH"),
             tty=isinstance(self.stdio, Pty),
             sandbox_permissions=_permissions(asking) if asking else SandboxPermissions.USE_DEFAULT,
             justification=asking.justification if asking else None,

@@ -47,18 +47,24 @@ class CommandFacts:
     moves: bool = False
 
 
-def take_apart(argv: Sequence[str]) -> CommandFacts:
-    """Take a command apart. Pure; never raises, whatever the words."""
-    whole = SimpleCommand(tuple(argv))
+def take_apart(argv: Sequence[str], env: tuple[tuple[str, str], ...] = ()) -> CommandFacts:
+    """Take a command apart that runs with the changes `env`. Pure; never raises, whatever the words."""
+    whole = SimpleCommand(tuple(argv), env)
     if not argv or any(_is_unspeakable(word) for word in argv):
         return CommandFacts((whole,), False, (SeenCommand(whole),), False)
     reader = _Reader()
     segments, word_only = reader.segments(whole, 0)
     script = shell_script(argv)
-    roots = reader.parse(script).commands if script is not None and segments != (whole,) else (whole,)
+    inner = reader.parse(script).commands if script is not None and segments != (whole,) else None
+    roots = (whole,) if inner is None else _behind(env, inner)
     seen = tuple(reader.everything(roots))
     moves = any(bare(segment).argv[:1] == ("cd",) for segment in segments)
     return CommandFacts(segments, word_only, seen, reader.understood, moves)
+
+
+def _behind(env: tuple[tuple[str, str], ...], commands: Sequence[SimpleCommand]) -> tuple[SimpleCommand, ...]:
+    """The commands with more variables before each."""
+    return tuple(replace(command, env=(*env, *command.env)) for command in commands) if env else tuple(commands)
 
 
 def _is_unspeakable(word: str) -> bool:
@@ -89,7 +95,7 @@ class _Reader:
             return (command,), True
         script = self.parse(text) if depth < MAX_NESTING else BROKEN
         if script.form is Form.HEREDOC and depth == 0:
-            return script.commands, False
+            return _behind(command.env, script.commands), False
         if script.form is not Form.WORDS:
             return (command,), False
         found: list[SimpleCommand] = []
@@ -97,7 +103,7 @@ class _Reader:
             parts, whole = self.segments(inner, depth + 1)
             if not whole:
                 return (command,), False
-            found += [replace(part, env=(*command.env, *part.env)) for part in parts]
+            found += _behind(command.env, parts)
         return tuple(found), True
 
     def everything(self, roots: Sequence[SimpleCommand]) -> Iterator[SeenCommand]:

@@ -32,7 +32,7 @@ from .bash import SimpleCommand
 from .commands import CommandFacts, SeenCommand, bare, take_apart
 from .dangerous import is_dangerous
 from .display import visible
-from .environment import is_steering
+from .environment import is_harmless
 from .host import Host, UnknownHost
 from .rules import Matches, Rules, strictness
 from .safe import is_known_safe
@@ -47,7 +47,6 @@ NO_FORCED_DELETION = "rm -f style commands are not permitted. Use a safer approa
 # Why a heuristic asks, as the user reads it.
 _ASKED = {
     "dangerous": "it deletes files by force",
-    "lookalike": "a rule allows this program, but not this copy of it or these variables before it",
     "not_known_safe": "it is not known to be read-only",
     "escalation": "it asks to run without the sandbox",
 }
@@ -96,7 +95,7 @@ class _Judge:
         self.request = request
         self.rules = rules
         self.host = host
-        self.facts: CommandFacts = take_apart(request.command)
+        self.facts: CommandFacts = take_apart(request.command, request.env)
 
     def requirement(self) -> ExecApprovalRequirement:
         verdicts = [*self._restrictions()]
@@ -120,7 +119,12 @@ class _Judge:
         return self.rules.match(command.argv, self.host.resolve(command.argv[0]))
 
     def _settled_by_rule(self, command: SimpleCommand) -> bool:
-        return bool(self._match(command).found) and not is_steering(command.env)
+        return bool(self._match(command).found) and self._may_be_freed(command)
+
+    def _may_be_freed(self, command: SimpleCommand) -> bool:
+        """Whether the rule's word is enough: the program is the one that it means, and nothing before it says more."""
+        exposed = self.host.is_exposed
+        return is_harmless(command.env, exposed) and bool(command.argv) and not exposed(command.argv[0])
 
     def _restrictions(self) -> Iterator[_Verdict]:
         """Rules that forbid or prompt, and the dangerous list, on every command that was seen."""
@@ -143,25 +147,19 @@ class _Judge:
         matches = self._match(segment)
         if not matches.found and inner is not segment:
             matches = self._match(inner)
-        steering = is_steering(inner.env)
+        freed = self._may_be_freed(inner) and (inner is segment or self._may_be_freed(segment))
         restricted = any(match.decision is not PolicyDecision.ALLOW for match in matches.found)
-        if matches.found and (restricted or not steering):
+        if matches.found and (restricted or freed):
             return [_Verdict(match) for match in matches.found]
         if is_dangerous(inner.argv):
             return [_Verdict(_dangerous(inner), inner.argv)]
-        lookalike = matches.lookalike or bool(matches.found)
-        return [self._judged(inner, None if steering else inner.argv, lookalike=lookalike)]
+        decision, name = self._by_heuristic(inner)
+        return [_Verdict(_heuristic(inner.argv, decision, name), inner.argv if freed else None)]
 
-    def _judged(self, command: SimpleCommand, amendable: tuple[str, ...] | None, *, lookalike: bool) -> _Verdict:
-        decision, name = self._by_heuristic(command, lookalike=lookalike)
-        return _Verdict(_heuristic(command.argv, decision, name), amendable)
-
-    def _by_heuristic(self, command: SimpleCommand, *, lookalike: bool) -> tuple[PolicyDecision, str]:
+    def _by_heuristic(self, command: SimpleCommand) -> tuple[PolicyDecision, str]:
         policy = self.request.approval_policy
         if policy is AskForApproval.NEVER:
             return PolicyDecision.ALLOW, "never_asks"
-        if lookalike:
-            return PolicyDecision.PROMPT, "lookalike"
         if policy is AskForApproval.UNTRUSTED:
             if is_known_safe(self.facts, self.host, command):
                 return PolicyDecision.ALLOW, "known_safe"

@@ -2,19 +2,23 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Protocol
 
-GIT_TIMEOUT_SECONDS = 2.0  # reading configuration takes milliseconds; a repository on a dead mount must not hold us up
-_GITLINK = b"160000 "
+from ferrule.lookup import Places, is_exposed
+
+from .git_files import Unreadable, configuration, find_repository, holds_only_files
+from .safe_git import is_inert_config
+
 # Variables of git that a command which neither commits nor connects does not look at.
 _HARMLESS_GIT_VARIABLES = (
     *("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_EDITOR", "GIT_TERMINAL_PROMPT"),
     *("GIT_OPTIONAL_LOCKS", "GIT_ASKPASS", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_"),
 )
+
+
+NOWHERE = Places()
 
 
 class Host(Protocol):
@@ -28,6 +32,10 @@ class Host(Protocol):
         """The real path of the file that would be executed for this word; None if there is none or it is unknown."""
         ...
 
+    def is_exposed(self, program: str) -> bool:
+        """True if a command could have put there what would be executed for this word."""
+        ...
+
 
 class UnknownHost:
     """Nothing is known, so git is never safe and no link is followed."""
@@ -38,16 +46,21 @@ class UnknownHost:
     def resolve(self, program: str) -> str | None:
         return None
 
+    def is_exposed(self, program: str) -> bool:
+        return False
+
 
 class LocalHost:
-    """This machine, seen from `cwd` with the environment `env` that commands are given.
+    """This machine, seen from `cwd` with the environment `env` that commands are given, which write in `places`.
 
-    Blocking (up to three short git commands, once an instance): make one for each decision, in a thread.
+    Blocking (git's files are read, once an instance): make one for each decision, in a thread.
     """
 
-    def __init__(self, cwd: str, env: Mapping[str, str]) -> None:
+    def __init__(self, cwd: str, env: Mapping[str, str], places: Places = NOWHERE) -> None:
         self._cwd = cwd
         self._env = dict(env)
+        self._places = places
+        self._exposed: dict[str, bool] = {}
         self._resolved: dict[str, str | None] = {}
 
     def git_is_inert(self) -> bool:
@@ -56,20 +69,22 @@ class LocalHost:
     @cached_property
     def _git_is_inert(self) -> bool:
         """The configuration names nothing, no hook follows a refreshed index, no submodule is entered."""
-        from .safe_git import is_inert_config, parse_config
-
-        if not self._git_variables_are_harmless():
+        git = self.resolve("git")
+        if git is None or self.is_exposed("git") or not self._git_variables_are_harmless():
             return False
-        config = self._git("config", "--list", "-z")
-        if config is None or not is_inert_config(parse_config(config)):
+        try:
+            repository = find_repository(self._cwd)
+            config = list(configuration(git, repository, self._env))
+            if not is_inert_config(config):
+                return False
+            if repository is None:
+                return True  # only the user's configuration counts
+            if os.path.lexists(repository.common / "hooks/post-index-change"):
+                return False
+            wide = any(key == "extensions.objectformat" and value != "sha1" for key, value in config)
+            return holds_only_files(repository, 32 if wide else 20)
+        except (Unreadable, OSError):
             return False
-        hooks = self._git("rev-parse", "--git-path", "hooks")
-        if hooks is None:
-            return True  # no repository here: only the user's configuration counts
-        if (Path(self._cwd, os.fsdecode(hooks.rstrip(b"\n"))) / "post-index-change").exists():
-            return False
-        index = self._git("ls-files", "--stage", "-z", ":/")
-        return index is not None and not any(entry.startswith(_GITLINK) for entry in index.split(b"\0"))
 
     def _git_variables_are_harmless(self) -> bool:
         return all(
@@ -79,29 +94,28 @@ class LocalHost:
             for name, value in self._env.items()
         )
 
-    def _git(self, *words: str) -> bytes | None:
-        """The output of a git command that runs nothing else; None if it fails."""
-        command = ["git", "--no-pager", "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
-        try:
-            done = subprocess.run(
-                command, cwd=self._cwd, env=self._env, stdin=subprocess.DEVNULL, capture_output=True,
-                timeout=GIT_TIMEOUT_SECONDS, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
-
     def resolve(self, program: str) -> str | None:
         if program not in self._resolved:
             self._resolved[program] = self._look_up(program)
         return self._resolved[program]
 
+    def is_exposed(self, program: str) -> bool:
+        if program not in self._exposed:
+            found, is_fixed = self._find(program)
+            self._exposed[program] = found is not None and (not is_fixed or is_exposed(found, self._places))
+        return self._exposed[program]
+
     def _look_up(self, program: str) -> str | None:
-        path: str | None = program
-        if "/" not in program:
-            path = shutil.which(program, path=self._env.get("PATH", os.defpath))
-        if path is None:
-            return None
-        path = os.path.join(self._cwd, path)
+        path, _ = self._find(program)
         # os.path, not pathlib: to it a name that no file can have does not exist, and raises nothing.
-        return os.path.realpath(path) if os.path.exists(path) else None
+        return os.path.realpath(path) if path is not None and os.path.exists(path) else None
+
+    def _find(self, program: str) -> tuple[str | None, bool]:
+        """The absolute path of the program, and whether it stays so after a `cd`."""
+        if "/" in program:
+            return os.path.join(self._cwd, program), True
+        for folder in self._env.get("PATH", os.defpath).split(os.pathsep):
+            found = shutil.which(os.path.join(self._cwd, folder, program)) if program else None
+            if found is not None:
+                return found, os.path.isabs(folder)
+        return None, True

@@ -7,7 +7,7 @@ from ferrule.protocol.approvals import SecurityRisk
 from .bash import SimpleCommand
 from .commands import CommandFacts, take_apart
 from .dangerous import is_dangerous
-from .environment import is_steering
+from .environment import is_harmless
 from .host import Host, UnknownHost
 from .options import words
 from .programs import base_name
@@ -37,20 +37,20 @@ def command_risk(argv: Sequence[str], host: Host | None = None) -> SecurityRisk:
 
     Never raises. Says nothing about what a sandbox would prevent.
     """
-    facts = take_apart(argv)
-    if any(_is_high(seen.command) for seen in facts.seen) or _runs_a_download(facts):
+    facts, host = take_apart(argv), host or UnknownHost()
+    if any(_is_high(seen.command, host) for seen in facts.seen) or _runs_a_download(facts):
         return SecurityRisk.HIGH
     if not facts.understood or any(not seen.command.literal for seen in facts.seen) or not facts.seen:
         return SecurityRisk.UNKNOWN
-    return SecurityRisk.LOW if is_known_safe(facts, host or UnknownHost()) else SecurityRisk.MEDIUM
+    return SecurityRisk.LOW if is_known_safe(facts, host) else SecurityRisk.MEDIUM
 
 
-def _is_high(command: SimpleCommand) -> bool:
+def _is_high(command: SimpleCommand, host: Host) -> bool:
     argv = command.argv
     if not argv:
         return False
     name, rest = base_name(argv[0]), argv[1:]
-    if is_dangerous(argv) or name in _HIGH or name.startswith("mkfs") or is_steering(command.env):
+    if is_dangerous(argv) or name in _HIGH or name.startswith("mkfs") or not is_harmless(command.env, host.is_exposed):
         return True
     if name == "git" and rest and rest[0] in _GIT_HIGH:
         return not _GIT_HIGH[rest[0]] or any(word in _GIT_HIGH[rest[0]] or word.startswith("+") for word in rest[1:])

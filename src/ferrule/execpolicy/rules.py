@@ -53,14 +53,9 @@ class RuleFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What the rules say about one command.
-
-    `lookalike` is True when an allow rule names this program but the file is not one that the rule may vouch for
-    (`./git`, a link, a copy).
-    """
+    """What the rules say about one command. A rule that allows says nothing about a copy or a link (`./git`)."""
 
     found: tuple[PrefixRuleMatch, ...] = ()
-    lookalike: bool = False
 
 
 class Rules:
@@ -106,14 +101,11 @@ class Rules:
         if exact:
             return Matches(exact)
         found: list[PrefixRuleMatch] = []
-        lookalike = False
         for name, path in self._other_names(program, resolved):
-            for match in _found(self._by_program.get(name, ()), words, name, path):
-                if match.decision is not PolicyDecision.ALLOW or (path == program and self._vouched(name, path)):
-                    found.append(match)
-                else:
-                    lookalike = True
-        return Matches(tuple(found), lookalike)
+            vouched = path == program and self._vouched(name, path)
+            matches = _found(self._by_program.get(name, ()), words, name, path)
+            found += (match for match in matches if vouched or match.decision is not PolicyDecision.ALLOW)
+        return Matches(tuple(found))
 
     def _other_names(self, program: str, resolved: str | None) -> Iterator[tuple[str, str]]:
         """Base names that this program goes by, each with the path that bears it."""

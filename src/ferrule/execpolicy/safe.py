@@ -42,6 +42,8 @@ def _is_safe(command: SimpleCommand, host: Host, *, moves: bool) -> bool:
     inner = bare(command)
     if not inner.argv or not inner.literal or inner.may_gain_options or not is_inert(inner.env):
         return False
+    if host.is_exposed(inner.argv[0]):
+        return False
     name, arguments = trusted_name(inner.argv[0]), inner.argv[1:]
     if name in _ANY_WORDS:
         return True

@@ -6,9 +6,12 @@ line is safe only where nobody named one. The configuration is judged by an allo
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from .host import Host
 from .options import Options, options, words
+
+if TYPE_CHECKING:
+    from .host import Host
 
 _GLOBAL = frozenset(["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"])
 
@@ -107,7 +110,7 @@ _PLACEHOLDER = re.compile(
 )
 
 
-def is_safe_git(arguments: Sequence[str], host: Host) -> bool:
+def is_safe_git(arguments: Sequence[str], host: "Host") -> bool:
     """True for a read-only command line (`arguments` without `git`) where `host.git_is_inert()`."""
     rest = list(arguments)
     while rest and rest[0] in _GLOBAL:
@@ -172,7 +175,7 @@ _OFF = frozenset(["", "cat", "false"])
 def is_inert_config(entries: Iterable[tuple[str, str]]) -> bool:
     """True if no entry makes a read-only command start a program, write or fetch.
 
-    `entries` are the (key, value) pairs of `git config --list -z`: section and last part of a key in lower case.
+    `entries` are (key, value) pairs, section and last part of a key in lower case.
     """
     return all(_is_inert_entry(key, value) for key, value in entries)
 
@@ -184,9 +187,3 @@ def _is_inert_entry(key: str, value: str) -> bool:
     if section == "remote":
         return rest.rpartition(".")[2] in _INERT_REMOTE
     return value in _OFF and (_PAGER_KEYS.fullmatch(key) is not None or key == "core.fsmonitor")
-
-
-def parse_config(output: bytes) -> list[tuple[str, str]]:
-    """The pairs in the output of `git config --list -z`: `key LF value NUL`; a key without a value means true."""
-    pairs = (entry.decode(errors="replace").partition("\n") for entry in output.split(b"\0") if entry)
-    return [(key, value if newline else "true") for key, newline, value in pairs]

@@ -31,13 +31,15 @@ class ExecPolicyAmendment(msgspec.Struct, frozen=True):
 
 
 class ExecApprovalRequest(msgspec.Struct, frozen=True):
-    """One command before it runs. `prefix_rule` is the prefix that the model proposes to allow for good."""
+    """One command before it runs. `prefix_rule` is the prefix that the model proposes to allow for good; `env` is what
+    the call changes in the session's environment."""
 
     command: tuple[str, ...]
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
     sandbox_permissions: SandboxPermissions = SandboxPermissions.USE_DEFAULT
     prefix_rule: tuple[str, ...] | None = None
+    env: tuple[tuple[str, str], ...] = ()
 
 
 class PrefixRuleMatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ferrule.lookup import Places
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.sandbox.plan import ConfinementPlan, Root, is_within
@@ -45,6 +46,16 @@ def plan_confinement(
         read_only=tuple(_kept(ordered, home, own_home)),
         warnings=tuple(warnings),
     )
+
+
+def command_places(policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[str, str] = os.environ) -> Places:
+    """Where commands of this session can write, or those of another one could: the same whatever the mode is."""
+    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+    try:
+        plan = plan_confinement(WorkspaceWrite(roots), cwd, own_home, env)
+    except UsageError:  # a folder above the home, without a sandbox: then commands can write everywhere
+        plan = plan_confinement(WorkspaceWrite(), SLASH_TMP, own_home, env)
+    return Places(tuple(root.path for root in plan.roots), plan.read_only)
 
 
 def _chosen(path: str, role: str, home: str, warnings: list[str]) -> str | None:

@@ -31,7 +31,12 @@ def requirement_of(
     policy = permissions.approval_policy
     if isinstance(effect, CommandEffect):
         request = ExecApprovalRequest(
-            effect.argv, policy, permissions.sandbox_policy, effect.sandbox_permissions, effect.prefix_rule
+            effect.argv,
+            policy,
+            permissions.sandbox_policy,
+            effect.sandbox_permissions,
+            effect.prefix_rule,
+            effect.env,
         )
         return decide(request, rules, host)
     if isinstance(effect, PatchEffect):

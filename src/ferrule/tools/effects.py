@@ -13,6 +13,8 @@ class CommandEffect(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     env: tuple[tuple[str, str], ...] = ()
+    path: str | None = None
+    """PATH of the whole environment, where it is not the session's own: start-up files and the call can change it."""
     tty: bool = False
     sandbox_permissions: SandboxPermissions = SandboxPermissions.USE_DEFAULT
     justification: str | None = None

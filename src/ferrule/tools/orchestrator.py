@@ -98,7 +98,10 @@ class Orchestrator:
     ) -> ExecApprovalRequirement:
         """What the effect needs. Looking at git's configuration blocks, and is needed under `untrusted` only."""
         permissions, rules = ctx.permissions, self._policies.rules
-        host = LocalHost(effect.cwd if isinstance(effect, CommandEffect) else ctx.cwd, self._env)
+        cwd, env = ctx.cwd, self._env
+        if isinstance(effect, CommandEffect):
+            cwd, env = effect.cwd, {**env, "PATH": effect.path} if effect.path is not None else env
+        host = LocalHost(cwd, env, self._workspace.places)
         if permissions.approval_policy is AskForApproval.UNTRUSTED and isinstance(effect, CommandEffect):
             return await run_blocking(requirement_of, effect, permissions, boundary, rules, host)
         return requirement_of(effect, permissions, boundary, rules, host)

@@ -13,7 +13,7 @@ from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.sandbox.boundary import Boundary
 from ferrule.sandbox.files import ConfinedFiles
 from ferrule.sandbox.plan import ConfinementPlan
-from ferrule.sandbox.policy import plan_confinement
+from ferrule.sandbox.policy import command_places, plan_confinement
 from ferrule.sandbox.protection import Protection, Report
 from ferrule.sandbox.watched import WatchedLauncher
 from ferrule.tools.context import Access
@@ -42,6 +42,7 @@ class Workspace:
             plan = plan_confinement(policy, cwd, home, env)
             self._protection = protection = Protection(plan, Path(home))
             self._confined_files = ConfinedFiles(plan, lambda: protection.boundary)
+        self.places = command_places(policy, cwd, home, env)
         self._home = Path(home)
         self._unconfined_accepted = unconfined_accepted
         self._sandbox: Sandbox | None = None

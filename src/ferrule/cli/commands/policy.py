@@ -10,6 +10,7 @@ from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, con
 from ferrule.execpolicy import LocalHost, decide, load_rules, policy_report, rule_files, with_project_rules
 from ferrule.protocol.approvals import ExecApprovalRequest
 from ferrule.protocol.errors import UsageError
+from ferrule.sandbox.policy import command_places
 
 
 def main(arguments: list[str]) -> int:
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
         approval_policy=settings.approval_policy,
         sandbox_policy=settings.sandbox_policy,
     )
-    report = policy_report(decide(request, rules, LocalHost(settings.cwd, dict(os.environ))))
+    places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
+    report = policy_report(decide(request, rules, LocalHost(settings.cwd, dict(os.environ), places)))
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     return 0

@@ -1,0 +1,95 @@
+"""Finds a program where no command can have put it.
+
+What we start ourselves, and what a rule frees, runs with all rights. So it never comes from a place that a command of
+this or an earlier session could write: neither its folder, nor a link on the way, nor anything above.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass
+
+MAX_LINKS = 40
+"""Of one path, as in the kernel; a longer chain leads nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where commands can write: below `roots`, but not below `kept`. Absolute, real paths."""
+
+    roots: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    def hold(self, path: str) -> bool:
+        """Whether a command could put something at this path."""
+        return _below(path, self.roots) and not _below(path, self.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The program that was found, and those before it in PATH that were passed over because commands can write them."""
+
+    path: str | None
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is used, in one sentence."""
+        if not self.passed_over:
+            return "it is not installed"
+        return f"{self.passed_over[0]} is not used: commands can write there"
+
+
+def locate(name: str, search: str | None, places: Places) -> Located:
+    """The first program of this name in the folders of `search` (PATH) that no command can have put there."""
+    passed_over: list[str] = []
+    for folder in (os.defpath if search is None else search).split(os.pathsep):
+        found = shutil.which(os.path.join(folder or ".", name))
+        if found is None:
+            continue
+        if not is_exposed(found, places):
+            return Located(found, tuple(passed_over))
+        passed_over.append(found)
+    return Located(None, tuple(passed_over))
+
+
+def safe_search(search: str | None, places: Places) -> str:
+    """PATH without the folders in which commands can write."""
+    folders = (os.defpath if search is None else search).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if not is_exposed(folder, places)) or os.defpath
+
+
+def is_exposed(path: str, places: Places) -> bool:
+    """Whether a command can decide what the path names: a step of it, links followed, lies where commands write."""
+    if not os.path.isabs(path):
+        return True
+    here, links = "/", 0
+    ahead = path.split("/")[::-1]
+    while ahead:
+        name = ahead.pop()
+        if name == "..":
+            here = os.path.dirname(here)
+        elif name not in ("", "."):
+            step = os.path.join(here, name)
+            if places.hold(step):
+                return True
+            target = _link(step)
+            if target is None:
+                here = step
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                return True
+            here = "/" if os.path.isabs(target) else here
+            ahead += target.split("/")[::-1]
+    return False
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
