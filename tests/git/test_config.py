@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.git.config import ConfigError, parse_config
+from ferrule.git.config import ConfigError, parse_config, user_settings
 from ferrule.git.harmless import is_harmless
 
 TEXTS = [
@@ -71,3 +71,14 @@ def test_what_git_refuses(tmp_path: Path, text: str) -> None:
 def test_harmless(line: str, harmless: bool) -> None:
     (entry,) = parse_config(line)
     assert is_harmless(entry) is harmless
+
+
+def test_the_users_own_settings(tmp_path: Path) -> None:
+    (tmp_path / ".config/git").mkdir(parents=True)
+    (tmp_path / ".config/git/config").write_text("[safe]\n\tbareRepository = all\n[user]\n\tname = x\n")
+    (tmp_path / ".gitconfig").write_text("[safe]\n\tbareRepository = explicit\n")
+    found = user_settings({"HOME": str(tmp_path)})
+    assert found == {"safe.barerepository": "explicit", "user.name": "x"}
+    (tmp_path / ".gitconfig").write_text("[safe\n")
+    assert user_settings({"HOME": str(tmp_path)})["safe.barerepository"] == "all"
+    assert user_settings({"HOME": "/nonexistent"}) == {}

@@ -1,8 +1,14 @@
 """Git's configuration files as (key, value) pairs (git-config(1), "Configuration file" and "Syntax")."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from ferrule.reading import Unreadable, read_file
+
+LARGEST_SETTINGS = 1 << 18
+"""Bytes of the user's own configuration: some thousand lines."""
 
 _HEADER = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\[^\n])*)"\s*)?\]')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*")
@@ -88,3 +94,20 @@ def _value(text: str, position: int) -> tuple[str, int]:
     if quoted:
         raise ConfigError(f"line {text.count(chr(10), 0, position) + 1}: a quotation mark is missing")
     return "".join(parts[:kept]), position
+
+
+def user_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """The user's own settings, the last value of each key: `~/.config/git/config`, then `~/.gitconfig`.
+
+    Includes are not followed; a file that cannot be read says nothing.
+    """
+    home = env.get("HOME") or os.path.expanduser("~")
+    files = (os.path.join(env.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/config"), f"{home}/.gitconfig")
+    found: dict[str, str] = {}
+    for file in files:
+        try:
+            text = read_file(file, LARGEST_SETTINGS).decode("utf-8", "replace")
+            found |= {entry.key: entry.value for entry in parse_config(text)}
+        except (FileNotFoundError, Unreadable, ConfigError):
+            continue
+    return found

@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     except UsageError as error:
         print(f"configuration  PROBLEM: {error}")
         settings = Settings(cwd=os.getcwd(), home=ferrule_home())
-    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox)
+    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox, _git)
     for section in sections:
         for line in section(settings):
             print(safe(line), flush=True)
@@ -166,6 +166,15 @@ def _key_state(variable: str | None, env: Mapping[str, str]) -> str:
 def _environment(settings: Settings) -> Iterator[str]:
     withheld = child_environment(settings.command_environment, os.environ).withheld
     yield f"withheld       {', '.join(withheld) or 'nothing'} (variables that commands do not see)"
+
+
+def _git(settings: Settings) -> Iterator[str]:
+    """Git's own protection against a folder that a command dressed up as a repository (git-config(1))."""
+    from ferrule.git.config import user_settings
+
+    if user_settings(os.environ).get("safe.barerepository") != "explicit":
+        yield "git            advice: run `git config --global safe.bareRepository explicit`, so that git obeys no"
+        yield "               repository that a command hides in an ordinary folder; docs/security.md says what remains"
 
 
 def _sandbox(settings: Settings) -> Iterator[str]:
