@@ -31,6 +31,7 @@ class ProviderTable(_Table, frozen=True):
     request_max_retries: Count = 4
     stream_max_retries: Count = 5
     stream_idle_timeout_ms: Positive = 300_000
+    longest_wait_ms: Count = 120_000
     profile: str | None = None
 
 
@@ -98,6 +99,9 @@ class ConfigTable(_Table, frozen=True):
     web_search: Literal["disabled", "cached", "live"] = "disabled"
     tool_output_token_limit: Positive | None = None
     max_turns: Positive | None = None
+    unusable_answer_retries: Count = 2
+    same_failure_hint: Positive = 3
+    same_failure_limit: Positive = 6
     model_providers: dict[str, ProviderTable] = {}
     sandbox_workspace_write: WorkspaceWriteTable = WorkspaceWriteTable()
     shell_environment_policy: EnvironmentTable = EnvironmentTable()

@@ -82,6 +82,9 @@ MAY_SET: Rows = {
     "web_search": up_to("disabled", "cached", "live", default="disabled"),
     "tool_output_token_limit": at_most,
     "max_turns": at_most,
+    "unusable_answer_retries": at_most,
+    "same_failure_hint": at_most,
+    "same_failure_limit": at_most,
     "model_providers": yours_only,
     "sandbox_workspace_write": {
         "writable_roots": yours_only,

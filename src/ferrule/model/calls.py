@@ -87,6 +87,10 @@ class CallReader:
         ids = known or KnownIds()
         self._ids = CallIds(lambda: ids.of(request.items), request.interrupted_calls, new_id)
 
+    def declares(self, name: str) -> bool:
+        """Whether a tool is declared by just this name."""
+        return self._names.declares(name)
+
     def open(self, call_id: str | None, name: str, namespace: str | None, *, custom: bool) -> OpenCall:
         """A call begins."""
         return OpenCall(

@@ -1,5 +1,6 @@
 """Deltas of tool calls, sorted into calls: by index, by id, or, where a server gives neither, by what is complete."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ class CallDelta(msgspec.Struct):
 class ChatCall:
     """A call that is arriving."""
 
-    __slots__ = ("closed", "custom", "fields", "id", "item_id", "name", "opened", "parts", "place")
+    __slots__ = ("closed", "custom", "fields", "held", "id", "item_id", "name", "opened", "parts", "place")
 
     def __init__(self, call_id: str | None, name: str | None, custom: bool) -> None:
         self.id = call_id
@@ -48,11 +49,17 @@ class ChatCall:
         self.fields: Fields = {}
         self.opened: OpenCall | None = None
         self.closed = False
+        self.held = False
 
     @property
     def text(self) -> str:
         """The arguments, or the input, so far."""
-        return "".join(self.parts)
+        return without_placeholder("".join(self.parts))
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the arguments are `{}` so far: some servers say that before the real ones."""
+        return not self.custom and self.text.strip() == "{}"
 
     @property
     def is_whole(self) -> bool:
@@ -76,7 +83,8 @@ class CallDeltas:
     on every delta do not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, declares: Callable[[str], bool] = lambda name: False) -> None:
+        self._declares = declares
         self._by_index: dict[int, ChatCall] = {}
         self._by_id: dict[str, ChatCall] = {}
         self._last: ChatCall | None = None
@@ -88,7 +96,9 @@ class CallDeltas:
         if call is not None and call.is_repeated_by(text):
             call.keep(delta)
             return call, ""
-        if call is None or _begins_anew(call, call_id, name, text):
+        if call is not None and self._grows(call, call_id, name):
+            name = call.name = _joined(call.name or "", name or "")
+        if call is None or _begins_anew(call, call_id, name, text, delta.index is not None):
             if not (name or call_id or text.strip()):
                 return None, ""
             call = ChatCall(call_id, name, delta.custom is not None)
@@ -104,16 +114,43 @@ class CallDeltas:
             self._by_id[call_id] = call
         return call, text
 
+    def may_grow(self, call: ChatCall) -> bool:
+        """Whether a call's name may be only its beginning."""
+        return not self._declares(call.name or "")
+
+    def _grows(self, call: ChatCall, call_id: str | None, name: str | None) -> bool:
+        """Whether `name` is a further piece of the name of a call that has no arguments yet."""
+        if not name or not call.name or name == call.name or call.parts or call.closed:
+            return False
+        if call_id is not None and call_id != call.id:
+            return False
+        whole = _joined(call.name, name)
+        return self._declares(whole) if self._declares(call.name) else not self._declares(name) or whole == name
+
     def _find(self, index: int | None, call_id: str | None) -> ChatCall | None:
         if index is not None:
             return self._by_index.get(index)
         return self._by_id.get(call_id or "") or self._last
 
 
-def _begins_anew(call: ChatCall, call_id: str | None, name: str | None, text: str) -> bool:
+def without_placeholder(text: str) -> str:
+    """Arguments without a `{}` that stood before the real ones."""
+    if text.startswith("{}") and (rest := text[2:].lstrip()).startswith("{"):
+        return rest
+    return text
+
+
+def _joined(begun: str, piece: str) -> str:
+    """A name and its next piece, which may also be the whole name so far."""
+    return piece if piece.startswith(begun) else begun + piece
+
+
+def _begins_anew(call: ChatCall, call_id: str | None, name: str | None, text: str, index_is_known: bool) -> bool:
     if call_id is not None and call.id is not None and call_id != call.id:
         return name is not None or call.is_whole
     if name is None or call.name is None:
+        return False
+    if call.is_blank and name == call.name and index_is_known:
         return False
     if name != call.name:
         return call.is_whole or not call.parts

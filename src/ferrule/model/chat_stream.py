@@ -1,7 +1,6 @@
 """The event stream of Chat Completions, merged into items under every defect that servers are known for."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +17,8 @@ from ferrule.model.kept import (
     stored,
     thought_in,
 )
-from ferrule.model.payloads import load
+from ferrule.model.merger import StreamMerger
+from ferrule.model.payloads import fitting
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
     Completed,
@@ -77,6 +77,9 @@ _NOTHING = (b"", b"null")
 
 _PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "tool_search_call": "tsc"}
 
+_CUT = ("length", "max_tokens")
+"""Reasons to finish that say that the answer was cut off."""
+
 _FAILURES = {
     "error": "reported an error in the middle of the answer",
     "insufficient_system_resource": "has no capacity left for the answer",
@@ -99,47 +102,39 @@ class _Words:
         self.parts: list[str] = []
 
 
-class ChatStream:
+class ChatStream(StreamMerger):
     """Merges the payloads of one response. Items follow each other: reasoning, words, calls."""
 
     def __init__(self, calls: CallReader, server: str) -> None:
-        self.ended = False
-        self.said_all = False
-        self.error: ModelError | None = None
+        super().__init__(server)
         self._calls = calls
-        self._server = server
         self._response_id = ""
         self._created = False
         self._words: _Words | None = None
-        self._deltas = CallDeltas()
+        self._deltas = CallDeltas(calls.declares)
+        self._words_of: int | None = None
+        self._calls_of: int | None = None
         self._open: list[ChatCall] = []
         self._count = 0
         self._kept: Fields = {}
         self._finish: str | None = None
+        self._more = True
         self._usage: TokenUsage | None = None
-        self._events: list[ResponseEvent] = []
 
-    def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
-        """The events that these payloads bring. An error that the server reports is put into `error`."""
-        self._events = events = list[ResponseEvent]()
-        try:
-            for payload in payloads:
-                if payload == b"[DONE]":
-                    self.ended = True
-                elif not self.ended:
-                    self._chunk(payload)
-        except ModelError as error:
-            self.error = error
-        return events
+    def _done(self) -> None:
+        self.ended = True
+
+    def _is_of_a_call(self, payload: bytes) -> bool:
+        return b'"tool_calls"' in payload or b'"function_call"' in payload
 
     def close(self) -> Sequence[ResponseEvent]:
         """The stream is over: what is open is whole. Raises `ModelError` where the end came too early."""
         self._events = events = list[ResponseEvent]()
         if self._finish is None:
             if not (self.ended and self._count):
-                raise ModelError(f"{self._server} closed the stream before it was finished.", retryable=True)
-            self._close_all()
-        reason = {"length": "max_output_tokens", "max_tokens": "max_output_tokens"}.get(self._finish or "")
+                raise self._closed_early("it was finished")
+        self._close_all()
+        reason = "max_output_tokens" if self._finish in _CUT else None
         events.append(Completed(self._response_id, self._usage, None, reason))
         return events
 
@@ -150,11 +145,15 @@ class ChatStream:
             return None
         return self._message(words, "incomplete")
 
-    def _chunk(self, payload: bytes) -> None:
-        chunk = load(payload, _decoder)
-        if not isinstance(chunk, _Chunk):
-            chunk = self._loosely(chunk)
-        if bytes(chunk.error) not in _NOTHING or (chunk.choices is None and chunk.usage is None):
+    def _take(self, payload: bytes) -> None:
+        chunk = self._load(payload, _decoder)
+        if chunk is None:
+            return
+        if isinstance(chunk, dict):
+            if (error := read_error(chunk)) is not None:
+                raise as_model_error(error, self._server)
+            chunk = fitting(chunk, _Chunk)
+        elif bytes(chunk.error) not in _NOTHING or (chunk.choices is None and chunk.usage is None):
             self._check_error(payload)
         if not self._created and (chunk.id or chunk.choices):
             self._created = True
@@ -163,50 +162,41 @@ class ChatStream:
         if chunk.usage is not None:
             self._usage = _usage(chunk.usage)
         for choice in chunk.choices or ():
-            if not choice.index:
-                self._choice(choice)
-
-    def _loosely(self, chunk: dict[str, Any] | None) -> _Chunk:
-        """A chunk that does not fit the type: its error is raised, else what fits is kept."""
-        if (error := read_error(chunk)) is not None:
-            raise as_model_error(error, self._server)
-        choices: list[_Choice] = []
-        kept = _Chunk(choices=choices)
-        with suppress(msgspec.ValidationError):
-            kept.usage = msgspec.convert((chunk or {}).get("usage"), _Usage | None, strict=False)
-        for choice in (chunk or {}).get("choices") or ():
-            try:
-                choices.append(msgspec.convert(choice, _Choice, strict=False))
-            except msgspec.ValidationError as problem:
-                raise ModelError(f"{self._server} sent a chunk that cannot be read: {problem}.") from problem
-        return kept
+            self._choice(choice)
 
     def _check_error(self, payload: bytes) -> None:
         if (error := read_error(msgspec.json.decode(payload))) is not None:
             raise as_model_error(error, self._server)
 
     def _choice(self, choice: _Choice) -> None:
-        delta = choice.delta or choice.message
-        if delta is not None and self._finish is None:
-            self._delta(delta)
-        if choice.finish_reason and self._finish is None:
+        """One answer is asked for, so that choices are its parts: words are read from the first that has any, calls
+        from the first that has any."""
+        delta, number = choice.delta or choice.message, choice.index or 0
+        if delta is not None:
+            if delta.tool_calls or delta.function_call is not None:
+                self._calls_of = number if self._calls_of is None else self._calls_of
+            if self._words_of is None and (number == 0 or delta.content):
+                self._words_of = number
+            self._delta(delta, words=number == self._words_of, calls=number == self._calls_of)
+        if choice.finish_reason and (not number or number in (self._words_of, self._calls_of)):
             self._finished(choice.finish_reason)
 
-    def _delta(self, delta: _Delta) -> None:
-        kept = delta.reasoning_details or delta.thinking_blocks or delta.reasoning_opaque or delta.extra_content
-        if kept or delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking:
-            self._think(delta)
-        if delta.content:
-            if isinstance(delta.content, str):
-                self._say("message", delta.content)
-            else:
-                self._content_parts(delta.content)
-        if delta.refusal:
-            self._say("refusal", delta.refusal)
-        if delta.tool_calls:
+    def _delta(self, delta: _Delta, *, words: bool, calls: bool) -> None:
+        if words:
+            kept = delta.reasoning_details or delta.thinking_blocks or delta.reasoning_opaque or delta.extra_content
+            if kept or delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking:
+                self._think(delta)
+            if delta.content:
+                if isinstance(delta.content, str):
+                    self._say("message", delta.content)
+                else:
+                    self._content_parts(delta.content)
+            if delta.refusal:
+                self._say("refusal", delta.refusal)
+        if calls and delta.tool_calls:
             for call in delta.tool_calls:
                 self._call_delta(call)
-        if delta.function_call is not None:
+        if calls and delta.function_call is not None:
             self._call_delta(CallDelta(index=0, function=delta.function_call))
 
     def _think(self, delta: _Delta) -> None:
@@ -231,6 +221,9 @@ class ChatStream:
 
     def _say(self, kind: str, text: str, field: str = "") -> None:
         words = self._words
+        if words is not None and self._finish is not None and text == "".join(words.parts):
+            return  # all of it once more, behind the reason to finish
+        self._more = True
         if words is None or words.kind != kind:
             if not text.strip():
                 return  # white space before words or calls is no message
@@ -256,7 +249,7 @@ class ChatStream:
             thought = encodable("".join(words.parts))
             self._events.append(ItemDone(made_reasoning(words.item_id, content=thought, more=more), words.place))
         else:
-            status = "incomplete" if self._finish == "length" else "completed"
+            status = "incomplete" if self._finish in _CUT else "completed"
             self._events.append(ItemDone(self._message(words, status), words.place))
 
     def _message(self, words: _Words, status: str) -> ResponseItem:
@@ -280,25 +273,36 @@ class ChatStream:
             return
         if call not in self._open:
             self._close_words()
-            self._close_calls(unless=call)
+            self._close_calls(unless=call, only_whole=True)
             self._open.append(call)
+            self._more = True
             self._count += 1
             call.place = self._count
-        if call.opened is None and call.name:
-            call.opened = self._calls.open(call.id, call.name, None, custom=call.custom)
-            call.item_id = f"{_PREFIXES[call.opened.kind]}_{self._response_id or self._calls.new_id()}_{call.place}"
-            self._events.append(ItemAdded(call.item_id, call.opened.kind, call.opened.call_id, call.opened.name))
+        if call.opened is None and call.name and not (self._deltas.may_grow(call) and not call.parts):
+            self._open_call(call)
             fragment = call.text
-        if call.opened is not None and fragment and (text := call.opened.delta(fragment)):
-            self._events.append(ToolInputDelta(call.item_id, call.opened.call_id, encodable(text)))
+        if call.opened is not None and fragment and not call.is_blank:
+            text = call.opened.delta(call.text if call.held else fragment)
+            call.held = False
+            if text:
+                self._events.append(ToolInputDelta(call.item_id, call.opened.call_id, encodable(text)))
+        elif fragment:
+            call.held = True
 
-    def _close_calls(self, *, unless: ChatCall | None = None) -> None:
+    def _open_call(self, call: ChatCall) -> None:
+        call.opened = self._calls.open(call.id, call.name or "", None, custom=call.custom)
+        call.item_id = f"{_PREFIXES[call.opened.kind]}_{self._response_id or self._calls.new_id()}_{call.place}"
+        self._events.append(ItemAdded(call.item_id, call.opened.kind, call.opened.call_id, call.opened.name))
+
+    def _close_calls(self, *, unless: ChatCall | None = None, only_whole: bool = False) -> None:
         """Give out the open calls; while the stream goes on, only those whose arguments are whole."""
         for call in list(self._open):
-            if call is unless or (unless is not None and not call.is_whole):
+            if call is unless or (only_whole and (not call.is_whole or call.is_blank)):
                 continue
             self._open.remove(call)
             call.closed = True
+            if call.opened is None and call.name:
+                self._open_call(call)
             if call.opened is not None:
                 item = self._calls.finish(call.opened, call.text, None, call.item_id, stored(call.fields))
                 self._events.append(ItemDone(item, call.place))
@@ -313,11 +317,13 @@ class ChatStream:
             raise ModelError(f"{self._server} {_FAILURES[reason]}.", retryable=True)
         if reason == "content_filter":
             raise ModelError(f"The content filter of {self._server} stopped the answer.")
-        self._finish = reason
+        if self._more and self._finish not in _CUT:
+            self._finish = reason
+        self._more = False
         self.said_all = True
-        if reason == "length":
+        if self._finish in _CUT:
             self._open = [call for call in self._open if not call.custom]  # half a patch or script must not run
-        self._close_all()
+        self._close_calls(only_whole=True)
 
 
 def _usage(usage: _Usage) -> TokenUsage:

@@ -11,6 +11,7 @@ import msgspec
 
 from ferrule._version import __version__
 from ferrule.model.refusals import LONGEST_QUOTE, ServerError, as_model_error, read_error
+from ferrule.model.retry import LONGEST_STATED_MS
 from ferrule.model.sse import SseDecoder
 from ferrule.model.stream import ModelError
 from ferrule.protocol.errors import UsageError
@@ -42,6 +43,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, str]
     headers: Callable[[], dict[str, str]]
     idle_timeout_ms: int
+    longest_wait_ms: int = LONGEST_STATED_MS
 
 
 def split_base_url(url: str) -> tuple[str, dict[str, str]]:

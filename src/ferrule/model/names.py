@@ -38,12 +38,16 @@ class CallNames:
     def __init__(self, declared: Mapping[tuple[str | None, str], Callee]) -> None:
         self._declared = declared
 
+    def declares(self, name: str) -> bool:
+        """Whether a tool is declared by just this name."""
+        return (None, name) in self._declared
+
     def resolve(self, name: str, namespace: str | None = None) -> Callee | None:
         """The tool that is meant, or None where no tool or more than one could be."""
         exact = self._declared.get((namespace, name))
         if exact is not None:
             return exact
-        bare = _WRAPPERS.sub("", name.strip())
+        bare = _WRAPPERS.sub("", _without_tokens(name))
         callee = self._meant(_ALIASES.get(bare, bare), None if namespace == "functions" else namespace)
         if callee is not None:
             log.info("the call of %r is taken as one of %r", name, callee.flat)
@@ -60,6 +64,17 @@ class CallNames:
             if found:
                 return next(iter(found.values())) if len(found) == 1 else None
         return None
+
+
+_TOKEN = re.compile(r"<\|[^|<>]*\|>")
+_NUMBER = re.compile(r":[0-9]+$")
+
+
+def _without_tokens(name: str) -> str:
+    """The name without what the template of a chat left in it: `shell<|channel|>commentary`, `to=functions.shell:0`."""
+    pieces = [piece.strip() for piece in _TOKEN.split(name)]
+    first = next(filter(None, pieces), "")
+    return _NUMBER.sub("", first.removeprefix("to=").strip("`\"' "))
 
 
 def _ways(name: str) -> Iterator[Callable[[str, Callee], bool]]:

@@ -1,55 +1,122 @@
-"""The payload of one event, decoded once into what its wire needs."""
+"""The payload of one event, decoded once into what its wire needs. Nothing that a server can send raises here."""
 
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from ferrule.model.stream import ModelError
 from ferrule.protocol.json_text import JsonValue, encodable
 
 T = TypeVar("T")
 
+UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What decoding a value raises that a server made: no JSON, no UTF-8, numbers out of range, nesting without end."""
 
-def load(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | None:
-    """The typed event; where it does not fit the type, the plain object; None where it is no object at all.
+_QUOTED = 80
+"""Characters of a payload that a message repeats."""
+_WIDEST_INTEGER = 2**63
+"""Integers beyond it are read as numbers with a fraction, as JavaScript does."""
+_PLAIN_WORDS = re.compile(rb"[\w .:;!-]{0,60}")
+"""What proxies send to keep a connection open."""
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """A payload that says nothing to us. `kind`: what is wrong with it; empty for the words of a keep-alive."""
+
+    kind: str
+    excerpt: str
+
+
+def load(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | Unread:
+    """The typed event; where it does not fit the type, the plain object.
 
     Halves of surrogate pairs are kept as they are, for the other half may be in the next delta; in whole items they
-    become U+FFFD, as do bytes that are not UTF-8. Raises `ModelError` where the payload is not JSON.
+    become U+FFFD, as do bytes that are not UTF-8.
     """
     try:
         return decoder.decode(payload)
-    except msgspec.ValidationError:
+    except UNREADABLE:
         pass
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    try:
         value = _tolerantly(payload)
+        if not isinstance(value, dict):
+            return unread(payload, "is not a JSON object")
         with suppress(msgspec.ValidationError):
             return msgspec.convert(value, decoder.type)
-        payload = msgspec.json.encode(_encodable(value))
+        plain: dict[str, JsonValue] = _encodable(value)
         with suppress(msgspec.ValidationError):
-            return decoder.decode(payload)
-    plain = msgspec.json.decode(payload)
-    return plain if isinstance(plain, dict) else None
+            return decoder.decode(msgspec.json.encode(plain))
+    except RecursionError:
+        return unread(payload, "is nested too deeply")
+    except UNREADABLE:
+        return unread(payload, "is not JSON")
+    return plain
+
+
+def unread(payload: bytes, kind: str) -> Unread:
+    """A payload that is passed over."""
+    words = "" if _PLAIN_WORDS.fullmatch(payload) and kind == "is not JSON" else kind
+    return Unread(words, payload[:_QUOTED].decode(errors="replace"))
 
 
 def _tolerantly(payload: bytes) -> JsonValue:
-    try:
-        return json.loads(payload.decode(errors="replace"), strict=False)
-    except (ValueError, RecursionError) as error:
-        excerpt = payload[:80].decode(errors="replace")
-        raise ModelError(f"The server sent an event that is not JSON: {excerpt!r}.", retryable=True) from error
+    return json.loads(payload.decode(errors="replace"), strict=False)
 
 
 def _encodable(value: JsonValue) -> JsonValue:
+    """The value as JSON can carry it: no half characters, no NaN, no integer beyond 64 bits."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, list):
         return [_encodable(entry) for entry in value]
     if isinstance(value, dict):
         return {encodable(key): _encodable(entry) for key, entry in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int) and abs(value) >= _WIDEST_INTEGER:
+        return float(value)
     return value
+
+
+def fitting(value: Mapping[str, JsonValue], kind: type[T]) -> T:
+    """What of an object fits a struct: a field, or an entry of a list, that does not is left out."""
+    read: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):  # type: ignore[arg-type]
+        if field.encode_name in value:
+            with suppress(*UNREADABLE):
+                read[field.name] = _fitting(value[field.encode_name], field.type)
+    return kind(**read)
+
+
+def _fitting(value: JsonValue, kind: Any) -> Any:
+    options = [kind, *get_args(kind)]
+    if msgspec.Raw in options and not isinstance(value, list):
+        return msgspec.Raw(msgspec.json.encode(value))
+    if isinstance(value, list):
+        entries = next((get_args(option)[0] for option in options if _origin(option) is list), None)
+        if entries is not None:
+            return [entry for part in value for entry in _entry(part, entries)]
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        structs = [option for option in options if isinstance(option, type) and issubclass(option, msgspec.Struct)]
+        if not isinstance(value, dict) or len(structs) != 1:
+            raise
+        return fitting(value, structs[0])
+
+
+def _entry(value: JsonValue, kind: Any) -> Iterable[Any]:
+    if value is not None:
+        with suppress(*UNREADABLE):
+            yield _fitting(value, kind)
+
+
+def _origin(kind: Any) -> object:
+    return getattr(kind, "__origin__", None)
 
 
 Json = bytes | tuple[bytes | bytearray, ...]

@@ -48,6 +48,7 @@ def open_model(
         params=params | provider.query_params,
         headers=_headers(provider, accepts, base_url, env),
         idle_timeout_ms=provider.stream_idle_timeout_ms,
+        longest_wait_ms=provider.longest_wait_ms,
     )
     kind = ResponsesModel if (wire or provider.wire_api or accepts.wire) == "responses" else ChatModel
     return kind(Server(endpoint), accepts, known, max_retries=provider.request_max_retries)

@@ -1,13 +1,14 @@
 """What a server's error means: one sentence for the user, and whether asking again can help."""
 
+import math
 import re
 import time
 from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.model.retry import LONGEST_STATED_MS, in_words, stated_in_headers, stated_in_words
-from ferrule.model.stream import ContentRefused, ContextOverflow, ModelError
+from ferrule.model.retry import in_words, stated_in_headers, stated_in_words
+from ferrule.model.stream import CallUnreadable, ContentRefused, ContextOverflow, ModelError
 
 LONGEST_QUOTE = 500
 """Characters of a server's own words that a message repeats."""
@@ -23,6 +24,10 @@ class ServerError(msgspec.Struct, frozen=True):
     resets_in_seconds: float | None = None
     resets_at: float | None = None
     retry_after: float | None = None
+    headers: dict[str, str] = {}
+    """Headers of the provider behind a gateway, which repeats them in the body."""
+    generation: str = ""
+    """What the model wrote, where the server could not read it."""
 
 
 _USAGE_LIMITS = frozenset(
@@ -73,13 +78,41 @@ _PASSING = frozenset(
     ]
 )
 _OVERFLOWS = frozenset(
-    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "string_above_max_length"]
+    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "model_max_prompt_tokens_exceeded"]
 )
 _OVERFLOW_WORDS = re.compile(
     r"context (?:length|window|size)|maximum context|prompt is too long|input is too long|too many (?:input )?tokens"
     r"|exceeds? the (?:available|maximum|model's).{0,40}(?:context|tokens)|reduce the length of",
     re.IGNORECASE,
 )
+_RATE_CODES = frozenset(
+    [
+        "429",
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "rate_limited",
+        "throttling_error",
+        "throttlingexception",
+        "throttling",
+        "too_many_requests",
+        "resource_exhausted",
+        "slow_down",
+    ]
+)
+_RATE_WORDS = re.compile(
+    r"rate.?limit|throttl|too many requests|(?:tokens|requests) per (?:min|day|hour|second)|please wait before"
+    r"|\b(?:TPM|RPM|TPD|RPD)\b",
+    re.IGNORECASE,
+)
+_NEVER_FITS = re.compile(r"request too large|(?:input or output )?tokens must be reduced|reduce your message size", re.I)
+"""One request asks for more than the limit of a whole minute: waiting does not help."""
+_FINAL_WORDS = re.compile(
+    r"invalid|auth|permission|forbidden|not.?found|unsupported|unknown|policy|safety|filter|billing|quota|prompt"
+    r"|too_large|image|model|bad_request|400|401|403|404|422",
+    re.IGNORECASE,
+)
+"""Codes of errors in a stream that will come again."""
+_CALL_CODES = frozenset(["tool_use_failed"])
 _CONTENT_WORDS = re.compile(
     r"(?:image|audio|file|media|content (?:type|part|block)).{0,80}(?:too large|too big|exceed|unsupported|not support"
     r"|invalid|could not|unable|failed|unknown|corrupt)"
@@ -91,6 +124,8 @@ _CONTENT_WORDS = re.compile(
 
 def read_error(payload: object) -> ServerError | None:
     """The error that a decoded JSON body or event holds, in whichever spelling; None where it holds none."""
+    if isinstance(payload, list) and payload and isinstance(payload[0], dict):
+        payload = payload[0]  # Gemini
     if not isinstance(payload, dict):
         return None
     error = payload.get("error")
@@ -123,10 +158,28 @@ def _error(fields: dict[str, object]) -> ServerError:
     message = _text(fields.get("message"))
     if raw := _text(details.get("raw")):  # OpenRouter: the words of the provider behind it
         message = f"{message}: {raw}" if message else raw
+    headers = details.get("headers")
     seconds = {key: _seconds(fields.get(key)) for key in ("resets_in_seconds", "resets_at", "retry_after")}
+    if (delay := _retry_info(fields)) is not None:
+        seconds["retry_after"] = delay
     return ServerError(
-        message, _text(fields.get("code")), _text(fields.get("type")), _text(fields.get("param")), **seconds
+        message,
+        _text(fields.get("code")),
+        _text(fields.get("type")) or _text(fields.get("status")),
+        _text(fields.get("param")),
+        **seconds,
+        headers={str(k).lower(): str(v) for k, v in headers.items()} if isinstance(headers, dict) else {},
+        generation=_text(fields.get("failed_generation")),
     )
+
+
+def _retry_info(fields: dict[str, object]) -> float | None:
+    """The `retryDelay` of Google's RetryInfo, in seconds."""
+    details = fields.get("details")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
+            return _seconds(delay.removesuffix("s"))
+    return None
 
 
 def _text(value: object) -> str:
@@ -135,9 +188,10 @@ def _text(value: object) -> str:
 
 def _seconds(value: object) -> float | None:
     try:
-        return float(value) if isinstance(value, int | float | str) else None
-    except ValueError:
+        seconds = float(value) if isinstance(value, int | float | str) else -1.0
+    except (ValueError, OverflowError):
         return None
+    return seconds if 0 <= seconds < math.inf else None
 
 
 def as_model_error(
@@ -150,34 +204,51 @@ def as_model_error(
 
 def _classified(error: ServerError, server: str, status: int | None, headers: Mapping[str, str]) -> ModelError:
     said = " ".join(error.message.split())[:LONGEST_QUOTE] or error.code or error.type or "no reason given"
-    codes = {error.code, error.type, str(status)}
-    wait = _stated_wait(error, headers)
+    codes = {error.code.lower(), error.type.lower(), str(status)}
+    limited = bool(codes & _RATE_CODES) or (status in (None, 413) and _RATE_WORDS.search(error.message) is not None)
+    wait = _stated_wait(error, headers, limited)
     if codes & _USAGE_LIMITS:
         when = f" It resets in {in_words(wait)}." if wait is not None else ""
         return ModelError(f"The usage limit of {server} is reached: {_sentence(said)}{when}", status=status)
-    if codes & _OVERFLOWS or status == 413 or _OVERFLOW_WORDS.search(error.message):
+    if codes & _CALL_CODES:
+        text = f"{server} could not read the call of its model: {_sentence(said)}"
+        return CallUnreadable(text, status=status, generation=error.generation)
+    if not limited and _is_overflow(error, codes, status):
         return ContextOverflow(
             f"The conversation does not fit the model's context window: {_sentence(said)}", status=status
         )
-    passing = bool(codes & _PASSING) or (status or 0) >= 500
+    passing = bool(codes & _PASSING) or (status or 0) >= 500 or limited
     if not passing and (error.code.startswith("image_") or "image" in error.code or _CONTENT_WORDS.search(said)):
         return ContentRefused(f"{server} refuses a part of the request: {_sentence(said)}", status=status)
-    if passing and wait is not None and wait > LONGEST_STATED_MS:
-        text = f"{server} asks to wait {in_words(wait)} before the next request: {_sentence(said)}"
-        return ModelError(text, status=status, retry_after_ms=wait)
+    known_as = f"{error.code} {error.type}"
+    passing = passing or (status is None and not error.param and not _FINAL_WORDS.search(known_as))
+    if limited and _NEVER_FITS.search(error.message):
+        passing = False
     marks = [mark for mark in (error.code or error.type, error.param) if mark and mark not in said]
     known = f" ({', '.join(marks)})" if marks else ""
     answered = f"{server} answered {status}" if status else f"{server} reported an error"
     return ModelError(f"{answered}{known}: {_sentence(said)}", retryable=passing, status=status, retry_after_ms=wait)
 
 
-def _stated_wait(error: ServerError, headers: Mapping[str, str]) -> int | None:
+def _is_overflow(error: ServerError, codes: set[str], status: int | None) -> bool:
+    if codes & _OVERFLOWS or _OVERFLOW_WORDS.search(error.message):
+        return True
+    too_long = "string_above_max_length" in codes and error.param.endswith(_TEXTS)
+    return too_long or (status == 413 and not error.message)
+
+
+_TEXTS = ("input", "messages", "prompt", "instructions", "content", "text", "output", "arguments")
+"""Parameters that hold the conversation; a name or an id that is too long is no overflow."""
+
+
+def _stated_wait(error: ServerError, headers: Mapping[str, str], limited: bool) -> int | None:
     if error.resets_in_seconds is not None:
         return round(error.resets_in_seconds * 1000)
     if error.resets_at is not None:
         return max(0, round((error.resets_at - time.time()) * 1000))
-    if (stated := stated_in_headers(headers, time.time())) is not None:
-        return stated
+    for named in (headers, error.headers):
+        if (stated := stated_in_headers(named, time.time(), limited=limited)) is not None:
+            return stated
     if error.retry_after is not None:
         return round(error.retry_after * 1000)
     return stated_in_words(error.message)

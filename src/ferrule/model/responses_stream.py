@@ -4,14 +4,16 @@ What an item holds is taken from the surest source: its `output_item.done`, else
 else the final response. Bridges leave any of these out, and some give an item another id in each event.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
 
 import msgspec
 
 from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoning
-from ferrule.model.payloads import load
+from ferrule.model.chat_calls import without_placeholder
+from ferrule.model.merger import StreamMerger
+from ferrule.model.numbers import Numbers
+from ferrule.model.payloads import fitting
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
     Completed,
@@ -30,7 +32,11 @@ from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
 
 
-class _Located(msgspec.Struct, kw_only=True):
+class _Numbered(msgspec.Struct, kw_only=True):
+    sequence_number: int | None = None
+
+
+class _Located(_Numbered, kw_only=True):
     item_id: str | None = None
     output_index: int | None = None
 
@@ -100,7 +106,7 @@ class _Response(msgspec.Struct):
     status: str | None = None
 
 
-class _Lifecycle(msgspec.Struct):
+class _Lifecycle(_Numbered, kw_only=True):
     response: _Response = msgspec.field(default_factory=_Response)
 
 
@@ -125,6 +131,8 @@ _Event = (
     | _InputDone | _ItemAdded | _ItemDone | _Created | _Completed | _Incomplete | _Failed
 )  # fmt: skip
 _decoder: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+
+_KINDS: dict[str, type[_Event]] = {str(kind.__struct_config__.tag): kind for kind in get_args(_Event)}
 
 _CALLS = {"function_call", "custom_tool_call"}
 
@@ -171,41 +179,30 @@ class _Open:
         return not self.done or said == self.streamed
 
 
-class ResponsesStream:
+class ResponsesStream(StreamMerger):
     """Merges the payloads of one response. `ended` once its last event came."""
 
     def __init__(self, calls: CallReader, server: str) -> None:
-        self.ended = False
-        self.said_all = False
-        self.error: ModelError | None = None
+        super().__init__(server)
         self._calls = calls
-        self._server = server
         self._items: list[_Open] = []
         self._by_id: dict[str, _Open] = {}
         self._by_index: dict[int, _Open] = {}
-        self._events: list[ResponseEvent] = []
+        self._numbers = Numbers()
 
-    def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
-        """The events that these payloads bring. An error that the server reports is put into `error`."""
-        self._events = events = list[ResponseEvent]()
-        try:
-            for payload in payloads:
-                if self.ended or payload == b"[DONE]":
-                    continue
-                event = load(payload, _decoder)
-                handle = _HANDLERS.get(type(event))
-                if handle is not None:
-                    handle(self, event)
-                elif isinstance(event, dict):
-                    self._plain(event)
-        except ModelError as error:
-            self.error = error
-        return events
+    def _take(self, payload: bytes) -> None:
+        event = self._load(payload, _decoder)
+        if event is None:
+            return
+        if isinstance(event, dict):
+            self._plain(event, payload)
+        elif self._numbers.is_new(event.sequence_number, payload):
+            _HANDLERS[type(event)](self, event)
 
     def close(self) -> Sequence[ResponseEvent]:
         """The stream is over. Raises `ModelError` where its last event never came."""
         if not self.ended:
-            raise ModelError(f"{self._server} closed the stream before response.completed.", retryable=True)
+            raise self._closed_early("response.completed")
         return ()
 
     def partial(self) -> ResponseItem | None:
@@ -213,15 +210,18 @@ class ResponsesStream:
         words = "".join("".join(item.parts) for item in self._items if item.kind == "message" and not item.done)
         return made_message(None, encodable(words), "incomplete") if words.strip() else None
 
-    def _plain(self, event: dict[str, Any]) -> None:
-        """An event that does not fit: an error in some spelling, a whole response, an odd ending, or nothing to us."""
+    def _plain(self, event: dict[str, Any], payload: bytes) -> None:
+        """An event that does not fit: a known one with odd fields, a whole response, an error in some spelling, or
+        nothing to us."""
+        kind, number = event.get("type"), event.get("sequence_number")
+        if not self._numbers.is_new(number if isinstance(number, int) else None, payload):
+            return
         if event.get("object") == "response" and "output" in event:
-            self._complete(_Completed(_read_loosely(event)))
-            return
-        if isinstance(response := event.get("response"), dict) and event.get("type") in _ENDS:
-            _ENDS[event["type"]](self, _Completed(_read_loosely(response)))
-            return
-        if event.get("type") in (None, "", "error") and (error := read_error(event)):
+            self._complete(_Completed(response=fitting(event, _Response)))
+        elif isinstance(kind, str) and kind in _KINDS:
+            read = fitting(event, _KINDS[kind])
+            _HANDLERS[type(read)](self, read)
+        elif kind in (None, "", "error") and (error := read_error(event)):
             raise as_model_error(error, self._server)
 
     def _create(self, event: _Created) -> None:
@@ -355,7 +355,7 @@ class ResponsesStream:
             self._open_call(item, head)
         assert item.call is not None
         said = _string(head.input if item.call.custom else head.arguments)
-        body = said if said.strip() else item.streamed
+        body = without_placeholder(said if said.strip() else item.streamed)
         item.body = body
         return self._calls.finish(item.call, body, given, item.item_id)
 
@@ -363,6 +363,7 @@ class ResponsesStream:
 
     def _complete(self, event: _Lifecycle) -> None:
         self._take_output(event.response.output or [])
+        self._check_whole()
         self._close()
         self._end(event.response, None)
 
@@ -397,10 +398,16 @@ class ResponsesStream:
 
     def _finish_with(self, item: _Open, raw: bytes, head: _Head) -> None:
         """Deltas of a call are surer than the final response; of everything else the server's own item is fuller."""
-        if item.kind in _CALLS and (streamed := item.streamed):
+        lost = self._numbers.has_gap and item.body is None
+        if item.kind in _CALLS and not lost and (streamed := item.streamed):
             text = msgspec.Raw(msgspec.json.encode(encodable(streamed)))
             head = msgspec.structs.replace(head, arguments=text, input=text)
         self._finish(item, raw, head)
+
+    def _check_whole(self) -> None:
+        """Raise where a call is open of which the stream has lost a part, as its numbers show."""
+        if self._numbers.has_gap and any(not item.done and item.body is None for item in self._items):
+            raise ModelError(f"{self._server} lost a part of the stream.", retryable=True)
 
     def _close(self) -> None:
         for item in self._items:
@@ -413,11 +420,6 @@ class ResponsesStream:
         self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
 
 
-_ENDS: dict[str, Any] = {
-    "response.completed": ResponsesStream._complete,
-    "response.incomplete": ResponsesStream._cut_short,
-    "response.failed": ResponsesStream._fail,
-}
 _HANDLERS: dict[type, Any] = {
     _TextDelta: ResponsesStream._text,
     _RefusalDelta: ResponsesStream._text,
@@ -451,24 +453,6 @@ def _same(head: _Head, index: int, raw: bytes, free: Sequence[_Open]) -> _Open |
 
 def _words(item: ResponseItem) -> str:
     return text_of(item.view.content) if isinstance(item.view, Message) else ""
-
-
-def _read_loosely(response: dict[str, Any]) -> _Response:
-    """What can be used of a response object that does not fit the type."""
-    read = _Response()
-    for field, kind in (
-        ("id", str),
-        ("usage", _Usage),
-        ("end_turn", bool),
-        ("incomplete_details", dict),
-        ("error", dict),
-    ):
-        with suppress(msgspec.ValidationError):
-            setattr(read, field, msgspec.convert(response.get(field), kind, strict=False))
-    output = response.get("output")
-    if isinstance(output, list):
-        read.output = [msgspec.Raw(msgspec.json.encode(item)) for item in output if isinstance(item, dict)]
-    return read
 
 
 def _read_head(raw: msgspec.Raw) -> _Head:

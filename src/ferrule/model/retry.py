@@ -6,14 +6,15 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
-from ferrule.model.stream import Created, LeftOut, ModelError, ResponseEvent, Retrying
+from ferrule.model.stream import Created, LeftOut, ModelError, PassedOver, ResponseEvent, Retrying
 
 FIRST_DELAY_MS = 250
 """Pause before the first repetition where the server states none; it doubles each time."""
 LONGEST_DELAY_MS = 30_000
 """Longest pause of our own choosing."""
 LONGEST_STATED_MS = 120_000
-"""Longest pause that a server may ask for; beyond it the user is told instead of kept waiting."""
+"""Longest pause that a server may ask for, unless the provider's `longest_wait_ms` says otherwise: limits by the
+minute pass within it; beyond it the user is told instead of kept waiting."""
 
 _sleep = asyncio.sleep
 
@@ -46,7 +47,7 @@ async def with_retries(
             async with aclosing(attempt()) as batches:
                 async for batch in batches:
                     for event in batch:
-                        item_seen = item_seen or not isinstance(event, Created | LeftOut)
+                        item_seen = item_seen or not isinstance(event, Created | LeftOut | PassedOver)
                         yield event
             return
         except ModelError as error:
@@ -56,13 +57,14 @@ async def with_retries(
                 error.retryable = number == 0  # Asked often enough: the turn does not begin the whole row anew.
                 raise
             pause = delay_ms(number, error.retry_after_ms, random.random())
-            yield Retrying(str(error), pause)
+            later = sum(delay_ms(further, error.retry_after_ms, 0.0) for further in range(number + 1, max_retries))
+            yield Retrying(str(error), pause, pause + later)
         await _sleep(pause / 1000)
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _IN_WORDS = re.compile(
-    r"(?:again|retry(?:ing)?|wait|resets?)\s+(?:in|after|for)\s+((?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)",
+    r"(?:again|retry(?:ing)?|wait|resets?)\s+(?:(?:in|after|for)\s+)?(?:about\s+|at least\s+)?((?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)",
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(
@@ -73,9 +75,16 @@ _QUANTITY = re.compile(
 def stated_in_words(message: str) -> int | None:
     """Milliseconds that a message asks to wait ("try again in 1.5s", "retry after 2 minutes"), if it does."""
     found = _IN_WORDS.search(message)
-    quantities = _QUANTITY.findall(found.group(1)) if found else []
-    if not quantities:
-        return None
+    quantities = _QUANTITY.findall(_apart(found.group(1))) if found else []
+    return _sum(quantities) if quantities else None
+
+
+def _apart(text: str) -> str:
+    """`1m3.5s` as `1m 3.5s`."""
+    return re.sub(r"(?<=[a-zA-Z])(?=[0-9])", " ", text)
+
+
+def _sum(quantities: Sequence[tuple[str, str]]) -> int:
     return round(sum(float(amount) * _UNITS_MS[_unit(word.lower())] for amount, word in quantities))
 
 
@@ -83,21 +92,63 @@ def _unit(word: str) -> str:
     return "ms" if word.startswith(("ms", "millis")) else word[0]
 
 
-def stated_in_headers(headers: Mapping[str, str], now: float) -> int | None:
-    """Milliseconds that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) ask to wait. `now`: Unix time."""
+def stated_in_headers(headers: Mapping[str, str], now: float, *, limited: bool = False) -> int | None:
+    """Milliseconds that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) ask to wait; where a rate `limited`
+    the request, else those until it is free again. `now`: Unix time."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return round(milliseconds)
     value = headers.get("retry-after")
     if (seconds := _number(value)) is not None:
         return round(seconds * 1000)
-    if value is None:
-        return None
+    if value is not None and (stated := _until_date(value, now)) is not None:
+        return stated
+    return _reset(headers, now) if limited else None
+
+
+def _reset(headers: Mapping[str, str], now: float) -> int | None:
+    """When the limit that is used up is free again; the last one to be, where the server does not say which it is."""
+    waits: dict[bool, list[int]] = {True: [], False: []}
+    for name, value in headers.items():
+        parts = name.lower().split("-")
+        if "ratelimit" not in parts or "reset" not in parts or (wait := _span(value, now)) is None:
+            continue
+        remaining = headers.get("-".join("remaining" if part == "reset" else part for part in parts))
+        waits[_number(remaining) == 0].append(wait)
+    known = waits[True] or waits[False]
+    return max(known) if known else None
+
+
+_EPOCH_S = 1e9
+"""A number of seconds from which on it is a time, not a span."""
+_EPOCH_MS = 1e12
+
+
+def _span(text: str, now: float) -> int | None:
+    """Milliseconds of a span (`1m3.5s`, `6ms`, `20`) or until a time (Unix seconds or milliseconds, a date)."""
+    if (number := _number(text)) is not None:
+        if number >= _EPOCH_MS:
+            return max(0, round(number - now * 1000))
+        return max(0, round((number - now if number >= _EPOCH_S else number) * 1000))
+    if quantities := _SPAN.fullmatch(text.strip()) and _QUANTITY.findall(_apart(text)):
+        return _sum(quantities)
+    return _until_date(text, now)
+
+
+_SPAN = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d)\s*)+")
+
+
+def _until_date(text: str, now: float) -> int | None:
+    """Milliseconds until an HTTP date, or one of ISO 8601."""
+    from datetime import UTC, datetime
     from email.utils import parsedate_to_datetime
 
-    try:
-        return max(0, round((parsedate_to_datetime(value).timestamp() - now) * 1000))
-    except ValueError:
-        return None
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            at = read(text.strip())
+            return max(0, round(((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now) * 1000))
+        except (ValueError, OverflowError):
+            continue
+    return None
 
 
 def _number(text: str | None) -> float | None:

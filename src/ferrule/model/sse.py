@@ -2,7 +2,12 @@
 
 Source: the event stream format of the HTML standard. One rule is ours: an event that the stream ends without a blank
 line is given out by `flush`, because servers leave the last blank line out; whoever reads it judges if it is whole.
+So are errors that are not framed as the standard says: what a server wants to tell must not be lost.
 """
+
+from collections.abc import Sequence
+
+import msgspec
 
 from ferrule.model.stream import ModelError
 
@@ -13,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseDecoder:
-    """Takes a stream apart. Only `data` is read: every API that we speak repeats the event's name inside it."""
+    """Takes a stream apart. Of a good event only `data` is read: every API that we speak repeats the name inside it."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -53,15 +58,34 @@ class SseDecoder:
         if self._at_start:
             self._at_start = False
             text = text.removeprefix(_BOM)
-        return [data for block in text.split(b"\n\n") if (data := _data(block))]
+        return [data for block in text.split(b"\n\n") for data in _data(block) if data]
 
 
-def _data(block: bytes) -> bytes:
+def _data(block: bytes) -> Sequence[bytes]:
+    """The data of one event. Before it what stands beside it unframed: an error as a field, a bare body."""
     if block.startswith(b"data: ") and b"\n" not in block:
-        return block[6:]
-    values = []
+        return (block[6:],)
+    values: list[bytes] = []
+    loose: list[bytes] = []
+    name = b""
     for line in block.split(b"\n"):
         field, _, value = line.partition(b":")
         if field == b"data":
             values.append(value.removeprefix(b" "))
-    return b"\n".join(values)
+        elif field == b"event":
+            name = value.strip()
+        elif field == b"error" and not loose:
+            loose.append(_as_error(value.strip()))
+        elif loose or line.startswith(b"{"):
+            loose.append(line)
+    data = b"\n".join(values)
+    if name == b"error" and data.strip():
+        data = _as_error(data) if not data.lstrip().startswith(b"{") else data
+    return (b"\n".join(loose), data)
+
+
+def _as_error(words: bytes) -> bytes:
+    """Words, or an object, as a body that reports an error."""
+    if words.startswith(b"{"):
+        return b'{"error":%b}' % words
+    return msgspec.json.encode({"error": {"message": words.decode(errors="replace")}})

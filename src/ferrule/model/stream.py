@@ -89,10 +89,12 @@ class ItemDone(msgspec.Struct, frozen=True):
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """The request failed before its first item and is sent again after a pause in milliseconds."""
+    """The request failed before its first item and is sent again after a pause in milliseconds. `longest_ms`: how
+    long this goes on at most if it fails each time, not counting the requests themselves."""
 
     message: str
     delay_ms: int
+    longest_ms: int = 0
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -110,8 +112,24 @@ class LeftOut(msgspec.Struct, frozen=True):
     message: str
 
 
+class PassedOver(msgspec.Struct, frozen=True):
+    """An event of the stream could not be read; the stream goes on. `kind` is what was wrong with it."""
+
+    kind: str
+    message: str
+
+
 ResponseEvent = (
-    Created | LeftOut | ItemAdded | TextDelta | ReasoningDelta | ToolInputDelta | ItemDone | Retrying | Completed
+    Created
+    | LeftOut
+    | PassedOver
+    | ItemAdded
+    | TextDelta
+    | ReasoningDelta
+    | ToolInputDelta
+    | ItemDone
+    | Retrying
+    | Completed
 )
 
 
@@ -157,3 +175,11 @@ class ContextOverflow(ModelError):
 
 class ContentRefused(ModelError):
     """The server refuses one item of the request (an image too large, a part it does not know)."""
+
+
+class CallUnreadable(ModelError):
+    """The server could not read the call that its model wrote; `generation` is what the model wrote, if it says."""
+
+    def __init__(self, message: str, *, status: int | None = None, generation: str = "") -> None:
+        super().__init__(message, status=status)
+        self.generation = generation

@@ -17,8 +17,17 @@ from ferrule.model.http import Server
 from ferrule.model.names import KnownIds
 from ferrule.model.profiles import Profiles, ProviderProfile
 from ferrule.model.recipient import ANYWHERE, NOTHING_OMITTED, Recipient, family_of
-from ferrule.model.retry import Batches, with_retries
-from ferrule.model.stream import Created, ItemDone, LeftOut, ModelError, ModelRequest, ResponseEvent
+from ferrule.model.retry import Batches, in_words, with_retries
+from ferrule.model.stream import (
+    CallUnreadable,
+    Created,
+    ItemDone,
+    LeftOut,
+    ModelError,
+    ModelRequest,
+    PassedOver,
+    ResponseEvent,
+)
 from ferrule.protocol.items import Origin, ResponseItem
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import ToolSpec, Wire
@@ -88,6 +97,7 @@ class _Lane:
         self.specs: tuple[ToolSpec, ...] = ()
         self.tools = WireTools.empty()
         self.ids = KnownIds()
+        self.passed_over: set[str] = set()
 
 
 class WireModel:
@@ -178,8 +188,8 @@ class WireModel:
         try:
             async with aclosing(self.server.events(self.path, body, request.on_sent)) as arrivals:
                 async for payloads in arrivals:
-                    events = _signed(merger.feed(payloads), origin)
-                    given_out = given_out or any(not isinstance(event, Created) for event in events)
+                    events = self._told_once(request, _signed(merger.feed(payloads), origin))
+                    given_out = given_out or any(not isinstance(event, Created | PassedOver) for event in events)
                     yield events
                     if merger.error is not None:
                         raise merger.error
@@ -195,13 +205,14 @@ class WireModel:
                 return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
                 request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
-            elif not given_out and len(healed_before) < MAX_HEALS and (healed := heal(error, request, recipient, body)):
+            elif self._may_heal(error, given_out, healed_before) and (healed := heal(error, request, recipient, body)):
                 _name_tool(error, tools)
                 healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, str(error)))
                 self._take_for(request, healed)
                 yield [LeftOut(f"{str(error).rstrip('.')}; going on without {healed.what}")]
             else:
                 error.partial = merger.partial()
+                self._limit_wait(error)
                 _name_tool(error, tools)
                 if healed_before and not error.retryable:
                     self._take_for(request, healed_before[0])  # it was something else, and all may be sent again
@@ -211,6 +222,31 @@ class WireModel:
         async with aclosing(self._attempt(request, healed_before)) as batches:
             async for batch in batches:
                 yield batch
+
+    def _limit_wait(self, error: ModelError) -> None:
+        """A longer pause than the user wants is told, not waited for."""
+        wait, endpoint = error.retry_after_ms, self.server.endpoint
+        if wait is not None and wait > endpoint.longest_wait_ms and error.retryable:
+            error.retryable = False
+            text = f"{endpoint.name} asks to wait {in_words(wait)} before the next request (longest_wait_ms): {error}"
+            error.args = (text,)
+
+    def _told_once(self, request: ModelRequest, events: Sequence[ResponseEvent]) -> Sequence[ResponseEvent]:
+        """The events, where each kind that could not be read is told once in a session."""
+        if not any(type(event) is PassedOver for event in events):
+            return events
+        told = self._lane(request.session_id).passed_over
+        kept: list[ResponseEvent] = []
+        for event in events:
+            if not isinstance(event, PassedOver) or event.kind not in told:
+                kept.append(event)
+            if isinstance(event, PassedOver):
+                told.add(event.kind)
+        return kept
+
+    @staticmethod
+    def _may_heal(error: ModelError, given_out: bool, healed_before: tuple[Healed, ...]) -> bool:
+        return not given_out and not isinstance(error, CallUnreadable) and len(healed_before) < MAX_HEALS
 
     def _take_for(self, request: ModelRequest, healed: Healed) -> None:
         """Remember for the session what its server refuses."""

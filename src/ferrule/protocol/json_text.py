@@ -107,9 +107,10 @@ def _explain(error: json.JSONDecodeError) -> str:
         return (
             f"more than one JSON value, the second from line {error.lineno} column {error.colno}, near {_near(error)}"
         )
-    where = f"{error.msg} at line {error.lineno} column {error.colno}"
+    where = f"{error.msg.removesuffix(' starting at')} at line {error.lineno} column {error.colno}"
     if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
-        return f"{where}: the JSON ends too early (was it cut off?)"
+        end = error.doc.rstrip()[-_EXCERPT:]
+        return f"{where}: the JSON ends too early (was it cut off?), after {end!r}" if end else f"{where}: it is empty"
     return f"{where}, near {_near(error)}"
 
 

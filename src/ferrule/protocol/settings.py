@@ -37,6 +37,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_max_retries: int = 4
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
+    longest_wait_ms: int = 120_000
+    """Longest pause that the server may ask for; beyond it the turn ends and says so."""
     profile: str | None = None
     """Name of the provider profile that says what the server accepts; None picks it from the URL."""
 
@@ -114,6 +116,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Replaces the base instructions."""
     max_turns: int | None = None
     """How many times the model may be asked in one turn of the user."""
+    unusable_answer_retries: int = 2
+    """How often in a row an answer is asked for again that is empty, or a call that the server could not read."""
+    same_failure_hint: int = 3
+    """From which time on the model is told that the same call has failed in the same way before."""
+    same_failure_limit: int = 6
+    """How often the same call may fail in the same way before the turn ends."""
     output_schema: dict[str, object] | None = None
     tool_output_tokens: int | None = None
     """Budget of one tool output instead of the profile's, in tokens of 4 bytes."""

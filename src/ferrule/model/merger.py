@@ -1,0 +1,74 @@
+"""What both mergers of a stream share: payloads become events, an error, or a warning, and nothing else."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ferrule.model.payloads import UNREADABLE, Unread, load, unread
+from ferrule.model.stream import ModelError, PassedOver, ResponseEvent
+from ferrule.protocol.json_text import JsonValue
+
+T = TypeVar("T")
+
+
+class StreamMerger:
+    """The frame of a merger: `_take` reads one payload and puts what it says into `_events`."""
+
+    def __init__(self, server: str) -> None:
+        self.ended = False
+        self.said_all = False
+        self.error: ModelError | None = None
+        self._server = server
+        self._events: list[ResponseEvent] = []
+        self._passed_over = ""
+
+    def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
+        """The events that these payloads bring. An error that the server reports is put into `error`."""
+        self._events = events = list[ResponseEvent]()
+        try:
+            for payload in payloads:
+                if payload.startswith(b"[DONE]"):
+                    self._done()
+                elif not self.ended:
+                    self._take_safely(payload)
+        except ModelError as error:
+            self.error = error
+        return events
+
+    def _take_safely(self, payload: bytes) -> None:
+        try:
+            self._take(payload)
+        except UNREADABLE:
+            self._pass_over(payload, unread(payload, "holds a value that cannot be read"))
+
+    def _load(self, payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | None:
+        """The event, or its plain object; None where it says nothing to us."""
+        event = load(payload, decoder)
+        if isinstance(event, Unread):
+            self._pass_over(payload, event)
+            return None
+        return event
+
+    def _pass_over(self, payload: bytes, what: Unread) -> None:
+        if self._is_of_a_call(payload):
+            raise ModelError(f"{self._server} sent a part of a call that cannot be read.", retryable=True)
+        self._passed_over = what.excerpt.strip() or self._passed_over
+        if what.kind:
+            text = f"{self._server} sent an event that {what.kind}: {what.excerpt!r}; it is passed over"
+            self._events.append(PassedOver(what.kind, text))
+
+    def _closed_early(self, missing: str) -> ModelError:
+        """The error for a stream without its end, with the last words that were no event."""
+        said = f' It had sent, as no event of this API: "{self._passed_over}".' if self._passed_over else ""
+        return ModelError(f"{self._server} closed the stream before {missing}.{said}", retryable=True)
+
+    def _done(self) -> None:
+        """`[DONE]` came."""
+
+    def _take(self, payload: bytes) -> None:
+        raise NotImplementedError
+
+    def _is_of_a_call(self, payload: bytes) -> bool:
+        """Whether a payload that cannot be read holds a part of a call that comes no other way."""
+        return False

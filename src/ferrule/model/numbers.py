@@ -1,0 +1,35 @@
+"""The sequence numbers of a Responses stream: which event came twice, and whether one is missing."""
+
+FARTHEST_JUMP = 10_000
+"""Events that a number may leap over; beyond it numbers are something else, such as times."""
+
+
+class Numbers:
+    """Trusted only while no number stands on two different events, as bridges send that write 0 everywhere."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+        self._first = self._last = 0
+        self._trusted = True
+
+    def is_new(self, number: int | None, payload: bytes) -> bool:
+        """Whether this event did not come before."""
+        if number is None or not self._trusted:
+            return True
+        mark = hash(payload)
+        if number in self._seen:
+            if self._seen[number] == mark:
+                return False
+            self._trusted = False
+            return True
+        if not self._seen:
+            self._first = self._last = number
+        self._seen[number] = mark
+        self._first, self._last = min(self._first, number), max(self._last, number)
+        self._trusted = self._last - self._first <= len(self._seen) + FARTHEST_JUMP
+        return True
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether a number between the first and the last has not come."""
+        return self._trusted and bool(self._seen) and self._last - self._first + 1 > len(self._seen)
