@@ -30,6 +30,7 @@ from ferrule.protocol.hosted import hosted_line
 from ferrule.protocol.items import Message, Reasoning, ResponseItem
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
+from ferrule.protocol.thoughts import shown
 from ferrule.session.history import called_id
 from ferrule.tools.events import ToolEvent
 
@@ -125,7 +126,7 @@ class Human:
         """A whole item: what has not been streamed of it, or all of it."""
         match item.view:
             case Message(content=content):
-                self._rest("text", text_of(content))
+                self._rest("text", shown(text_of(content)))
             case Reasoning() as reasoning:
                 self._rest("reasoning", reasoning_text(reasoning))
             case view if (line := hosted_line(view)) is not None:

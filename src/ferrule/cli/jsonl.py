@@ -33,6 +33,7 @@ from ferrule.protocol.events import (
 from ferrule.protocol.items import ItemView, Message, Reasoning, ResponseItem, UnknownItem, WebSearchCall
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.thoughts import shown
 from ferrule.session.history import called_id
 from ferrule.tools.events import ToolEvent
 
@@ -151,7 +152,9 @@ class JsonLines:
         """An item that is complete when it comes."""
         match item.view:
             case Message(content=content):
-                self._item({"type": "agent_message", "text": text_of(content)})
+                text = shown(text_of(content))
+                if text or not text_of(content):
+                    self._item({"type": "agent_message", "text": text})
             case Reasoning() as reasoning:
                 text = reasoning_text(reasoning)
                 if text:

@@ -91,6 +91,10 @@ class CallReader:
         """Whether a tool is declared by just this name."""
         return self._names.declares(name)
 
+    def may_grow(self, name: str) -> bool:
+        """Whether this may be only the first piece of a name."""
+        return not self._names.declares(name) or self._names.begins_longer(name)
+
     def open(self, call_id: str | None, name: str, namespace: str | None, *, custom: bool) -> OpenCall:
         """A call begins."""
         return OpenCall(

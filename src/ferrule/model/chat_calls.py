@@ -114,10 +114,6 @@ class CallDeltas:
             self._by_id[call_id] = call
         return call, text
 
-    def may_grow(self, call: ChatCall) -> bool:
-        """Whether a call's name may be only its beginning."""
-        return not self._declares(call.name or "")
-
     def _grows(self, call: ChatCall, call_id: str | None, name: str | None) -> bool:
         """Whether `name` is a further piece of the name of a call that has no arguments yet."""
         if not name or not call.name or name == call.name or call.parts or call.closed:

@@ -18,7 +18,7 @@ from ferrule.model.kept import (
     thought_in,
 )
 from ferrule.model.merger import StreamMerger
-from ferrule.model.payloads import fitting
+from ferrule.model.payloads import fitting, load
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
     Completed,
@@ -73,6 +73,7 @@ class _Chunk(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
+_plain_decoder = msgspec.json.Decoder()
 _NOTHING = (b"", b"null")
 
 _PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "tool_search_call": "tsc"}
@@ -130,9 +131,8 @@ class ChatStream(StreamMerger):
     def close(self) -> Sequence[ResponseEvent]:
         """The stream is over: what is open is whole. Raises `ModelError` where the end came too early."""
         self._events = events = list[ResponseEvent]()
-        if self._finish is None:
-            if not (self.ended and self._count):
-                raise self._closed_early("it was finished")
+        if self._finish is None and not (self.ended and self._count):
+            raise self._closed_early("it was finished")
         self._close_all()
         reason = "max_output_tokens" if self._finish in _CUT else None
         events.append(Completed(self._response_id, self._usage, None, reason))
@@ -165,7 +165,7 @@ class ChatStream(StreamMerger):
             self._choice(choice)
 
     def _check_error(self, payload: bytes) -> None:
-        if (error := read_error(msgspec.json.decode(payload))) is not None:
+        if (error := read_error(load(payload, _plain_decoder))) is not None:
             raise as_model_error(error, self._server)
 
     def _choice(self, choice: _Choice) -> None:
@@ -278,7 +278,7 @@ class ChatStream(StreamMerger):
             self._more = True
             self._count += 1
             call.place = self._count
-        if call.opened is None and call.name and not (self._deltas.may_grow(call) and not call.parts):
+        if call.opened is None and call.name and (call.parts or not self._calls.may_grow(call.name)):
             self._open_call(call)
             fragment = call.text
         if call.opened is not None and fragment and not call.is_blank:

@@ -42,6 +42,10 @@ class CallNames:
         """Whether a tool is declared by just this name."""
         return (None, name) in self._declared
 
+    def begins_longer(self, name: str) -> bool:
+        """Whether a declared name begins with this one and goes on."""
+        return any(wire != name and wire.startswith(name) for _, wire in self._declared)
+
     def resolve(self, name: str, namespace: str | None = None) -> Callee | None:
         """The tool that is meant, or None where no tool or more than one could be."""
         exact = self._declared.get((namespace, name))

@@ -78,7 +78,12 @@ _PASSING = frozenset(
     ]
 )
 _OVERFLOWS = frozenset(
-    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "model_max_prompt_tokens_exceeded"]
+    [
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "context_window_exceeded",
+        "model_max_prompt_tokens_exceeded",
+    ]
 )
 _OVERFLOW_WORDS = re.compile(
     r"context (?:length|window|size)|maximum context|prompt is too long|input is too long|too many (?:input )?tokens"
@@ -104,7 +109,9 @@ _RATE_WORDS = re.compile(
     r"|\b(?:TPM|RPM|TPD|RPD)\b",
     re.IGNORECASE,
 )
-_NEVER_FITS = re.compile(r"request too large|(?:input or output )?tokens must be reduced|reduce your message size", re.I)
+_NEVER_FITS = re.compile(
+    r"request too large|(?:input or output )?tokens must be reduced|reduce your message size", re.IGNORECASE
+)
 """One request asks for more than the limit of a whole minute: waiting does not help."""
 _FINAL_WORDS = re.compile(
     r"invalid|auth|permission|forbidden|not.?found|unsupported|unknown|policy|safety|filter|billing|quota|prompt"

@@ -54,6 +54,7 @@ async def with_retries(
             if item_seen or not error.retryable:
                 raise
             if number == max_retries:
+                error.args = (f"{error} It was asked {number + 1} times.",) if number else error.args
                 error.retryable = number == 0  # Asked often enough: the turn does not begin the whole row anew.
                 raise
             pause = delay_ms(number, error.retry_after_ms, random.random())
@@ -64,7 +65,8 @@ async def with_retries(
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _IN_WORDS = re.compile(
-    r"(?:again|retry(?:ing)?|wait|resets?)\s+(?:(?:in|after|for)\s+)?(?:about\s+|at least\s+)?((?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)",
+    r"(?:again|retry(?:ing)?|wait|resets?)\s+(?:(?:in|after|for)\s+)?(?:about\s+|at least\s+)?"
+    r"((?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)",
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(

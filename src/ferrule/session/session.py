@@ -162,10 +162,11 @@ class Session(LoopBound):
             self._note("turn_aborted")
             self.emit(TurnAborted(turn_id=turn.id))
             raise
-        except FerruleError as error:
-            self._note("error", str(error))
-            self.emit(ErrorEvent(message=str(error)))
-            self.emit(TurnFailed(turn_id=turn.id, message=str(error)))
+        except Exception as error:
+            words = str(error) if isinstance(error, FerruleError) else f"internal error: {error!r}"
+            self._note("error", words)
+            self.emit(ErrorEvent(message=words))
+            self.emit(TurnFailed(turn_id=turn.id, message=words))
             raise
         finally:
             self.usage += turn.usage

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.model.retry import in_words
 from ferrule.model.stream import (
+    CallUnreadable,
     Completed,
     ContentRefused,
     ItemAdded,
     ItemDone,
     LeftOut,
     ModelError,
+    PassedOver,
     ReasoningDelta,
     ResponseEvent,
     Retrying,
@@ -23,11 +26,18 @@ from ferrule.model.stream import (
     ToolInputDelta,
 )
 from ferrule.process.run import uninterrupted
-from ferrule.protocol.content import text_of
+from ferrule.protocol.content import InputText, Refusal, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
+<<<<<<< HEAD
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
 from ferrule.protocol.payload import ToolOutput
+=======
+from ferrule.protocol.items import FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.thoughts import ShownText, shown
+from ferrule.session.failures import Failures, SameFailure
+>>>>>>> 8d07006 (Ask again after an empty answer or an unreadable call, end a row of the same failure, hide thoughts)
 from ferrule.session.history import aborted_output, called_id, place_of
 from ferrule.session.tool_choice import after_a_call
 from ferrule.tools.dispatch import Dispatcher
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
     from ferrule.session.session import Session
 
 
+<<<<<<< HEAD
 MAX_CALLS = 256
 """Calls of one response that are run. Models make some dozens at most; without a bound, a response that goes on and on
 would hold a task, a process and an answer for each."""
@@ -46,6 +57,12 @@ TOO_MANY_CALLS = (
     f"not run: one response may make {MAX_CALLS} calls, and this one came after them; "
     "make it again in your next response if it is still wanted"
 )
+=======
+CONTINUE = "Your last answer was empty. Go on with the task: call a tool, or say what you have found."
+"""What a model is told whose answers stay empty."""
+LONGEST_GENERATION = 2_000
+"""Characters of a call that could not be read that its model is shown: the mistake stands near its beginning."""
+>>>>>>> 8d07006 (Ask again after an empty answer or an unreadable call, end a row of the same failure, hide thoughts)
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -89,6 +106,12 @@ class Turn:
         self._left_out = False
         self._last_word: str | None = None
         self._watchers: dict[str, InputWatcher] = {}
+        self._shown: dict[str, ShownText] = {}
+        self._told = ""
+        self._answered = False
+        settings = session.settings
+        self._unusable_left = settings.unusable_answer_retries
+        self._failures = Failures(settings.same_failure_hint, settings.same_failure_limit)
 
     async def run(self) -> TurnResult:
         """Sample until no tool ran, or one ended the turn. Raises `ModelError`, `Fatal` and `TurnLimit`; history is
@@ -99,7 +122,7 @@ class Turn:
             if limit is not None and asked >= limit:
                 raise TurnLimit(f"stopped after {limit} requests (--max-turns): the model wanted to go on")
             asked += 1
-            if await self._sample_patiently():
+            if await self._sample_patiently() or self._ask_after_nothing():
                 continue
             again = await self.session.hooks_at_stop(self.text, sent_back)
             if again is None:
@@ -111,19 +134,61 @@ class Turn:
     async def _sample_patiently(self) -> bool:
         """Ask once, and again when the stream breaks off; what ran already is not run again."""
         retries, attempt = self.session.stream_retries, 0
+        self._answered, self._told = False, ""
         while True:
             try:
-                return await self._sample()
+                more = await self._sample()
+                if self._answered:
+                    self._unusable_left = self.session.settings.unusable_answer_retries
+                return more
             except ModelError as error:
                 if isinstance(error, ContentRefused) and self.session.leave_out_refused():
                     self.session.emit(WarningEvent(message=f"{error}; going on without its images"))
                     continue
+                if isinstance(error, CallUnreadable) and self._ask_after_unreadable(error):
+                    continue
                 if not error.retryable or attempt == retries:
                     self._keep(error.partial)
                     raise
-                self.session.emit(WarningEvent(message=f"{error}; asking again ({attempt + 1} of {retries})"))
+                self._warn(str(error), f"asking again ({attempt + 1} of {retries})")
                 await asyncio.sleep(self.session.retry_delay(attempt, error))
                 attempt += 1
+
+    def _warn(self, what: str, then: str) -> None:
+        """Say what failed, once for a row of the same, and what follows."""
+        self.session.emit(WarningEvent(message=then if what == self._told else f"{what}; {then}"))
+        self._told = what
+
+    def _ask_after_nothing(self) -> bool:
+        """Whether the model is to be asked again because it said nothing. Raises `ModelError` where it was asked often
+        enough: that is no success."""
+        if self._answered or self._last_word is not None:
+            return False
+        times = self.session.settings.unusable_answer_retries
+        if not self._unusable_left:
+            raise ModelError(
+                f"The model answered nothing, asked {times + 1} times (unusable_answer_retries): "
+                "say in a further message how to go on, or choose another model with -m."
+            )
+        self._unusable_left -= 1
+        self._warn("the model answered nothing", f"asking again ({times - self._unusable_left} of {times})")
+        if not self._unusable_left:
+            self.session.say(CONTINUE)
+        return True
+
+    def _ask_after_unreadable(self, error: CallUnreadable) -> bool:
+        """Show the model its call that the server could not read, unless that was done often enough."""
+        if not self._unusable_left:
+            return False
+        self._unusable_left -= 1
+        self._keep(error.partial)
+        wrote = f" You wrote:\n{error.generation[:LONGEST_GENERATION]}\n" if error.generation else " "
+        self.session.say(
+            f"Your last call could not be read: {error.said or error}{wrote}"
+            "Make the call again, with its name and valid JSON arguments, or answer in words."
+        )
+        self._warn(str(error), "asking again")
+        return True
 
     def _keep(self, partial: ResponseItem | None) -> None:
         """What the model had said when the stream broke off for good stays, marked as incomplete."""
@@ -156,6 +221,8 @@ class Turn:
             broken = False
         finally:
             await self._settle(usage, broken)
+        if self._failures.reason is not None:
+            raise SameFailure(self._failures.reason)
         if self._last_word is not None:
             self.text = self._last_word
             return False
@@ -165,11 +232,12 @@ class Turn:
         """Record an item of the model, and start it if it is a call that has not run yet."""
         call_id = called_id(item.view)
         if call_id is not None and call_id in self.interrupted_calls:
-            self._left_out = True
+            self._left_out = self._answered = True
             return
         session = self.session
         item = _with_arguments(item)
         session.record(item)
+        self._answered = self._answered or _says_something(item.view)
         routed = dispatcher.route(item.view)
         if routed is not None:
             self.tool_choice = after_a_call(self.tool_choice)
@@ -180,7 +248,7 @@ class Turn:
             self._calls.append(_Call(item, task, started))
             return
         if isinstance(item.view, Message):
-            self.text = text_of(item.view.content)
+            self.text = shown(text_of(item.view.content))
         if session.observed:
             session.emit(ItemCompleted(item=item))
 
@@ -189,9 +257,12 @@ class Turn:
     ) -> ResponseItem:
         """Run a call; its answer is on disk as soon as it is there."""
         output = await dispatcher.run(routed)
+        invocation = routed.invocation
+        hint = self._failures.note(str(invocation.tool_name), repr(invocation.payload), output)
+        output = output if hint is None else _with_hint(output, hint)
         if output.ends_turn:
             self._last_word = output.text
-        answer = output.into_response(routed.invocation.call_id, routed.invocation.payload)
+        answer = output.into_response(invocation.call_id, invocation.payload)
         self.session.store(answer)
         if self.session.observed:
             took = round((time.monotonic() - started) * 1000)
@@ -245,7 +316,8 @@ class Turn:
         emit = self.session.emit
         match event:
             case TextDelta(item_id=item_id, delta=delta):
-                emit(ItemUpdated(item_id=item_id, kind="text", delta=delta))
+                if text := self._shown.setdefault(item_id, ShownText()).feed(delta):
+                    emit(ItemUpdated(item_id=item_id, kind="text", delta=text))
             case ReasoningDelta(item_id=item_id, delta=delta):
                 emit(ItemUpdated(item_id=item_id, kind="reasoning", delta=delta))
             case ToolInputDelta(item_id=item_id, call_id=call_id, delta=delta):
@@ -259,10 +331,28 @@ class Turn:
                 watcher = handler.input_watcher(call_id) if handler is not None else None
                 if watcher is not None:
                     self._watchers[item_id] = watcher
-            case LeftOut(message=message):
+            case LeftOut(message=message) | PassedOver(message=message):
                 emit(WarningEvent(message=message))
-            case Retrying(message=message, delay_ms=delay):
-                emit(WarningEvent(message=f"{message}; trying again in {delay / 1000:.1f} s"))
+            case Retrying(message=message, delay_ms=delay, longest_ms=longest) if message != self._told:
+                long = f", and for up to {in_words(longest)}" if longest > delay else ""
+                self._warn(message, f"trying again in {delay / 1000:.1f} s{long}")
+
+
+def _says_something(view: ItemView) -> bool:
+    """Whether an item is more than reasoning or an empty message."""
+    if isinstance(view, Message) and not isinstance(view.content, str):
+        refused = any(isinstance(part, Refusal) for part in view.content)
+        return refused or bool(shown(text_of(view.content)).strip())
+    return not isinstance(view, Reasoning) and not (isinstance(view, Message) and not text_of(view.content).strip())
+
+
+def _with_hint(output: ToolOutput, hint: str) -> ToolOutput:
+    """The answer of a call with words for the model behind it; a native answer has no room for them."""
+    if isinstance(output.body, str):
+        return msgspec.structs.replace(output, body=f"{output.body}\n\n{hint}")
+    if isinstance(output.body, tuple):
+        return msgspec.structs.replace(output, body=(*output.body, InputText(hint)))
+    return output
 
 
 def _with_arguments(item: ResponseItem) -> ResponseItem:

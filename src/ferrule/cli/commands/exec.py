@@ -61,6 +61,12 @@ def main(arguments: list[str]) -> int:
         if lines is not None:
             lines.fail(str(error) or INTERRUPTED)
         raise
+    except BrokenPipeError:
+        raise
+    except Exception as fault:
+        if lines is not None:
+            lines.fail(f"internal error: {fault!r}")
+        raise
     _hand_over(result, options)
     return 0
 
