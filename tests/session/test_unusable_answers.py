@@ -99,13 +99,6 @@ async def test_f07_a_server_that_is_down_is_told_once(tmp_path: Path, monkeypatc
         sandbox="danger-full-access",
         on_event=seen.append,
     )
-        "some-model",
-        base_url="http://127.0.0.1:9/v1",
-        wire="chat",
-        cwd=tmp_path,
-        sandbox="danger-full-access",
-        on_event=seen.append,
-    )
     async with await agent.open() as session:
         with pytest.raises(ModelError, match="asked 5 times"):
             await session.run("go")

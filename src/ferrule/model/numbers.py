@@ -29,6 +29,10 @@ class Numbers:
         self._trusted = self._last - self._first <= len(self._seen) + FARTHEST_JUMP
         return True
 
+    def is_late(self, number: int | None) -> bool:
+        """Whether a later event came before this one."""
+        return self._trusted and number is not None and number < self._last
+
     @property
     def has_gap(self) -> bool:
         """Whether a number between the first and the last has not come."""

@@ -196,8 +196,15 @@ class ResponsesStream(StreamMerger):
             return
         if isinstance(event, dict):
             self._plain(event, payload)
-        elif self._numbers.is_new(event.sequence_number, payload):
+        elif self._numbers.is_new(event.sequence_number, payload) and not self._is_past(event):
             _HANDLERS[type(event)](self, event)
+
+    def _is_past(self, event: _Numbered) -> bool:
+        """Whether an event comes after the end of the item that it belongs to, in the wrong order."""
+        if not self._numbers.is_late(event.sequence_number) or not isinstance(event, _Located):
+            return False
+        item = self._find(event)
+        return item is not None and item.done
 
     def close(self) -> Sequence[ResponseEvent]:
         """The stream is over. Raises `ModelError` where its last event never came."""

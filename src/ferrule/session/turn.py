@@ -29,15 +29,10 @@ from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import InputText, Refusal, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
-<<<<<<< HEAD
-from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, read_item
-from ferrule.protocol.payload import ToolOutput
-=======
 from ferrule.protocol.items import FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.failures import Failures, SameFailure
->>>>>>> 8d07006 (Ask again after an empty answer or an unreadable call, end a row of the same failure, hide thoughts)
 from ferrule.session.history import aborted_output, called_id, place_of
 from ferrule.session.tool_choice import after_a_call
 from ferrule.tools.dispatch import Dispatcher
@@ -49,7 +44,6 @@ if TYPE_CHECKING:
     from ferrule.session.session import Session
 
 
-<<<<<<< HEAD
 MAX_CALLS = 256
 """Calls of one response that are run. Models make some dozens at most; without a bound, a response that goes on and on
 would hold a task, a process and an answer for each."""
@@ -57,12 +51,10 @@ TOO_MANY_CALLS = (
     f"not run: one response may make {MAX_CALLS} calls, and this one came after them; "
     "make it again in your next response if it is still wanted"
 )
-=======
 CONTINUE = "Your last answer was empty. Go on with the task: call a tool, or say what you have found."
 """What a model is told whose answers stay empty."""
 LONGEST_GENERATION = 2_000
 """Characters of a call that could not be read that its model is shown: the mistake stands near its beginning."""
->>>>>>> 8d07006 (Ask again after an empty answer or an unreadable call, end a row of the same failure, hide thoughts)
 
 
 class TurnResult(msgspec.Struct, frozen=True):

@@ -1,0 +1,127 @@
+"""Streams of each provider's shape, and seeded mutations of them. `python -m tests.model.mutations COUNT [SEED]`."""
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ferrule.model.stream import ItemDone
+from ferrule.protocol.items import FunctionCall
+from ferrule.protocol.specs import Wire
+
+from .support import Outcome, function, replay, request, sse
+
+ARGUMENTS = '{"cmd": "printf \\"ä 🔧\\"; ls -la /tmp"}'
+PIECES = (ARGUMENTS[:4], ARGUMENTS[4:17], ARGUMENTS[17:30], ARGUMENTS[30:])
+ITEM = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "shell"}
+Event = dict[str, Any]
+
+THOUGHTS: dict[str, Event] = {
+    "openai": {}, "deepseek": {"reasoning_content": "hm"}, "groq": {"reasoning": "hm"},
+    "openrouter": {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}]},
+    "gemini": {"extra_content": {"google": {"thought_signature": "SIG"}}},
+    "mistral": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
+    "moonshot": {"reasoning_content": "hm"}, "zai": {"reasoning_content": "hm"},
+    "minimax": {"content": "<think>hm</think>"},
+    "ollama": {"reasoning": "hm"}, "llama.cpp": {"reasoning_content": "hm"}, "dashscope": {"reasoning_content": "hm"},
+}  # fmt: skip
+"""What a provider sends before its call."""
+AT_ONCE = ("gemini", "mistral", "ollama")
+"""Providers that send a call in one piece."""
+
+
+def chat(provider: str) -> list[Event]:
+    """The stream of one call over Chat Completions."""
+    pieces = (ARGUMENTS,) if provider in AT_ONCE else ("", *PIECES)
+    deltas: list[Event] = [{"role": "assistant", "content": ""}, THOUGHTS[provider]]
+    for number, piece in enumerate(pieces):
+        call: Event = {"index": 0, "function": {"arguments": piece}}
+        if not number:
+            call |= {"id": "call_1", "type": "function", "function": {"name": "shell", "arguments": piece}}
+        deltas.append({"tool_calls": [call]})
+    choices: list[Event] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    events: list[Event] = [{"id": "c1", "object": "chat.completion.chunk", "choices": [each]} for each in choices]
+    return [*events, {"id": "c1", "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}]
+
+
+def responses() -> list[Event]:
+    """The stream of one call over the Responses API."""
+    place: Event = {"item_id": "fc_1", "output_index": 0}
+    whole = {**ITEM, "arguments": ARGUMENTS, "status": "completed"}
+    kind = "response.function_call_arguments"
+    events: list[Event] = [
+        {"type": "response.created", "response": {"id": "r1"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**ITEM, "arguments": ""}},
+        *({"type": f"{kind}.delta", **place, "delta": piece} for piece in PIECES),
+        {"type": f"{kind}.done", **place, "arguments": ARGUMENTS},
+        {"type": "response.output_item.done", "output_index": 0, "item": whole},
+        {"type": "response.completed", "response": {"id": "r1", "status": "completed", "output": [whole]}},
+    ]
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+SHAPES: dict[str, tuple[Wire, list[Event]]] = {
+    "responses": ("responses", responses()), **{name: ("chat", chat(name)) for name in THOUGHTS},
+}  # fmt: skip
+
+
+def _shuffled(chance: random.Random, value: Any) -> Any:
+    """Reordered fields with unknown ones between them."""
+    if isinstance(value, list):
+        return [_shuffled(chance, entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    fields = [(name, _shuffled(chance, entry)) for name, entry in value.items()]
+    fields.append((f"x_{chance.randrange(9)}", chance.choice([None, 1, "a", [], {"b": [2]}])))
+    chance.shuffle(fields)
+    return dict(fields)
+
+
+def _chunks(chance: random.Random, data: bytes) -> Sequence[bytes]:
+    cuts = sorted(chance.sample(range(1, len(data)), chance.randrange(min(40, len(data) - 1))))
+    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def called(found: Outcome) -> list[tuple[str, str]]:
+    views = [event.item.view for event in found.events if isinstance(event, ItemDone)]
+    return [(view.name, view.arguments) for view in views if isinstance(view, FunctionCall)]
+
+
+async def check(name: str, seed: int) -> None:
+    """One mutated stream; raises AssertionError where it gives something else than it may."""
+    chance = random.Random(seed)
+    wire, events = SHAPES[name]
+    events = list(events)
+    kind = chance.choice(["same", "fields", "twice", "lost", "swapped"])
+    place = chance.randrange(len(events))
+    if kind == "fields":
+        events = [_shuffled(chance, event) for event in events]
+    elif kind == "twice":
+        events.insert(place, events[place])
+    elif kind == "lost":
+        del events[place]
+    elif kind == "swapped":
+        other = chance.randrange(len(events))
+        events[place], events[other] = events[other], events[place]
+    data = sse(*events, *(["[DONE]"] if wire == "chat" else []))
+    found = await asyncio.wait_for(replay(wire, _chunks(chance, data), request(tools=(function("shell"),))), 10)
+    came = called(found)
+    where = f"{name}, seed {seed}, {kind} at {place}: {json.dumps(came)}, {found.error}"
+    if kind in ("same", "fields") or (kind == "twice" and wire == "responses"):
+        assert came == [("shell", ARGUMENTS)] and found.error is None, where
+    elif wire == "responses":
+        assert came == [("shell", ARGUMENTS)] or (came == [] and found.error is not None), where
+
+
+async def main(count: int, seed: int) -> None:
+    names = list(SHAPES)
+    for number in range(count):
+        await check(names[number % len(names)], seed + number)
+    print(f"{count} mutated streams of {len(names)} shapes from seed {seed}: all as they should be")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
