@@ -80,7 +80,7 @@ async def test_f01_a_lost_part_of_a_call_is_no_part_of_a_command() -> None:
 async def test_m010_words_of_an_error_event_are_the_servers_error() -> None:
     found = await replay("chat", b"event: error\ndata: Too many requests, please slow down\n\n")
     assert found.error is not None and found.error.retryable
-    assert "Too many requests" in str(found.error)
+    assert "reported an error: Too many requests" in str(found.error)
 
 
 TOOLS = (function("shell"), function("shell_command"))
