@@ -21,10 +21,13 @@ from ferrule.sandbox.boundary import boundary_of
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.pool import Pool, ZygoteKey, ZygoteLauncher, pool_of_this_loop
+from ferrule.sandbox.protection import Protection
+from ferrule.sandbox.sandbox import Sandbox
 
 ROUNDS = 150
 PEER_ROUNDS = 15
 REPOSITORIES = 100
+TEMPORARY = 1000
 PAUSE = 0.02
 """Seconds between two commands, in which spares are made."""
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -67,6 +70,7 @@ async def compare(base: Path) -> list[Row]:
         [times["codex"]] = await in_turns([partial(run, words, environment(base))], PEER_ROUNDS)
     memory, spares = await asyncio.to_thread(zygotes), pool.spares
     beside = await beside_repositories(pool, base)
+    sessions = await whole_commands(base)
     await launcher.close()
     if bwrap is not None:
         await bwrap.close()
@@ -79,6 +83,14 @@ async def compare(base: Path) -> list[Row]:
             beside,
             times["warm"],
             None,
+            "ms",
+            1e3,
+        ),
+        row(
+            f"a session's command, {TEMPORARY} repositories below /tmp, floor without them",
+            sessions["many"],
+            sessions["none"],
+            1.1,
             "ms",
             1e3,
         ),
@@ -111,6 +123,25 @@ async def beside_repositories(pool: Pool, base: Path) -> float:
     return spent
 
 
+async def whole_commands(base: Path) -> dict[str, float]:
+    """Seconds of `true` in a session, with the looks before and after it: temporary folder empty, and full."""
+    sandboxes = {}
+    for name in ("none", "many"):
+        temporary, workspace = base / f"tmp-{name}", base / f"ws-{name}"
+        for number in range(TEMPORARY if name == "many" else 0):
+            (temporary / str(number) / ".git/objects").mkdir(parents=True)
+        temporary.mkdir(exist_ok=True)
+        workspace.mkdir()
+        roots = (Root(str(temporary), reserve=False, scan=False), Root(str(workspace)))
+        sandboxes[name] = Sandbox(Protection(ConfinementPlan(roots), base / f"home-{name}"))
+        await sandboxes[name].level()
+    works = [partial(spawn, sandbox, str(base / f"ws-{name}")) for name, sandbox in sandboxes.items()]
+    times = await in_turns(works, ROUNDS // 2, pause=PAUSE)
+    for sandbox in sandboxes.values():
+        await sandbox.close()
+    return dict(zip(sandboxes, times, strict=True))
+
+
 def bubblewrap(plan: ConfinementPlan, base: Path) -> BwrapLauncher | None:
     """The same rights by `bwrap`; None where it is not installed."""
     try:
@@ -134,6 +165,7 @@ async def spawn(launcher: Launcher, cwd: str) -> None:
     child = await launcher.launch(["/bin/true"], ENV, cwd, Pipes(merge=True), Limits())
     status = await child.wait()
     assert status.code == 0
+    await child.leftovers(False)
     os.close(child.stdout)
 
 

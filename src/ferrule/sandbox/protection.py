@@ -88,6 +88,8 @@ class Protection:
             if self._held is not None:
                 self._held.close()
                 self._held = None
+            if not finished:
+                await asyncio.to_thread(self._repositories.close)
         for text in said:
             self.report(text)
 

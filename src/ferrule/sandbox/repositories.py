@@ -10,9 +10,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ferrule.git.layout import is_bare_shape
 from ferrule.git.submodules import submodule_folders
+from ferrule.sandbox.linux.inotify import FolderWatch
 from ferrule.sandbox.ownership import Identity, OwnershipRecord, identity
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, is_within
 
@@ -27,6 +29,8 @@ LIMIT_MET = (
 STAMP_LAG_NS = 20_000_000
 """The kernel stamps files with the time of its last tick, up to 10 ms ago. What was there when a command started has
 been seen by then, so the lag makes nothing ours that is not."""
+REPOSITORY_NAMES = (".git", "HEAD", "objects", "refs", "commondir")
+"""Entries by which a folder is a repository, or has one."""
 _NOT_ENTERED = frozenset((".git", *RESERVED_NAMES))
 
 
@@ -68,6 +72,7 @@ class Repositories:
         self._roots = sorted(plan.roots, key=lambda root: (not root.scan, not root.reserve))
         self._record = record
         self._folders: dict[str, _Folder] = {}
+        self._all_watched = False
         self._found: dict[str, Repository] = {}
         self._waiting: dict[str, tuple[str, ...]] = {}
         self.limits: tuple[str, ...] = ()
@@ -116,8 +121,21 @@ class Repositories:
             if path not in self._waiting and not self._found[path].bare:
                 self._waiting[path] = submodule_folders(os.path.dirname(path))
 
+    @cached_property
+    def _watch(self) -> FolderWatch:
+        """Made with the first look, which nobody waits for."""
+        return FolderWatch(REPOSITORY_NAMES)
+
+    def close(self) -> None:
+        """Let go of the watched folders."""
+        if "_watch" in self.__dict__:
+            self._watch.close()
+
     def _scan(self) -> None:
-        """Root by root, breadth first. What has not changed is not read again, only asked for its time stamp."""
+        """Root by root, breadth first. A folder that has not changed is not read again."""
+        if not self._watch.listen() and self._all_watched:
+            self._read_tops()
+            return
         folders: dict[str, _Folder] = {}
         limits: list[str] = []
         for root in self._roots:
@@ -130,14 +148,25 @@ class Repositories:
             if waiting:
                 limits.append(LIMIT_MET.format(root=root.path, most=MAX_FOLDERS))
         self._folders, self.limits = folders, tuple(limits)
+        self._watch.keep(folders)
+        tops = {root.path for root in self._roots if not root.scan}
+        self._all_watched = all(path in tops or self._watch.is_clean(path) for path in folders)
+
+    def _read_tops(self) -> None:
+        for root in self._roots:
+            if not root.scan and (folder := self._read(root.path, whole=False)):
+                self._folders[root.path] = folder
 
     def _read(self, path: str, whole: bool) -> _Folder | None:
         """None for a folder that is gone, or closed to us as it is to commands."""
+        known = self._folders.get(path)
+        if known and self._watch.is_clean(path):
+            return known
         try:
-            changed = os.lstat(path).st_ctime_ns
             if not whole:
                 return _Folder(0, (), _repository(path, _names_at_top(path)))
-            known = self._folders.get(path)
+            self._watch.watch(path)  # first, so that a change while it is read is heard of
+            changed = os.lstat(path).st_ctime_ns
             if known and known.changed == changed:
                 return known
             if time.time_ns() - changed < SETTLED_NS:
@@ -157,7 +186,7 @@ class Repositories:
 
 def _names_at_top(path: str) -> set[str]:
     """Of a folder that may hold very much: those that a repository would have."""
-    return {name for name in (".git", "HEAD", "objects", "refs", "commondir") if os.path.lexists(f"{path}/{name}")}
+    return {name for name in REPOSITORY_NAMES if os.path.lexists(f"{path}/{name}")}
 
 
 def _repository(path: str, names: set[str]) -> Repository | None:

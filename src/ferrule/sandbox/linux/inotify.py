@@ -1,0 +1,114 @@
+"""Folders whose entries the kernel watches for us (inotify(7)), so that nobody has to ask each of them after a command.
+
+Only on file systems of this machine: what another machine changes on a network file system is not told. A folder that
+cannot be watched is not clean, and is read again.
+"""
+
+import os
+import struct
+from collections.abc import Collection
+
+_RELEVANT = 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # attributes, moved from and to, made, deleted; itself
+_MASK = _RELEVANT | 0x01000000 | 0x02000000 | 0x04000000  # a folder only, no link, nothing of what was deleted
+_IS_FOLDER, _OVERFLOW, _GONE, _OF_ITSELF = 0x40000000, 0x4000, 0x8000, 0x400 | 0x800
+_EVENT = struct.Struct("iIII")
+_READ_BYTES = 1 << 16
+# statfs(2): ext, XFS, Btrfs, tmpfs, overlay, F2FS, ZFS, bcachefs.
+_LOCAL = frozenset(
+    (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E),
+)
+_STATFS_BYTES = 512
+
+
+class FolderWatch:
+    """The watched folders of one session. `names`: entries that matter although they are no folders. Close it."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        import ctypes
+
+        self._names = frozenset(map(os.fsencode, names))
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        make = getattr(self._libc, "inotify_init1", None)
+        self._fd = -1 if make is None else int(make(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._devices: dict[int, bool] = {}
+        self._changed: set[str] = set()
+
+    def watch(self, path: str) -> None:
+        """Watch a folder from now on; it is clean until something changes. Read it after this."""
+        self._changed.discard(path)
+        if self._fd < 0 or not self._is_local(path):
+            return
+        number = self._libc.inotify_add_watch(self._fd, os.fsencode(path), _MASK)
+        if number < 0:  # gone, closed to us, or too many
+            self.forget(path)
+            return
+        if self._numbers.get(path, number) != number:
+            self.forget(path)
+        self._paths[number], self._numbers[path] = path, number
+
+    def is_clean(self, path: str) -> bool:
+        """Whether the folder is watched and nothing has changed in it, as of the last `listen`."""
+        return path in self._numbers and path not in self._changed
+
+    def listen(self) -> bool:
+        """Take in what has happened. Returns whether anything has."""
+        while self._fd >= 0:
+            try:
+                events = os.read(self._fd, _READ_BYTES)
+            except BlockingIOError:
+                break
+            self._take(events)
+        return bool(self._changed)
+
+    def forget(self, path: str) -> None:
+        """The folder is of no interest any more."""
+        number = self._numbers.pop(path, None)
+        self._changed.discard(path)
+        if number is not None and self._paths.get(number) == path:
+            del self._paths[number]
+            self._libc.inotify_rm_watch(self._fd, number)
+
+    def keep(self, paths: Collection[str]) -> None:
+        """Forget all but these."""
+        if len(self._numbers) > len(paths) or self._changed:
+            for path in [path for path in self._numbers if path not in paths]:
+                self.forget(path)
+            self._changed.intersection_update(paths)
+
+    def close(self) -> None:
+        """From now on no folder is clean."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._numbers.clear()
+
+    def _take(self, events: bytes) -> None:
+        position = 0
+        while position < len(events):
+            number, mask, _, length = _EVENT.unpack_from(events, position)
+            name = events[position + _EVENT.size : position + _EVENT.size + length].rstrip(b"\0")
+            position += _EVENT.size + length
+            if mask & _OVERFLOW:
+                self._changed.update(self._numbers)
+            elif (path := self._paths.get(number)) is not None:
+                if mask & _GONE:
+                    del self._paths[number]
+                    self._numbers.pop(path, None)
+                if mask & (_GONE | _IS_FOLDER | _OF_ITSELF) or name in self._names:
+                    self._changed.add(path)
+
+    def _is_local(self, path: str) -> bool:
+        try:
+            device = os.lstat(path).st_dev
+        except OSError:
+            return False
+        if device not in self._devices:
+            import ctypes
+
+            buffer = ctypes.create_string_buffer(_STATFS_BYTES)
+            failed = self._libc.statfs(os.fsencode(path), buffer)
+            (kind,) = struct.unpack_from("@l", buffer)
+            self._devices[device] = not failed and kind & 0xFFFFFFFF in _LOCAL
+        return self._devices[device]
