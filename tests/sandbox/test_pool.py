@@ -126,6 +126,21 @@ async def test_a_spare_sees_what_has_changed_since_it_was_made(pool: Pool, outsi
     assert os.listdir(folder / "old") == []
 
 
+async def test_a_spare_of_another_session_protects_no_more_than_it_should(pool: Pool, outside: Path) -> None:
+    """What is the user's to one session may be the work of another's commands."""
+    folder = outside / "ws1"
+    (folder / ".git").mkdir(parents=True, exist_ok=True)
+    plan = key(outside, 1).plan
+    first = ZygoteLauncher(pool, key(outside, 1), lambda: boundary_of(plan).covers)
+    second = ZygoteLauncher(pool, key(outside, 1), lambda: boundary_of(plan, own=[f"{folder}/.git"]).covers)
+    for _ in range(3):
+        assert "Read-only" in (await run(first, "echo x > .git/config", str(folder))).output
+        await until(lambda: pool.spares == 2)
+        assert (await run(second, "echo x > .git/config", str(folder))).output == ""
+    await first.close()
+    await second.close()
+
+
 async def test_closing_one_session_leaves_the_others(
     namespaces: None, outside: Path, workspace: Path, home: Path
 ) -> None:

@@ -1,10 +1,18 @@
 """The zygote as a program of its own."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
+import pytest
+
+from ferrule.sandbox.linux import filesystem
 from ferrule.sandbox.linux.client import PLACE
+from ferrule.sandbox.linux.kernel import StepError
 
 HEAVY = {"asyncio", "collections", "contextlib", "enum", "pathlib", "re", "signal", "socket", "subprocess", "threading"}
 LIST_MODULES = """
@@ -22,3 +30,22 @@ def test_it_imports_nothing_of_ours_and_nothing_heavy() -> None:
     modules = set(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
     assert "linux.zygote" in modules
     assert not modules & (HEAVY | {"typing", "ferrule"})
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.ENOENT, False), (errno.EPERM, True)])
+def test_s03_what_comes_and_goes_is_covered_or_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: bool
+) -> None:
+    """It vanishes whenever it is to be covered, and is there whenever it is looked for."""
+    tries = []
+
+    def cover_one(*cover: object) -> None:
+        tries.append(cover)
+        raise StepError(number, "move_mount")
+
+    monkeypatch.setattr(filesystem, "cover_one", cover_one)
+    with pytest.raises(StepError) if raised else nullcontext():
+        filesystem.cover([("read", os.fsencode(tmp_path), b"")])
+    assert len(tries) == filesystem.ATTEMPTS
+    filesystem.cover([("read", b"/nonexistent/x", b"")])
+    assert len(tries) == filesystem.ATTEMPTS + 1
