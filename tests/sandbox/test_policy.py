@@ -7,7 +7,7 @@ import pytest
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import DangerFullAccess, ExternalSandbox, ReadOnly, WorkspaceWrite
 from ferrule.sandbox.plan import ConfinementPlan, Root, folders_between, is_within
-from ferrule.sandbox.policy import HOME_FILES, plan_confinement
+from ferrule.sandbox.policy import HOME_FILES, command_places, plan_confinement
 
 ONLY_CWD = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 
@@ -108,3 +108,12 @@ def test_paths() -> None:
     assert folders_between("/a", "/a/b/c/d") == ["/a/b", "/a/b/c"]
     assert folders_between("/", "/b/c") == ["/b"]
     assert folders_between("/a", "/a") == folders_between("/a", "/b/c") == []
+
+
+def test_where_commands_can_write_is_known_in_every_mode(tmp_path: Path) -> None:
+    """Also where the working directory holds the home folder, which no sandbox takes for a root."""
+    env = {"HOME": str(tmp_path / "home")}
+    places = command_places(DangerFullAccess(), str(tmp_path), f"{tmp_path}/home/.ferrule", env)
+    assert places.roots == ("/tmp",)
+    places = command_places(ReadOnly(), "/srv/work", f"{tmp_path}/home/.ferrule", env)
+    assert places.roots == ("/srv/work", "/tmp")

@@ -49,13 +49,15 @@ def plan_confinement(
 
 
 def command_places(policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[str, str] = os.environ) -> Places:
-    """Where commands of this session can write, or those of another one could: the same whatever the mode is."""
-    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-    try:
-        plan = plan_confinement(WorkspaceWrite(roots), cwd, own_home, env)
-    except UsageError:  # a folder above the home, without a sandbox: then commands can write everywhere
-        plan = plan_confinement(WorkspaceWrite(), SLASH_TMP, own_home, env)
-    return Places(tuple(root.path for root in plan.roots), plan.read_only)
+    """Where commands of this session can write, or those of another one could: the same whatever the mode is.
+
+    A folder above the home is left out: no sandbox takes it for a root, and it would hold every program.
+    """
+    home = _real(env.get("HOME") or "~")
+    named = (cwd, *(policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()))
+    chosen = [real for path in named if (real := _real(path)) == home or not is_within(home, real)]
+    roots = tuple(map(Root, dict.fromkeys((*chosen, *_temporary(WorkspaceWrite(), env)))))
+    return Places(tuple(root.path for root in roots), tuple(_kept(roots, home, own_home)))
 
 
 def _chosen(path: str, role: str, home: str, warnings: list[str]) -> str | None:
