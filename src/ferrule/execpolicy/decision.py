@@ -27,13 +27,13 @@ from ferrule.protocol.permissions import (
     SandboxPermissions,
 )
 
-from .amendment import is_banned
 from .bash import SimpleCommand
 from .commands import CommandFacts, SeenCommand, bare, take_apart
 from .dangerous import is_dangerous
 from .display import visible
 from .environment import is_harmless
 from .host import Host, UnknownHost
+from .offers import offer
 from .rules import Matches, Rules, strictness
 from .safe import is_known_safe
 
@@ -54,10 +54,10 @@ _ASKED = {
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What was found about one command; `amendable` is the prefix that would settle it for good."""
+    """What was found about one command; a rule for the first of `amendable` would settle it, where it may free all."""
 
     match: PolicyMatch
-    amendable: tuple[str, ...] | None = None
+    amendable: tuple[SimpleCommand, ...] = ()
 
     @property
     def decision(self) -> PolicyDecision:
@@ -135,7 +135,7 @@ class _Judge:
             yield from map(_Verdict, restricting)
             if is_dangerous(command.argv) and not self._lifted(seen):
                 outer = next(outer.command for outer in seen.chain() if outer.direct)
-                yield _Verdict(_dangerous(command), outer.argv if outer.literal else None)
+                yield _Verdict(_dangerous(command), (outer,) if outer.literal else ())
 
     def _lifted(self, seen: SeenCommand) -> bool:
         """A rule speaks about the command itself, or about the one that starts it."""
@@ -147,14 +147,14 @@ class _Judge:
         matches = self._match(segment)
         if not matches.found and inner is not segment:
             matches = self._match(inner)
-        freed = self._may_be_freed(inner) and (inner is segment or self._may_be_freed(segment))
         restricted = any(match.decision is not PolicyDecision.ALLOW for match in matches.found)
-        if matches.found and (restricted or freed):
+        commands = (inner,) if inner is segment else (inner, segment)
+        if matches.found and (restricted or all(map(self._may_be_freed, commands))):
             return [_Verdict(match) for match in matches.found]
         if is_dangerous(inner.argv):
-            return [_Verdict(_dangerous(inner), inner.argv)]
+            return [_Verdict(_dangerous(inner), commands)]
         decision, name = self._by_heuristic(inner)
-        return [_Verdict(_heuristic(inner.argv, decision, name), inner.argv if freed else None)]
+        return [_Verdict(_heuristic(inner.argv, decision, name), commands)]
 
     def _by_heuristic(self, command: SimpleCommand) -> tuple[PolicyDecision, str]:
         policy = self.request.approval_policy
@@ -195,13 +195,19 @@ class _Judge:
         """The prefix to offer: the model's own if it settles the whole command, else the first undecided segment."""
         if not self.facts.word_only or any(verdict.by_rule for verdict in deciding):
             return None
-        asked = self.request.prefix_rule
-        if asked and not is_banned(asked) and not any(verdict.by_rule for verdict in verdicts):
-            amended = _Judge(self.request, self.rules.amended(ExecPolicyAmendment(asked)), self.host)
+        asked = self._asked()
+        if asked is not None and not any(verdict.by_rule for verdict in verdicts):
+            amended = _Judge(self.request, self.rules.amended(asked), self.host)
             if all(amended._settled_by_rule(bare(segment)) for segment in self.facts.segments):
-                return ExecPolicyAmendment(asked)
-        prefix = next((verdict.amendable for verdict in deciding if verdict.amendable is not None), ())
-        return None if is_banned(prefix) else ExecPolicyAmendment(prefix)
+                return asked
+        undecided = (verdict.amendable for verdict in deciding if verdict.amendable)
+        command = next((found[0] for found in undecided if all(map(self._may_be_freed, found))), None)
+        return None if command is None else offer(command.argv, is_whole=True)
+
+    def _asked(self) -> ExecPolicyAmendment | None:
+        """The rule that the model proposes, where it may be offered."""
+        prefix = self.request.prefix_rule or ()
+        return offer(prefix, is_whole=any(prefix in (part.argv, bare(part).argv) for part in self.facts.segments))
 
 
 def _heuristic_name(verdicts: Sequence[_Verdict]) -> str:

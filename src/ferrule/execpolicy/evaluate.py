@@ -111,11 +111,17 @@ class _Collector:
         return RuleFile(tuple(self._prefix), tuple(self._executables), tuple(self._network))
 
     def prefix_rule(self, *args: object, **kwargs: object) -> None:
-        values = _bind("prefix_rule", ("pattern", "decision", "justification", "match", "not_match"), args, kwargs)
+        names = ("pattern", "decision", "justification", "match", "not_match", "exact")
+        values = _bind("prefix_rule", names, args, kwargs)
         pattern = _pattern(values.get("pattern"))
         decision = _choice("decision", values.get("decision") or "allow", _DECISIONS)
         justification = _justification(values.get("justification"))
-        rules = [PrefixRule(((first,), *pattern[1:]), decision, justification, self._filename) for first in pattern[0]]
+        exact = values.get("exact") or False
+        if not isinstance(exact, bool):
+            raise _Bad("exact must be True or False")
+        rules = [
+            PrefixRule(((first,), *pattern[1:]), decision, justification, self._filename, exact) for first in pattern[0]
+        ]
         _check_examples(rules, _examples("match", values.get("match")), _examples("not_match", values.get("not_match")))
         self._prefix += rules
 

@@ -13,17 +13,22 @@ from .programs import TRUSTED_DIRECTORIES, base_name
 
 
 class PrefixRule(msgspec.Struct, frozen=True):
-    """Commands that begin with these words. Each element lists the alternatives for one word; the first has one."""
+    """Commands that begin with these words. Each element lists the alternatives for one word; the first has one.
+
+    `exact`: no further words."""
 
     pattern: tuple[tuple[str, ...], ...]
     decision: PolicyDecision = PolicyDecision.ALLOW
     justification: str | None = None
     source: str | None = None
+    exact: bool = False
 
     def matches(self, words: Sequence[str]) -> bool:
         """True if `words`, the command without its program, begins with the rest of the pattern."""
         rest = self.pattern[1:]
-        return len(words) >= len(rest) and all(word in choices for word, choices in zip(words, rest, strict=False))
+        if len(words) < len(rest) or (self.exact and len(words) > len(rest)):
+            return False
+        return all(word in choices for word, choices in zip(words, rest, strict=False))
 
 
 class HostExecutable(msgspec.Struct, frozen=True):
@@ -79,8 +84,8 @@ class Rules:
         return bool(self._by_program)
 
     def amended(self, amendment: ExecPolicyAmendment, source: str | None = None) -> "Rules":
-        """These rules and one more that allows the prefix."""
-        rule = PrefixRule(tuple((word,) for word in amendment.command), source=source)
+        """These rules and one more that allows the prefix or the exact command."""
+        rule = PrefixRule(tuple((word,) for word in amendment.command), source=source, exact=amendment.exact)
         return Rules((*self.files, RuleFile(prefix=(rule,))))
 
     def network_decision(self, host: str, protocol: str) -> PolicyDecision | None:

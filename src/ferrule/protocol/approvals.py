@@ -25,9 +25,12 @@ class SecurityRisk(StrEnum):
 
 
 class ExecPolicyAmendment(msgspec.Struct, frozen=True):
-    """A command prefix that the user may allow for good: `prefix_rule(pattern=command, decision="allow")`."""
+    """A command prefix that the user may allow for good: `prefix_rule(pattern=command, decision="allow")`.
+
+    `exact`: only the command of exactly these words."""
 
     command: tuple[str, ...]
+    exact: bool = False
 
 
 class ExecApprovalRequest(msgspec.Struct, frozen=True):
