@@ -119,6 +119,25 @@ def test_a_nested_repository_in_the_index_makes_git_unsafe(repository: Path) -> 
     assert not inert(repository / "sub")
 
 
+@pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_the_index_is_read_in_each_of_its_formats(tmp_path: Path, hash_name: str, version: str) -> None:
+    top = tmp_path / "repo"
+    inner = top / "z"
+    inner.mkdir(parents=True)
+    git(top, "init", "-q", f"--object-format={hash_name}")
+    for name in ("a", "abc", "abcd" * 40, "b"):
+        (top / name).write_text("x\n")
+    git(top, "add", "a", "abc", "abcd" * 40, "b")
+    git(top, "update-index", "--index-version", version)
+    assert int.from_bytes((top / ".git/index").read_bytes()[4:8], "big") == int(version)
+    assert inert(top)
+    git(inner, "init", "-q", f"--object-format={hash_name}")
+    git(inner, "commit", "-q", "--allow-empty", "-m", "x")
+    git(top, "add", "z")
+    assert not inert(top)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -5,18 +5,14 @@ gitrepository-layout(5), gitformat-index(5).
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from ferrule.git.config import ConfigError, parse_config
 
 MAX_CONFIG_BYTES = 1024 * 1024  # a configuration has a few kilobytes
 MAX_INDEX_BYTES = 64 * 1024 * 1024  # some 600,000 files; reading more would hold the command up for seconds
 MAX_INCLUDES = 100
-_SKIPPED = re.compile(r"(?:[ \t\n\v\f\r]+|[#;][^\n]*)*")
-_SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
-_QUOTED, _BARE = re.compile(r"\\(.)"), r"\1"
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|(?=\n)|\Z)")
-_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 _FILE_MODES = frozenset([0o100644, 0o100755, 0o120000])
 _ENTRY, _MODE = 40, 24  # bytes of an index entry before its hash, and where among them the mode stands
 
@@ -125,49 +121,13 @@ def _included(file: Path, value: str, home: str | None) -> Path:
 
 def entries(content: bytes) -> Iterator[tuple[str, str]]:
     """The pairs of one file; section and last part of a key in lower case, a key without a value is `true`."""
-    text = content.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape").replace("\r\n", "\n")
-    section, at = "", 0
-    while (at := _end_of(_SKIPPED, text, at)) < len(text):
-        if header := _SECTION.match(text, at):
-            name, label = header[1].lower(), header[2]
-            section = name if label is None else f"{name}.{_QUOTED.sub(_BARE, label)}"
-            at = header.end()
-            continue
-        key = _KEY.match(text, at)
-        if key is None or not section:
-            raise Unreadable("a line that is no setting")
-        at, value = key.end(), "true"
-        if key[2]:
-            value, at = _value(text, at)
-        yield f"{section}.{key[1].lower()}", value
-
-
-def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
-
-
-def _value(text: str, at: int) -> tuple[str, int]:
-    """The value that begins here, and where its line ends."""
-    value, quoted = "", False
-    while at < len(text) and text[at] != "\n":
-        char = text[at]
-        at += 1
-        if char == "\\":
-            escaped = text[at : at + 1]
-            at += 1
-            if escaped not in _ESCAPES and escaped != "\n":
-                raise Unreadable("an unknown escape")
-            value += _ESCAPES.get(escaped, "")
-        elif char == '"':
-            quoted = not quoted
-        elif char in "#;" and not quoted:
-            at = _end_of(re.compile(r"[^\n]*"), text, at)
-        else:
-            value += char
-    if quoted:
-        raise Unreadable("a quote that does not end")
-    return value.strip(), at
+    try:
+        for entry in parse_config(content.decode(errors="surrogateescape")):
+            if not entry.section:
+                raise Unreadable("a setting before the first section")
+            yield entry.key, entry.value
+    except ConfigError as error:
+        raise Unreadable(str(error)) from error
 
 
 def holds_only_files(repository: Repository, hash_bytes: int = 20) -> bool:
