@@ -87,6 +87,11 @@ def is_wrapper(name: str) -> bool:
     return name in _WRAPPERS
 
 
+def plain_options() -> dict[str, frozenset[str] | None]:
+    """Each wrapper with the options behind which the command runs as if it stood alone; None: behind none."""
+    return {name: wrapper.plain for name, wrapper in _WRAPPERS.items()}
+
+
 def unwrap(argv: Sequence[str]) -> Wrapped | None:
     """The command that the wrapper `argv[0]` would start, one layer deep; None if it starts none."""
     wrapper = _WRAPPERS.get(base_name(argv[0])) if argv else None
