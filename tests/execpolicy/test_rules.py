@@ -71,6 +71,7 @@ def test_a_file_that_computes_gives_the_same_as_one_that_lists(tmp_path: Path) -
         ('prefix_rule(pattern=["git"], match=["git \'"])', "x.rules:1:1: the example"),
         ('x = 1\nprefix_rule(pattern=["a"], match=["b"])', "x.rules:2:1: the example"),
         ("prefix_rule(pattern=[])", "x.rules:1:1: pattern must"),
+        ('prefix_rule(pattern=["a"], exact="x")', "x.rules:1:1: exact must be True or False"),
         ("prefix_rule(pattern=[[]])", "x.rules:1:1: a pattern element"),
         ('prefix_rule(pattern=[["a", None]])', "x.rules:1:1: a pattern element must hold strings only"),
         ('prefix_rule(pattern="git")', "x.rules:1:1: pattern must"),

@@ -206,7 +206,9 @@ class _Judge:
 
     def _asked(self) -> ExecPolicyAmendment | None:
         """The rule that the model proposes, where it may be offered."""
-        prefix = self.request.prefix_rule or ()
+        prefix = self.request.prefix_rule
+        if not prefix:
+            return None
         return offer(prefix, is_whole=any(prefix in (part.argv, bare(part).argv) for part in self.facts.segments))
 
 

@@ -143,6 +143,8 @@ def _is_script_file(word: str) -> bool:
 def _is_definite(argv: Sequence[str]) -> bool:
     """Whether the whole command says what is done: no code in it, none from its input, nothing behind a launcher."""
     name, rest = base_name(argv[0]), argv[1:]
+    if not rest:
+        return False
     if is_wrapper(name):
         wrapped = unwrap(argv)
         if name not in _PASSING or wrapped is None or wrapped.env or argv[0] != name:
@@ -152,7 +154,7 @@ def _is_definite(argv: Sequence[str]) -> bool:
     if _runs_code(name) or any(_runs_code(base_name(word)) for word in rest):
         return False
     if _is_known(name):
-        return bool(rest) and not rest[0].startswith("-") and rest[0] not in _STARTING_SUBCOMMANDS
+        return not rest[0].startswith("-") and rest[0] not in _STARTING_SUBCOMMANDS
     return any(not word.startswith("-") for word in rest)
 
 
