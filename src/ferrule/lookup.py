@@ -4,8 +4,10 @@ What we start ourselves, and what a rule frees, runs with all rights. So it neve
 this or an earlier session could write: neither its folder, nor a link on the way, nor anything above.
 """
 
+import errno
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_LINKS = 40
@@ -62,6 +64,15 @@ def is_exposed(path: str, places: Places) -> bool:
     """Whether a command can decide what the path names: a step of it, links followed, lies where commands write."""
     if not os.path.isabs(path):
         return True
+    try:
+        return any(map(places.hold, steps(path)))
+    except OSError:
+        return True
+
+
+def steps(path: str) -> Iterator[str]:
+    """Each step of an absolute path, and of the links on it: a path whose folders are no links. Raises `OSError` for
+    links that lead to themselves."""
     here, links = "/", 0
     ahead = path.split("/")[::-1]
     while ahead:
@@ -70,18 +81,16 @@ def is_exposed(path: str, places: Places) -> bool:
             here = os.path.dirname(here)
         elif name not in ("", "."):
             step = os.path.join(here, name)
-            if places.hold(step):
-                return True
+            yield step
             target = _link(step)
             if target is None:
                 here = step
                 continue
             links += 1
             if links > MAX_LINKS:
-                return True
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             here = "/" if os.path.isabs(target) else here
             ahead += target.split("/")[::-1]
-    return False
 
 
 def _link(path: str) -> str | None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ferrule.kernel_files import refuse_kernel_files
 from ferrule.patch.files import PlainFiles
 from ferrule.sandbox.boundary import Boundary, boundary_of
 from ferrule.sandbox.plan import ConfinementPlan, is_within
@@ -32,6 +33,11 @@ class ConfinedFiles(PlainFiles):
         for root in plan.roots:  # outer ones first
             if not any(is_within(root.path, outer) for outer, _ in self._roots):
                 self._roots.append((root.path, os.open(root.path, _FOLDER)))
+
+    def read(self, path: str) -> bytes:
+        """See `PlainFiles.read`; not of a file system of the kernel."""
+        refuse_kernel_files(path)
+        return super().read(path)
 
     def close(self) -> None:
         """Let the roots go; every later write is refused."""

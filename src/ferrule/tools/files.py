@@ -5,6 +5,7 @@ import os
 import stat
 from io import FileIO
 
+from ferrule.kernel_files import KernelFileError, refuse_kernel_files
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.protocol.errors import RespondToModel
 
@@ -35,6 +36,7 @@ class Files:
         Raises `OSError` and nothing else: what is no regular file is refused by its kind, and never opened.
         """
         absolute = self.path(path)
+        refuse_kernel_files(absolute)
         _check_regular(os.stat(absolute).st_mode, absolute)
         file = FileIO(os.open(absolute, _READ))
         try:
@@ -51,7 +53,10 @@ class Files:
         if entry.kind is not Kind.FILE:
             raise RespondToModel(f"{path}: {_NOT_A_FILE[entry.kind]}")
         try:
+            refuse_kernel_files(absolute)
             return self.layer.read(absolute)
+        except KernelFileError as error:
+            raise RespondToModel(f"{path}: {error}") from error
         except OSError as error:
             raise RespondToModel(f"{path}: {error.strerror}") from error
 

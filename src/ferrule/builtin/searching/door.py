@@ -7,6 +7,7 @@ from ferrule.builtin.hints import LOOKS
 from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.request import Found, Search
 from ferrule.builtin.searching.ripgrep import find_ripgrep, search_with_ripgrep
+from ferrule.kernel_files import refuse_kernel_files
 from ferrule.patch.planner import reason
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
@@ -40,9 +41,10 @@ class Searcher:
     async def search(self, search: Search, ctx: ToolContext) -> Found:
         """Raises `RespondToModel`: the place cannot be searched, the pattern cannot be read, the time is over."""
         _check_place(search.path)
-        program, env = self._program, self._commands.base
+        program = self._program
         if program is None:
             return await self._in_python(search)
+        env = await self._commands.environment(login=False)
 
         async def attempt(access: Access) -> Found:
             return await search_with_ripgrep(search, program, access.launcher, env)
@@ -73,6 +75,7 @@ def _may_be_replaced(program: str, state: ConversationState) -> bool:
 def _check_place(path: str) -> None:
     """Raise `RespondToModel` unless the path is a folder or a regular file: ripgrep would wait at a FIFO."""
     try:
+        refuse_kernel_files(path, below=True)
         mode = os.stat(path).st_mode
     except OSError as error:
         raise RespondToModel(f"unable to access `{path}`: {reason(error)}") from error
