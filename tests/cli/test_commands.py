@@ -264,3 +264,14 @@ def test_doctor_goes_on_where_the_configuration_is_broken(place: Place) -> None:
     done = place.run("doctor")
     assert done.code == 0
     assert "PROBLEM: " in done.out and "is not valid TOML" in done.out and "withheld" in done.out
+
+
+def test_s09_doctor_runs_no_program_that_commands_can_write(place: Place) -> None:
+    planted = place.cwd / ".venv/bin"
+    planted.mkdir(parents=True)
+    for name in ("git", "node", "rg"):
+        (planted / name).write_text(f"#!/bin/sh\ntouch {place.cwd}/ran\n")
+        (planted / name).chmod(0o755)
+    done = place.run("doctor", env={"PATH": f"{planted}:/usr/local/bin:/usr/bin:/bin"})
+    assert f"git            PROBLEM: {planted}/git can be written by commands, so it is not run" in done.out
+    assert not (place.cwd / "ran").exists()

@@ -11,7 +11,7 @@ import pytest
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes, Pty
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
-from ferrule.sandbox.plan import ConfinementPlan
+from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.sandbox import open_launcher
 from tests.processes import until
 from tests.sandbox.conftest import OpenSandbox
@@ -196,3 +196,15 @@ def test_bwrap_without_place_for_its_filter_leaves_nothing_open(outside: Path) -
     with pytest.raises(IsADirectoryError):
         BwrapLauncher(ConfinementPlan(), outside)
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_s09_bwrap_never_comes_from_where_commands_can_write(
+    workspace: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = workspace / ".venv/bin"
+    planted.mkdir(parents=True)
+    (planted / "bwrap").write_text("#!/bin/sh\n")
+    (planted / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(planted))
+    with pytest.raises(LaunchError, match="is not used: commands can write there"):
+        BwrapLauncher(ConfinementPlan((Root(str(workspace)),)), outside)

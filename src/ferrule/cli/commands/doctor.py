@@ -16,12 +16,14 @@ from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, add_model_flags, configuration
 from ferrule.cli.terminal import safe
 from ferrule.config import CONFIG_FILE, ferrule_home
+from ferrule.lookup import is_exposed
 from ferrule.model.provider import list_models, open_model
 from ferrule.model.stream import ModelError
 from ferrule.process.environment import child_environment
 from ferrule.process.shell import default_shell
 from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.policy import command_places
 
 PROBE_SECONDS = 3.0
 """How long the model server may take to list its models: long enough for a slow network, short enough to wait for."""
@@ -103,9 +105,15 @@ def _writability(folder: Path) -> str:
 
 
 def _programs(settings: Settings) -> Iterator[str]:
+    places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
     for name, without in PROGRAMS.items():
         path = _program(name)
-        yield f"{name:<14} {'not found: ' + without if path is None else f'{_version(path)} ({path})'}"
+        if path is None:
+            yield f"{name:<14} not found: {without}"
+        elif is_exposed(path, places):
+            yield f"{name:<14} PROBLEM: {path} can be written by commands, so it is not run"
+        else:
+            yield f"{name:<14} {_version(path)} ({path})"
     yield f"shell          {default_shell(os.environ).path}"
     for name, (module, without) in EXTRAS.items():
         there = importlib.util.find_spec(module) is not None

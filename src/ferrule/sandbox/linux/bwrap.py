@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from ferrule.lookup import Places, locate
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.sandbox.boundary import Cover
@@ -32,10 +33,11 @@ class BwrapLauncher:
     """The `Launcher` that puts `bwrap` before the command."""
 
     def __init__(self, plan: ConfinementPlan, state_dir: Path, covers: Callable[[], Sequence[Cover]] = tuple) -> None:
-        program = shutil.which("bwrap")
-        if program is None:
-            raise LaunchError("bwrap is not installed")
-        self._program = program
+        places = Places(tuple(root.path for root in plan.roots), plan.read_only)
+        located = locate("bwrap", os.environ.get("PATH"), places)
+        if located.path is None:
+            raise LaunchError(f"bwrap: {located.problem}")
+        self._program = located.path
         self._plan = plan
         self._covers = covers
         self._placeholders = Placeholders(state_dir, plan.roots)
