@@ -152,6 +152,8 @@ class Server:
         if self._client is None:
             import httpx2
 
+            from ferrule.model.transport import MergingTransport
+
             parts = urlsplit(self.endpoint.base_url)
             timeout = httpx2.Timeout(
                 self.endpoint.idle_timeout_ms / 1000, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S, pool=None
@@ -159,10 +161,17 @@ class Server:
             limits = httpx2.Limits(
                 max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_S
             )
+            # Reading the trust store costs 50 ms, so for http:// the context is one that trusts nobody.
+            is_tls = parts.scheme == "https"
+            trust_env = not _is_loopback(parts.hostname or "")
+            context = (
+                httpx2.create_ssl_context(trust_env=trust_env) if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            )
             self._client = httpx2.AsyncClient(
-                # Reading the trust store costs 50 ms, so for http:// the context is one that trusts nobody.
-                verify=True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-                trust_env=not _is_loopback(parts.hostname or ""),
+                # A client that is given a transport reads no proxies from the environment.
+                transport=None if trust_env and _names_a_proxy() else MergingTransport(context, limits),
+                verify=context,
+                trust_env=trust_env,
                 timeout=timeout,
                 limits=limits,
                 headers={"user-agent": f"ferrule/{__version__}"},
@@ -258,6 +267,13 @@ _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 
 def _reason(error: Exception) -> str:
     return _ERROR_NUMBER.sub("", str(error)).rstrip(".") or type(error).__name__
+
+
+def _names_a_proxy() -> bool:
+    from urllib.request import getproxies
+
+    proxies = getproxies()
+    return any(proxies.get(scheme) for scheme in ("http", "https", "all"))
 
 
 def _is_loopback(host: str) -> bool:
