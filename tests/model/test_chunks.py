@@ -157,14 +157,20 @@ async def serving(
 
 
 MANY = [HEAD, *(chunk(b"x%d" % n) for n in range(500)), END]
+AT_ONCE = [b"".join(MANY)]
 BIG = [HEAD, chunk(b"y" * 3_000_000), b"0\r\nsum: 1\r\n\r\n"]
 
 
-async def twice(answering: Answering, client: httpx2.AsyncClient) -> None:
+async def all_on_one_connection(answering: Answering, client: httpx2.AsyncClient) -> None:
     first, second, third = [await client.get("/") for _ in range(3)]
     assert first.content == b"".join(b"x%d" % n for n in range(500))
     assert second.content == b"y" * 3_000_000
     assert third.content == b"hello"
+    for _ in range(2):
+        async with client.stream("GET", "/") as answer:
+            pieces = [piece async for piece in answer.aiter_raw()]
+        assert b"".join(pieces) == first.content
+        assert len(pieces) < 20
     assert answering.connections == 1
 
 
@@ -172,8 +178,8 @@ PLAIN = [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"]
 
 
 async def test_one_connection_serves_tiny_chunks_a_big_one_with_trailers_and_a_plain_body() -> None:
-    async with serving(MANY, BIG, PLAIN) as (answering, client):
-        await twice(answering, client)
+    async with serving(MANY, BIG, PLAIN, AT_ONCE, AT_ONCE) as (answering, client):
+        await all_on_one_connection(answering, client)
 
 
 @pytest.fixture
@@ -191,8 +197,11 @@ async def test_tls_streams_are_merged_and_kept_too(pair: tuple[Path, Path]) -> N
     server_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_tls.load_cert_chain(certificate, key)
     client_tls = ssl.create_default_context(cafile=str(certificate))
-    async with serving(MANY, BIG, PLAIN, server_tls=server_tls, client_tls=client_tls) as (answering, client):
-        await twice(answering, client)
+    async with serving(MANY, BIG, PLAIN, AT_ONCE, AT_ONCE, server_tls=server_tls, client_tls=client_tls) as (
+        answering,
+        client,
+    ):
+        await all_on_one_connection(answering, client)
 
 
 @pytest.mark.parametrize(
