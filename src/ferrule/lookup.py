@@ -26,6 +26,9 @@ class Places:
         return _below(path, self.roots) and not _below(path, self.kept)
 
 
+NOWHERE = Places()
+
+
 @dataclass(frozen=True, slots=True)
 class Located:
     """The program that was found, and those before it in PATH that were passed over because commands can write them."""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ferrule.lookup import Places
 from ferrule.process.launcher import LaunchError
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
-from ferrule.process.shell import LoginShell, Shell, default_shell, find_shell, shell_argv
+from ferrule.process.shell import LoginShell, Shell, _with_folders, default_shell, find_shell, shell_argv
 
 Env = Mapping[str, str]
 BASH = Shell("/bin/bash")
@@ -102,3 +103,31 @@ async def test_a_cancelled_caller_does_not_stop_the_others(env: Env, tmp_path: P
 async def test_a_missing_login_shell_is_a_problem_and_no_failure(env: Env) -> None:
     found = await LoginShell(PlainLauncher(), Shell("/no/such/bash"), env, "/tmp").environment()
     assert found.variables == env and found.problem == "program not found: /no/such/bash"
+
+
+async def test_s09_start_up_files_find_no_program_of_a_command(tmp_path: Path) -> None:
+    planted, fine = tmp_path / "work/.venv/bin", tmp_path / "fine"
+    for folder in (planted, fine):
+        folder.mkdir(parents=True)
+    (planted / "tool").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (planted / "tool").chmod(0o755)
+    env = {"PATH": f"{planted}:{fine}:/usr/bin:/bin"}
+    base = home(tmp_path, env, "tool; export PATH=/opt/mine:$PATH")
+    places = Places((str(tmp_path / "work"),))
+    found = await LoginShell(PlainLauncher(), BASH, base, "/tmp", places=places).environment()
+    assert not (tmp_path / "ran").exists()
+    assert found.variables["PATH"].startswith("/opt/mine:")
+
+
+def test_s09_folders_that_start_up_files_did_not_see_come_back() -> None:
+    base, safe = "/w/bin:/usr/bin:/w/b:/bin:/w/c", "/usr/bin:/bin"
+    assert _with_folders("/opt:/usr/bin:/bin", base, safe) == "/opt:/w/bin:/usr/bin:/w/b:/bin:/w/c"
+    assert _with_folders("/opt:/sbin", base, safe) == "/opt:/sbin"
+
+
+def test_s09_no_shell_of_a_command(tmp_path: Path) -> None:
+    (tmp_path / "bash").write_text("#!/bin/sh\n")
+    (tmp_path / "bash").chmod(0o755)
+    env = {"SHELL": f"{tmp_path}/bash", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert default_shell(env).path == f"{tmp_path}/bash"
+    assert default_shell(env, Places((str(tmp_path),))).path != f"{tmp_path}/bash"

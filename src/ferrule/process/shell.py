@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ferrule.lookup import NOWHERE, Places, is_exposed, locate, safe_search
 from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import run
 
@@ -36,10 +37,13 @@ class Shell:
         return Path(self.path).name
 
 
-def default_shell(env: Mapping[str, str]) -> Shell:
-    """The user's shell: `$SHELL`, else the account's, else bash, else sh; always one of `POSIX_SHELLS`."""
-    for path in (env.get("SHELL"), _account_shell(), shutil.which("bash"), "/bin/sh"):
-        if path and Path(path).name in POSIX_SHELLS and os.access(path, os.X_OK):
+def default_shell(env: Mapping[str, str], places: Places = NOWHERE) -> Shell:
+    """The user's shell: `$SHELL`, else the account's, else bash, else sh; always one of `POSIX_SHELLS`, and none that
+    lies in `places`, where commands can write."""
+    for path in (env.get("SHELL"), _account_shell(), locate("bash", env.get("PATH"), places).path, "/bin/sh"):
+        if not path or is_exposed(path, places):
+            continue
+        if Path(path).name in POSIX_SHELLS and os.access(path, os.X_OK):
             return Shell(path)
     raise LaunchError("no shell was found: neither $SHELL, nor bash, nor /bin/sh can be run")
 
@@ -70,11 +74,21 @@ class LoginEnvironment:
 
 
 class LoginShell:
-    """The environment of a login shell, found out once and then remembered."""
+    """The environment of a login shell, found out once and then remembered.
+
+    Its start-up files run with all rights, so they find no program in `places`, where commands can write.
+    """
 
     def __init__(
-        self, launcher: Launcher, shell: Shell, base: Mapping[str, str], cwd: str, timeout_ms: int = LOGIN_TIMEOUT_MS
+        self,
+        launcher: Launcher,
+        shell: Shell,
+        base: Mapping[str, str],
+        cwd: str,
+        timeout_ms: int = LOGIN_TIMEOUT_MS,
+        places: Places = NOWHERE,
     ) -> None:
+        self._path = safe_search(base.get("PATH"), places)
         self._launcher = launcher
         self._shell = shell
         self._base = base
@@ -104,7 +118,7 @@ class LoginShell:
                 done = await run(
                     self._launcher,
                     [self._shell.path, *flags, "-c", script],
-                    env={**self._base, "TERM": "dumb"},
+                    env={**self._base, "TERM": "dumb", "PATH": self._path},
                     cwd=self._cwd,
                     timeout_ms=self._timeout_ms,
                 )
@@ -122,7 +136,23 @@ class LoginShell:
 
     def _merged(self, found: Mapping[str, str]) -> dict[str, str]:
         own = {name: self._base[name] for name in _SHELL_OWN if name in self._base}
-        return {name: value for name, value in found.items() if name not in _SHELL_OWN} | own
+        merged = {name: value for name, value in found.items() if name not in _SHELL_OWN} | own
+        if "PATH" in merged and "PATH" in self._base:
+            merged["PATH"] = _with_folders(merged["PATH"], self._base["PATH"], self._path)
+        return merged
+
+
+def _with_folders(found: str, base: str, safe: str) -> str:
+    """PATH as the start-up files left it, with the folders of `base` that they did not get to see, each before the one
+    that it stood before. Start-up files that make PATH anew would have dropped these, too."""
+    folders, kept, result = base.split(os.pathsep), safe.split(os.pathsep), found.split(os.pathsep)
+    if not set(kept) <= set(result):
+        return found
+    for number in reversed(range(len(folders))):
+        if folders[number] not in kept and folders[number] not in result:
+            following = next((folder for folder in folders[number + 1 :] if folder in result), None)
+            result.insert(len(result) if following is None else result.index(following), folders[number])
+    return os.pathsep.join(result)
 
 
 def _between_marks(output: bytes, mark: bytes) -> dict[str, str]:

@@ -66,7 +66,7 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
         permissions=Permissions(settings.approval_policy, settings.sandbox_policy),
         profile=profile,
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
-        commands=Commands(plain, settings.cwd, settings.command_environment, base=env),
+        commands=Commands(plain, settings.cwd, settings.command_environment, base=env, places=workspace.places),
         turn_diff=TurnDiffTracker(settings.cwd),
         home=settings.home,
     )

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from ferrule.lookup import NOWHERE, Places
 from ferrule.process.environment import child_environment
 from ferrule.process.interactive import Session
 from ferrule.process.launcher import Launcher, Stdio
@@ -33,6 +34,7 @@ class Commands:
         policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy(),  # noqa: B008 - frozen
         marks: Mapping[str, str] | None = None,
         base: Mapping[str, str] | None = None,
+        places: Places = NOWHERE,
     ) -> None:
         self.plain = plain
         self.base = dict(os.environ) if base is None else dict(base)
@@ -40,8 +42,8 @@ class Commands:
         self.marks = dict(marks or {})
         self.sessions = SessionTable()
         self.origins: WeakKeyDictionary[Session, Origin] = WeakKeyDictionary()
-        self.shell: Shell = default_shell(self.base)
-        self._login = LoginShell(plain, self.shell, self.base, cwd)
+        self.shell: Shell = default_shell(self.base, places)
+        self._login = LoginShell(plain, self.shell, self.base, cwd, places=places)
         self._environments: dict[tuple[bool, Stdio | None], dict[str, str]] = {}
         self._warming: asyncio.Future[LoginEnvironment] | None = None
 
