@@ -124,6 +124,7 @@ def test_stall_for_seconds_and_slow_start() -> None:
     with ScriptedModel(raw(b"0123456789", delay=0.05, stall=stall)) as model, Client(model) as client:
         assert client.stream() == b"0123456789"
         request = model.last_request
+        model.wait_for(lambda: request.finished_ns is not None)  # the client may read the end first
         assert request.finished_ns is not None and request.finished_ns - request.arrived_ns >= 95_000_000
 
 
