@@ -9,7 +9,7 @@ import os
 import pwd
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,12 +40,17 @@ class Shell:
 def default_shell(env: Mapping[str, str], places: Places = NOWHERE) -> Shell:
     """The user's shell: `$SHELL`, else the account's, else bash, else sh; always one of `POSIX_SHELLS`, and none that
     lies in `places`, where commands can write."""
-    for path in (env.get("SHELL"), _account_shell(), locate("bash", env.get("PATH"), places).path, "/bin/sh"):
-        if not path or is_exposed(path, places):
-            continue
-        if Path(path).name in POSIX_SHELLS and os.access(path, os.X_OK):
+    for path in filter(None, _shells(env, places)):
+        if Path(path).name in POSIX_SHELLS and os.access(path, os.X_OK) and not is_exposed(path, places):
             return Shell(path)
     raise LaunchError("no shell was found: neither $SHELL, nor bash, nor /bin/sh can be run")
+
+
+def _shells(env: Mapping[str, str], places: Places) -> Iterator[str | None]:
+    yield env.get("SHELL")
+    yield _account_shell()
+    yield locate("bash", env.get("PATH"), places).path
+    yield "/bin/sh"
 
 
 def find_shell(name: str, env: Mapping[str, str]) -> Shell:
@@ -88,7 +93,7 @@ class LoginShell:
         timeout_ms: int = LOGIN_TIMEOUT_MS,
         places: Places = NOWHERE,
     ) -> None:
-        self._path = safe_search(base.get("PATH"), places)
+        self._places = places
         self._launcher = launcher
         self._shell = shell
         self._base = base
@@ -109,7 +114,7 @@ class LoginShell:
             await asyncio.wait({self._answer})
 
     async def _capture(self) -> LoginEnvironment:
-        mark = secrets.token_hex(16)
+        mark, path = secrets.token_hex(16), safe_search(self._base.get("PATH"), self._places)
         # The files' own text goes where the mark is not; env is a program in every shell.
         script = f"printf '%s\\0' {mark}; command env -0; printf '%s' {mark}"
         problem = ""
@@ -118,7 +123,7 @@ class LoginShell:
                 done = await run(
                     self._launcher,
                     [self._shell.path, *flags, "-c", script],
-                    env={**self._base, "TERM": "dumb", "PATH": self._path},
+                    env={**self._base, "TERM": "dumb", "PATH": path},
                     cwd=self._cwd,
                     timeout_ms=self._timeout_ms,
                 )
@@ -128,17 +133,17 @@ class LoginShell:
                 problem = f"took longer than {self._timeout_ms / 1000:g} s"
                 break
             if variables := _between_marks(done.stdout.render(), mark.encode()):
-                return LoginEnvironment(self._merged(variables))
+                return LoginEnvironment(self._merged(variables, path))
             problem = f"ended the shell with exit code {done.exit_code}"
         return LoginEnvironment(
             self._base, f"The start-up files of {self._shell.path} {problem}; the agent's own environment is used."
         )
 
-    def _merged(self, found: Mapping[str, str]) -> dict[str, str]:
+    def _merged(self, found: Mapping[str, str], path: str) -> dict[str, str]:
         own = {name: self._base[name] for name in _SHELL_OWN if name in self._base}
         merged = {name: value for name, value in found.items() if name not in _SHELL_OWN} | own
         if "PATH" in merged and "PATH" in self._base:
-            merged["PATH"] = _with_folders(merged["PATH"], self._base["PATH"], self._path)
+            merged["PATH"] = _with_folders(merged["PATH"], self._base["PATH"], path)
         return merged
 
 
