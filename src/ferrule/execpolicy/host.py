@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
-from ferrule.lookup import Places, is_exposed
+from ferrule.lookup import NOWHERE, Places, is_exposed
 
 from .git_files import Unreadable, configuration, find_repository, holds_only_files
 from .safe_git import is_inert_config
@@ -16,9 +16,6 @@ _HARMLESS_GIT_VARIABLES = (
     *("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_EDITOR", "GIT_TERMINAL_PROMPT"),
     *("GIT_OPTIONAL_LOCKS", "GIT_ASKPASS", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_"),
 )
-
-
-NOWHERE = Places()
 
 
 class Host(Protocol):
