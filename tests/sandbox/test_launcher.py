@@ -11,10 +11,10 @@ import pytest
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes, Pty
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
-from ferrule.sandbox.plan import ConfinementPlan, Root
+from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.sandbox import open_launcher
 from tests.processes import until
-from tests.sandbox.conftest import OpenSandbox
+from tests.sandbox.conftest import OpenSandbox, require
 from tests.sandbox.running import finish, read_all, run
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -196,6 +196,35 @@ def test_bwrap_without_place_for_its_filter_leaves_nothing_open(outside: Path) -
     with pytest.raises(IsADirectoryError):
         BwrapLauncher(ConfinementPlan(), outside)
     assert os.listdir("/proc/self/fd") == before
+
+
+LEVELS = pytest.mark.parametrize("level", [Level.NAMESPACES, Level.BWRAP, Level.LANDLOCK])
+
+
+@LEVELS
+async def test_s09_no_variable_of_a_command_reaches_what_confines_it(
+    open_sandbox: OpenSandbox, workspace: Path, outside: Path, level: Level
+) -> None:
+    """The dynamic loader obeys variables before a program's first line: here it would write a file."""
+    await require(level)
+    env = {**ENV, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{outside}/loader"}
+    outcome = await run(await open_sandbox(level=level), "env; ls /proc/self/fd", str(workspace), env=env)
+    assert f"LD_DEBUG_OUTPUT={outside}/loader" in outcome.output.splitlines()
+    assert sorted(os.listdir(outside)) == ["home", "ws"]
+
+
+@LEVELS
+async def test_variables_reach_the_command_as_they_are(
+    open_sandbox: OpenSandbox, workspace: Path, level: Level
+) -> None:
+    await require(level)
+    env = {**ENV, "EMPTY": "", "LINES": "a\nb ' \" $x", "BYTES": "\udcff", "LONG": "x" * 100_000}
+    sandbox = await open_sandbox(level=level)
+    outcome = await run(sandbox, ["/usr/bin/env", "-0"], str(workspace), env=env)
+    assert {f"{name}={value}" for name, value in env.items() if name != "BYTES"} <= set(outcome.output.split("\0"))
+    assert "BYTES=\ufffd" in outcome.output
+    left = await run(sandbox, ["/bin/ls", "/proc/self/fd"], str(workspace), env=env)
+    assert left.output.split() == ["0", "1", "2", "3"], "the last is that of ls"
 
 
 def test_s09_bwrap_never_comes_from_where_commands_can_write(

@@ -21,11 +21,12 @@ from ferrule.sandbox.plan import ConfinementPlan
 
 FILTER_FD = "9"
 STARTED_FD = "8"
+VARIABLES_FD = "7"
 LONGEST_SAID = 4096
 """Bytes of what bwrap says of its failure: one line."""
 ATTEMPTS = 10
 """bwrap fails as a whole where a path vanishes before it is covered, so it is asked again while other programs work."""
-_WITH_FILTER = f'exec {FILTER_FD}<"$0" {STARTED_FD}>"$1" && shift && exec "$@"'
+_PREPARED = f'exec {FILTER_FD}<"$0" {STARTED_FD}>"$1" {VARIABLES_FD}<"$2" && shift 2 && exec "$@"'
 _TELLING = f'echo >&{STARTED_FD}; exec {STARTED_FD}>&-; exec "$@"'
 
 
@@ -77,9 +78,11 @@ class BwrapLauncher:
     ) -> Child:
         said = ""
         for _ in range(ATTEMPTS):
-            with Starting(self._state_dir) as starting:
-                words = self.words(argv, cwd, covers, starting.path)
-                child = await self._plain.launch(words, env, cwd, stdio, limits)
+            with Starting(self._state_dir) as starting, Variables(env) as variables:
+                words = [self._program, *self._options(covers), "--chdir", cwd, "--"]
+                words += ["/bin/sh", "-c", _TELLING, "sh", *argv]
+                prepared = ["/bin/sh", "-c", _PREPARED, str(self._filter), starting.path, variables.path, *words]
+                child = await self._plain.launch(prepared, {}, cwd, stdio, limits)
                 if await starting.wait(child):
                     return child
                 said = _said(child)
@@ -100,13 +103,8 @@ class BwrapLauncher:
             self._placeholders.release()
             del self._children[child]
 
-    def words(self, argv: Sequence[str], cwd: str, covers: Sequence[Cover], started: str = os.devnull) -> list[str]:
-        """The command line that runs `argv` confined, and writes a line to `started` before it does."""
-        confined = [*self._options(covers), "--chdir", cwd, "--", "/bin/sh", "-c", _TELLING, "sh", *argv]
-        return ["/bin/sh", "-c", _WITH_FILTER, str(self._filter), started, *confined]
-
     def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
-        yield from (self._program, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")
+        yield from ("--args", VARIABLES_FD, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")
         yield from ("--cap-drop", "ALL", "--seccomp", FILTER_FD)
         if not self._plan.network:
             yield "--unshare-net"
@@ -158,6 +156,29 @@ class Starting:
                 return True
         await child.wait()
         return False
+
+
+class Variables:
+    """The command's environment as options of bwrap, in a file of the memory that a child opens by its path.
+
+    bwrap itself gets none of it: `LD_PRELOAD` and its like would run a command's code before anything confines it. On a
+    command line all users of the machine could read it.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        for name in env:
+            if not name or "=" in name:
+                raise LaunchError(f"{name!r} cannot be the name of a variable")
+        self._options = b"".join(b"--setenv\0%b\0%b\0" % (os.fsencode(name), os.fsencode(env[name])) for name in env)
+
+    def __enter__(self) -> Self:
+        self._fd = os.memfd_create("variables")
+        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+        os.pwrite(self._fd, self._options, 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 def _said(child: Child) -> str:
