@@ -5,6 +5,7 @@ else the final response. Bridges leave any of these out, and some give an item a
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, get_args
 
 import msgspec
@@ -13,7 +14,7 @@ from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoni
 from ferrule.model.chat_calls import without_placeholder
 from ferrule.model.merger import StreamMerger
 from ferrule.model.numbers import Numbers
-from ferrule.model.payloads import fitting
+from ferrule.model.payloads import UNREADABLE, fitting
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
     Completed,
@@ -134,6 +135,22 @@ _decoder: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
 
 _KINDS: dict[str, type[_Event]] = {str(kind.__struct_config__.tag): kind for kind in get_args(_Event)}
 
+
+class _Other(_Numbered, kw_only=True):
+    """An event of a kind that says nothing to us: only its number counts, and the rest is not decoded. Servers send
+    the whole request back in some of them."""
+
+    type: str
+    object: str = ""
+
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether the kind tells that nothing in this event is for us, without reading the rest."""
+        return self.type not in _KINDS and self.type not in ("", "error") and self.object != "response"
+
+
+_other_decoder = msgspec.json.Decoder(_Other)
+
 _CALLS = {"function_call", "custom_tool_call"}
 
 
@@ -191,13 +208,24 @@ class ResponsesStream(StreamMerger):
         self._numbers = Numbers()
 
     def _take(self, payload: bytes) -> None:
-        event = self._load(payload, _decoder)
+        event = self._read(payload)
         if event is None:
             return
         if isinstance(event, dict):
             self._plain(event, payload)
         elif self._numbers.is_new(event.sequence_number, payload) and not self._is_past(event):
             _HANDLERS[type(event)](self, event)
+
+    def _read(self, payload: bytes) -> _Event | _Other | dict[str, Any] | None:
+        try:
+            return _decoder.decode(payload)
+        except UNREADABLE:
+            pass
+        with suppress(*UNREADABLE):
+            other = _other_decoder.decode(payload)
+            if other.is_passed_over:
+                return other
+        return self._load(payload, _decoder)
 
     def _is_past(self, event: _Numbered) -> bool:
         """Whether an event comes after the end of the item that it belongs to, in the wrong order."""
@@ -442,6 +470,7 @@ _HANDLERS: dict[type, Any] = {
     _Completed: ResponsesStream._complete,
     _Incomplete: ResponsesStream._cut_short,
     _Failed: ResponsesStream._fail,
+    _Other: lambda stream, event: None,
 }
 
 

@@ -4,6 +4,7 @@ import re
 
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.payload import ToolOutput
+from ferrule.tools.context import ToolInvocation
 
 _VARYING = re.compile(r"\b[0-9a-f]*[0-9][0-9a-f.]*")
 """Times and numbers in an error that differ though it is the same one."""
@@ -22,13 +23,13 @@ class Failures:
         self._times: dict[tuple[str, str, str], int] = {}
         self.reason: str | None = None
 
-    def note(self, name: str, arguments: str, output: ToolOutput) -> str | None:
+    def note(self, call: ToolInvocation, output: ToolOutput) -> str | None:
         """Count the answer of a call; the hint for the model, where it is time for one."""
         if output.success is not False:
             self._times.clear()
             return None
-        text = output.text
-        key = (name, arguments, _VARYING.sub("#", text))
+        name, text = str(call.tool_name), output.text
+        key = (name, repr(call.payload), _VARYING.sub("#", text))
         self._times[key] = times = self._times.get(key, 0) + 1
         if times >= self._limit:
             said = " ".join(text.split())[:200]

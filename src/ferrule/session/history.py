@@ -77,6 +77,8 @@ class History:
 
     def settle(self, start: int) -> None:
         """Put the items from `start` on, those of one response, in their places."""
+        if len(self._items) - start < 2:
+            return
         items = in_place(self._items[start:])
         if any(one is not other for one, other in zip(items, self._items[start:], strict=True)):
             self._items[start:] = items

@@ -229,8 +229,8 @@ class Turn:
         session = self.session
         item = _with_arguments(item)
         session.record(item)
-        self._answered = self._answered or _says_something(item.view)
         routed = dispatcher.route(item.view)
+        self._answered = self._answered or routed is not None or _says_something(item.view)
         if routed is not None:
             self.tool_choice = after_a_call(self.tool_choice)
             session.emit(ItemStarted(item=item))
@@ -250,7 +250,7 @@ class Turn:
         """Run a call; its answer is on disk as soon as it is there."""
         output = await dispatcher.run(routed)
         invocation = routed.invocation
-        hint = self._failures.note(str(invocation.tool_name), repr(invocation.payload), output)
+        hint = self._failures.note(invocation, output)
         output = output if hint is None else _with_hint(output, hint)
         if output.ends_turn:
             self._last_word = output.text
