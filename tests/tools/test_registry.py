@@ -1,6 +1,7 @@
 """A tool made of a spec and a handler: registered, shown, looked up and run, with no definition around it."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from ferrule import (
     ToolRegistryBuilder,
     Toolset,
 )
+from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import CustomToolCall, FunctionCall
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, LocalShellPayload, McpPayload
@@ -130,6 +132,19 @@ def test_an_output_answers_in_the_form_of_its_payload(payload: ToolPayload, kind
     item = msgspec.json.decode(ToolOutput("out", False).into_response("c", payload).raw)
     assert (item["type"], item["call_id"], item["output"]) == (kind, "c", "out")
     assert "success" not in item
+
+
+@pytest.mark.parametrize("body", ["", " \n", (), (InputText(""), InputText("\t"))])
+def test_m055_an_output_without_a_word_says_so(body: Any) -> None:
+    for payload in PAYLOADS:
+        item = msgspec.json.decode(ToolOutput(body, True).into_response("c", payload).raw)
+        assert item["output"] == "(no output)"
+
+
+def test_m055_a_blank_text_beside_an_image_is_left_out() -> None:
+    image = InputImage(image_url="data:image/png;base64,AAAA")
+    answer = ToolOutput((InputText(""), image), True).into_response("c", FunctionPayload(""))
+    assert [part["type"] for part in msgspec.json.decode(answer.raw)["output"]] == ["input_image"]
 
 
 class Setter(Clock):

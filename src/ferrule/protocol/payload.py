@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ferrule.protocol.content import text_of
+from ferrule.protocol.content import InputText, text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
     CustomToolCallOutput,
@@ -80,6 +80,9 @@ NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput
 ABORTED = "aborted"
 """What the model reads of a call that was cut off before it answered: servers refuse a call without an answer."""
 
+NO_OUTPUT = "(no output)"
+"""What the model reads of an answer without a word in it: some servers refuse an empty one."""
+
 
 class ToolOutput(msgspec.Struct, frozen=True):
     """What a tool answers. `success` is for the front end; the model reads only the body.
@@ -104,6 +107,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
         body = self.body
         if not isinstance(body, (str, tuple)):
             return make_item(body)
+        body = _never_empty(body)
         if isinstance(payload, (FunctionPayload, McpPayload)):
             return make_item(FunctionCallOutput(call_id=call_id, output=body))
         if isinstance(payload, CustomPayload):
@@ -111,6 +115,14 @@ class ToolOutput(msgspec.Struct, frozen=True):
         if isinstance(payload, LocalShellPayload):
             return make_item(LocalShellCallOutput(id=call_id, call_id=call_id, output=text_of(body)))
         return make_item(_native_text(call_id, payload.item_type, text_of(body), failed=self.success is False))
+
+
+def _never_empty(body: OutputBody) -> OutputBody:
+    """The body without blank texts; a note where nothing is left."""
+    if isinstance(body, str):
+        return NO_OUTPUT if not body or body.isspace() else body
+    kept = tuple(part for part in body if not (isinstance(part, InputText) and not part.text.strip()))
+    return kept or NO_OUTPUT
 
 
 def _native_text(call_id: str, item_type: str, text: str, *, failed: bool) -> NativeOutput:

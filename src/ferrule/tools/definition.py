@@ -19,6 +19,7 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import (
+    NO_OUTPUT,
     CustomPayload,
     FunctionPayload,
     LocalShellPayload,
@@ -312,9 +313,6 @@ def output_of(value: object, call_id: str = "") -> ToolOutput:
         return ToolOutput(value, True)
     return ToolOutput(pydantic_core.to_json(value, serialize_unknown=True).decode(), True)
 
-
-NO_OUTPUT = "(no output)"
-"""What the model reads from a tool that returned None: some servers refuse an empty answer."""
 
 _UNSET = msgspec.UNSET
 _encode_json = msgspec.json.encode

@@ -169,10 +169,8 @@ def _arguments(invocation: ToolInvocation, tool: _Tool) -> JsonValue:
 
 
 def _output(answer: DynamicToolResponse) -> ToolOutput:
-    """One text alone is plain text; nothing at all is said to be nothing, which some servers refuse."""
-    from ferrule.tools.definition import NO_OUTPUT
-
+    """One text alone is plain text."""
     items = tuple(InputText(encodable(i.text)) if isinstance(i, InputText) else i for i in answer.content_items)
     if len(items) == 1 and isinstance(items[0], InputText):
-        return ToolOutput(items[0].text or NO_OUTPUT, answer.success)
-    return ToolOutput(items or NO_OUTPUT, answer.success)
+        return ToolOutput(items[0].text, answer.success)
+    return ToolOutput(items, answer.success)

@@ -6,8 +6,9 @@ from pydantic import Field
 
 from ferrule.builtin.bash import DESCRIPTION
 from ferrule.builtin.hints import RUNS
+from ferrule.protocol.payload import NO_OUTPUT
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import NO_OUTPUT, Action, Observation, ToolDefinition
+from ferrule.tools.definition import Action, Observation, ToolDefinition
 
 
 class BashAction(Action):

@@ -7,8 +7,9 @@ from pydantic import AliasChoices, Field
 from ferrule.builtin.hints import RUNS
 from ferrule.builtin.js_repl import FORMAT, FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION
 from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.payload import NO_OUTPUT
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import NO_OUTPUT, Action, Observation, ToolDefinition
+from ferrule.tools.definition import Action, Observation, ToolDefinition
 
 
 class JsReplAction(Action):
