@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from ferrule.builtin.view_image.fitting import LONG_EDGE, MAX_BYTES, SHORT_EDGE, BadImage, fitted
-from ferrule.builtin.view_image.header import read_header
+from ferrule.images import read_header
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.events import ViewImage
 from ferrule.protocol.payload import ToolOutput

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ferrule import Agent
+from ferrule import tool as own_tool
 from ferrule.mcp import connection, source
 from ferrule.mcp.tools import MCPToolDefinition
 from ferrule.protocol.errors import UsageError
@@ -78,6 +79,45 @@ async def test_b115_an_image_is_shown_and_no_base64_is_text(wire: str, tmp_path:
     assert f"data:image/png;base64,{PIXEL}" in sent
     assert sent.count(PIXEL) == 3  # twice in the call's own arguments, and once as the image that is shown
     assert "hi there" in answer
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_m055_no_answer_of_a_tool_is_empty(wire: Any, tmp_path: Path) -> None:
+    @own_tool(read_only=True)
+    def blank() -> str:
+        return ""
+
+    @own_tool(read_only=True)
+    def nothing() -> None:
+        return None
+
+    results: list[Any] = [{"content": [{"type": "text", "text": ""}]}, {"content": []}, {}]
+    calls = [function_call(name) for name in ("blank", "nothing")]
+    calls += [function_call("mcp__stub__result", {"result": result}) for result in results]
+    with ScriptedModel([calls, [message("done")]]) as model:
+        made = Agent(
+            "m", tools=[blank, nothing], base_url=model.base_url, wire=wire, cwd=tmp_path,
+            mcp_config={"mcpServers": {"stub": server()}},
+        )  # fmt: skip
+        await made.run("go")
+        said = [output.text for output in model.requests[1].outputs]
+    assert said == ["(no output)"] * 2 + ["(no content)"] * 3
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_m053_the_type_of_an_image_is_that_of_its_bytes(wire: str, tmp_path: Path) -> None:
+    wrapped = base64.encodebytes(base64.b64decode(PIXEL) + b"\0" * 80).decode()
+    blocks = [
+        {"type": "image", "data": wrapped, "mimeType": "image/jpeg"},
+        {"type": "image", "data": "", "mimeType": "image/png"},
+    ]
+    script = [[function_call("mcp__stub__result", {"result": {"content": blocks}})], [message("done")]]
+    with ScriptedModel(script) as model:
+        await agent(model, wire, tmp_path, {"stub": server()}, name="gpt-5.5").run("go")
+        sent = model.requests[1].raw.decode()
+        assert "without any data" in model.requests[1].outputs[0].text
+    assert f'"data:image/png;base64,{"".join(wrapped.split())}"' in sent
+    assert "data:image/jpeg" not in sent
 
 
 async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_path: Path) -> None:

@@ -1,35 +1,37 @@
 """From the result of a call to what the model reads: every part once, nothing as raw base64. Pure."""
 
-import base64
 import json
-from collections.abc import Iterator, Mapping
+from base64 import b64encode
+from binascii import Error as NoBase64
+from binascii import a2b_base64
+from collections.abc import Mapping
 
-import msgspec
-
+from ferrule.images import read_header
+from ferrule.mcp.structured import says
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.json_text import JsonValue, encodable
 
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What models look at."""
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
 """Bytes of one image; providers refuse the whole request for a larger one."""
 ERROR_MARK = "The tool reported an error:"
 EMPTY = "(no content)"
 LONGEST_WORD = 300
 """Characters of a server's own words in a note of ours: a URI or a description, and no page of text."""
+_BEGINNING, _ENOUGH = 64, 40
+"""Characters of base64 that are looked at, and of them without line breaks, to know an image by: 30 bytes."""
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def parts_of(result: Mapping[str, JsonValue]) -> tuple[ContentPart, ...]:
     """The parts of a `CallToolResult`: its content blocks, then `structuredContent` unless they say it already."""
-    blocks = result.get("content")
-    blocks = blocks if isinstance(blocks, list) else []
-    parts: list[ContentPart] = [InputText(ERROR_MARK)] if result.get("isError") is True else []
-    parts += (_part(block) for block in blocks)
+    blocks = _blocks(result.get("content"))
+    parts = [_part(block) for block in blocks]
     structured = result.get("structuredContent")
-    if structured is not None and not _says(blocks, structured):
+    if structured is not None and not says(blocks, structured):
         parts.append(InputText(_json(structured)))
-    kept = tuple(part for part in parts if not (isinstance(part, InputText) and not part.text))
-    return kept or (InputText(EMPTY),)
+    kept = tuple(part for part in parts if not (isinstance(part, InputText) and not part.text.strip()))
+    mark = (InputText(ERROR_MARK),) if result.get("isError") is True else ()
+    return (*mark, *(kept or (InputText(EMPTY),)))
 
 
 def contents_of(resource: Mapping[str, JsonValue]) -> InputText | InputImage:
@@ -38,10 +40,17 @@ def contents_of(resource: Mapping[str, JsonValue]) -> InputText | InputImage:
     if isinstance(text, str):
         return InputText(encodable(text))
     data, kind = resource.get("blob"), str(resource.get("mimeType") or "application/octet-stream")
-    if isinstance(data, str) and kind in IMAGE_TYPES:
+    if isinstance(data, str) and (kind.startswith("image/") or _is_image(data)):
         return _image(data, kind)
-    size = f", {len(data) * 3 // 4} bytes" if isinstance(data, str) else ""
+    size = f", {_size(data)} bytes" if isinstance(data, str) else ""
     return InputText(f"[resource {_shown(resource.get('uri'))} ({_shown(kind)}{size}): not text, left out]")
+
+
+def _blocks(content: JsonValue) -> list[JsonValue]:
+    """The content as a list of blocks: some servers send one block, or a plain text."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else [content] if isinstance(content, Mapping) else []
 
 
 def _part(block: JsonValue) -> ContentPart:
@@ -51,7 +60,7 @@ def _part(block: JsonValue) -> ContentPart:
     if kind == "text" and isinstance(block.get("text"), str):
         return InputText(encodable(block["text"]))
     if kind == "image" and isinstance(block.get("data"), str):
-        return _image(block["data"], str(block.get("mimeType") or "image/png"))
+        return _image(block["data"], str(block.get("mimeType") or "no type"))
     if kind == "resource" and isinstance(block.get("resource"), Mapping):
         return contents_of(block["resource"])
     if kind == "resource_link":
@@ -63,47 +72,41 @@ def _part(block: JsonValue) -> ContentPart:
     return InputText(f"[content of the unknown kind {_shown(kind)}, left out]")
 
 
-def _image(data: str, kind: str) -> InputText | InputImage:
-    if data.startswith("data:"):
-        head, _, data = data.partition(",")
+def _image(text: str, kind: str) -> InputText | InputImage:
+    """The image under the type that its bytes have: providers refuse the whole request for one that is wrong."""
+    if text.startswith("data:"):
+        head, _, text = text.partition(",")
         kind = head[len("data:") :].partition(";")[0]
-    size = len(data) * 3 // 4
-    if kind not in IMAGE_TYPES:
-        return InputText(f"[image of the type {_shown(kind)}, which models cannot see: left out]")
-    if size > MAX_IMAGE_BYTES:
-        return InputText(f"[image of {size} bytes: larger than {MAX_IMAGE_BYTES}, left out]")
-    try:
-        base64.b64decode(data, validate=True)
-    except ValueError:
+    if not text.strip():
+        return InputText(f"[image ({_shown(kind)}) without any data, left out]")
+    if _size(text) > MAX_IMAGE_BYTES:
+        return InputText(f"[image of {_size(text)} bytes: larger than {MAX_IMAGE_BYTES}, left out]")
+    data = _bytes_of(text)
+    if data is None:
         return InputText("[image whose data is not base64, left out]")
-    return InputImage(image_url=f"data:{kind};base64,{data}")
+    header = read_header(data)
+    if header is None:
+        why = "models see PNG, JPEG, GIF and WebP, and its bytes are none of these"
+        return InputText(f"[image ({_shown(kind)}): {why}, left out]")
+    return InputImage(image_url=f"data:{header.mime};base64,{b64encode(data).decode()}")
 
 
-def _says(blocks: list[JsonValue], structured: JsonValue) -> bool:
-    """Whether the text blocks already say it: one of them is its JSON, or together they are its only value."""
-    texts = [str(block.get("text")) for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"]
-    values = [_parsed(text) for text in texts]
-    if structured in values:
-        return True
-    if not isinstance(structured, Mapping) or len(structured) != 1:
-        return False
-    only = next(iter(structured.values()))  # servers wrap what is no object: {"result": ...}
-    wanted = only if isinstance(only, list) else [only]
-    return any(list(candidate) == wanted for candidate in _candidates(values, texts))
-
-
-def _candidates(values: list[JsonValue], texts: list[str]) -> Iterator[list[JsonValue]]:
-    yield values
-    yield list(texts)
-    if len(values) == 1:
-        yield values[0] if isinstance(values[0], list) else values
-
-
-def _parsed(text: str) -> JsonValue:
+def _bytes_of(text: str) -> bytes | None:
+    """What base64 says, of either alphabet, with line breaks and without the padding; None where it is none."""
+    plain = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return text
+        return a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
+    except (NoBase64, ValueError):
+        return None
+
+
+def _is_image(text: str) -> bool:
+    beginning = _bytes_of("".join(text[:_BEGINNING].split())[:_ENOUGH])
+    return beginning is not None and read_header(beginning) is not None
+
+
+def _size(text: str) -> int:
+    return len(text) * 3 // 4
 
 
 def _json(value: JsonValue) -> str:

@@ -3,7 +3,7 @@
 import io
 from typing import TYPE_CHECKING, NamedTuple
 
-from ferrule.builtin.view_image.header import Header, read_header
+from ferrule.images import Header, read_header
 
 if TYPE_CHECKING:
     from PIL.Image import Image

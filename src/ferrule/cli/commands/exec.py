@@ -23,6 +23,7 @@ from ferrule.cli.options import (
 from ferrule.cli.running import Interrupted, run_interruptibly, run_turn
 from ferrule.cli.terminal import Terminal, safe
 from ferrule.config import ferrule_home
+from ferrule.images import read_header
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
@@ -36,9 +37,6 @@ EPILOG = """\
 `exec resume ID PROMPT` and `exec resume --last PROMPT` go on with an earlier session, in its directory and with its
 rights unless you give others. What happens goes to standard error, the last message to standard output.
 exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted"""
-
-IMAGE_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
-"""The kinds of image that models take, by how their bytes begin."""
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -154,12 +152,12 @@ def _prompt(words: Sequence[str]) -> str:
 
 def _image(path: str) -> ContentPart:
     data = _read("-i", path)
-    kind = next((kind for start, kind in IMAGE_TYPES.items() if data.startswith(start)), None)
-    if kind is None:
+    header = read_header(data)
+    if header is None:
         raise UsageError(f"-i: {path} is not a PNG, JPEG, GIF or WebP image")
     import base64
 
-    return InputImage(image_url=f"data:{kind};base64,{base64.b64encode(data).decode()}")
+    return InputImage(image_url=f"data:{header.mime};base64,{base64.b64encode(data).decode()}")
 
 
 def _schema(path: str) -> dict[str, object]:
