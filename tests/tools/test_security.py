@@ -13,7 +13,7 @@ from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReviewDecision
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Confirmation, ModelSettings, Settings
-from ferrule.session.ground import lay_ground
+from ferrule.session.runtime import build_runtime
 from ferrule.session.sources import DefinitionSource
 from ferrule.session.toolset import Toolset
 from ferrule.tools.decorator import tool
@@ -86,8 +86,8 @@ async def test_a_model_that_is_asked_for_it_is_shown_the_field_and_its_call_runs
         return "read"
 
     settings = Settings(cwd=str(tmp_path), home=str(tmp_path / "home"), sandbox_policy=DangerFullAccess())
-    ground = lay_ground(settings, ModelProfile(name="m", security_risk=True))
-    toolset = Toolset(ground, [DefinitionSource([write, read])])
+    runtime = build_runtime(settings, ModelProfile(name="m", security_risk=True))
+    toolset = Toolset(runtime, [DefinitionSource([write, read])])
     shown = {spec["name"]: spec["parameters"] for spec in toolset.specs()}
     assert "security_risk" in shown["write"]["required"]
     assert shown["write"]["properties"]["security_risk"]["enum"] == ["low", "medium", "high", "unknown"]

@@ -58,7 +58,7 @@ OldEscalation = SkipJsonSchema[bool | None]
 """`with_escalated_permissions`, the older spelling: accepted, not shown."""
 
 
-class Asking(Protocol):
+class EscalationRequest(Protocol):
     """The arguments by which a call asks for more rights."""
 
     @property
@@ -97,7 +97,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     stdio: Stdio = Pipes()
 
-    def effect(self, asking: Asking | None = None, changes: Mapping[str, str] | None = None) -> CommandEffect:
+    def effect(
+        self, request: EscalationRequest | None = None, changes: Mapping[str, str] | None = None
+    ) -> CommandEffect:
         """What the command is about to touch; `changes` is what the call itself puts into the environment."""
         return CommandEffect(
             argv=self.argv,
@@ -105,20 +107,20 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             env=tuple((changes or {}).items()),
             path=self.env.get("PATH"),
             tty=isinstance(self.stdio, Pty),
-            sandbox_permissions=_permissions(asking) if asking else SandboxPermissions.USE_DEFAULT,
-            justification=asking.justification if asking else None,
-            prefix_rule=asking.prefix_rule if asking else None,
+            sandbox_permissions=_permissions(request) if request else SandboxPermissions.USE_DEFAULT,
+            justification=request.justification if request else None,
+            prefix_rule=request.prefix_rule if request else None,
         )
 
 
-def _permissions(asking: Asking) -> SandboxPermissions:
-    if asking.sandbox_permissions is None:
-        return SandboxPermissions("require_escalated" if asking.with_escalated_permissions else "use_default")
+def _permissions(request: EscalationRequest) -> SandboxPermissions:
+    if request.sandbox_permissions is None:
+        return SandboxPermissions("require_escalated" if request.with_escalated_permissions else "use_default")
     try:
-        return SandboxPermissions(asking.sandbox_permissions)
+        return SandboxPermissions(request.sandbox_permissions)
     except ValueError as error:
         known = " or ".join(SandboxPermissions)
-        raise RespondToModel(f"sandbox_permissions is {known}, not {asking.sandbox_permissions!r}") from error
+        raise RespondToModel(f"sandbox_permissions is {known}, not {request.sandbox_permissions!r}") from error
 
 
 def working_directory(ctx: ToolContext, workdir: str | None) -> str:
@@ -228,7 +230,11 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 async def run_command(
-    ctx: ToolContext, command: Command, timeout_ms: int, asking: Asking | None = None, changes: Mapping[str, str] = {}
+    ctx: ToolContext,
+    command: Command,
+    timeout_ms: int,
+    request: EscalationRequest | None = None,
+    changes: Mapping[str, str] = {},
 ) -> Finished:
     """Run a command to its end through `ctx.run`. Raises `RespondToModel` where it is refused or cannot start."""
 
@@ -254,6 +260,6 @@ async def run_command(
         return finished
 
     try:
-        return await ctx.run(command.effect(asking, changes), attempt)
+        return await ctx.run(command.effect(request, changes), attempt)
     except LaunchError as error:
         raise RespondToModel(str(error)) from error

@@ -13,9 +13,9 @@ from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPol
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.front_end import Approver, Listener, Questioned, callbacks
-from ferrule.session.ground import as_approval_policy, as_policy
 from ferrule.session.hooks import Hook
 from ferrule.session.opening import open_session
+from ferrule.session.runtime import as_approval_policy, as_policy
 from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.tool_choice import ToolChoiceLike

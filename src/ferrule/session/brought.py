@@ -27,7 +27,7 @@ class Brought(NamedTuple):
     hosted: tuple[HostedTool, ...] = ()
 
 
-def divide(tools: Sequence[ToolLike] | None) -> Brought:
+def group_by_owner(tools: Sequence[ToolLike] | None) -> Brought:
     """Who runs what."""
     if tools is None:
         return Brought(None)

@@ -14,12 +14,12 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
 from ferrule.protocol.settings import Settings
-from ferrule.session.brought import NativeSource, accepted_property_names, as_servers, divide, runs_remote_mcp
+from ferrule.session.brought import NativeSource, accepted_property_names, as_servers, group_by_owner, runs_remote_mcp
 from ferrule.session.front_end import FrontEnd
-from ferrule.session.ground import lay_ground, profile_files
 from ferrule.session.hooks import Hook
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
+from ferrule.session.runtime import build_runtime, profile_files
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.toolset import Toolset, tool_sources
@@ -53,10 +53,10 @@ async def open_session(
         model = wire_model
     profile = profiles.model(name or "")
     chosen = profiles.tool_set(settings.profile or profile.tools)
-    ground = lay_ground(settings, _with_risk(profile, chosen, settings), env)
-    brought = divide(tools if tools is not None else settings.tools)
-    sources = tool_sources(ground.conversation, chosen.include, brought.own, settings.features)
-    toolset = Toolset(ground, sources, front_end=front_end)
+    runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env)
+    brought = group_by_owner(tools if tools is not None else settings.tools)
+    sources = tool_sources(runtime.conversation, chosen.include, brought.own, settings.features)
+    toolset = Toolset(runtime, sources, front_end=front_end)
     toolset.warnings = (*warnings, *toolset.warnings)
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource((*settings.hosted_tools, *brought.hosted)))

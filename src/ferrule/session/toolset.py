@@ -23,10 +23,10 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire
 from ferrule.session.front_end import Approver, FrontEnd, Listener, Questioned, callbacks
-from ferrule.session.ground import Ground, as_approval_policy, as_policy, lay_ground, profile_files
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
+from ferrule.session.runtime import Runtime, as_approval_policy, as_policy, build_runtime, profile_files
 from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.context import ToolContext, ToolInvocation
@@ -45,27 +45,27 @@ class Toolset(LoopBound):
 
     def __init__(
         self,
-        ground: Ground,
+        runtime: Runtime,
         sources: Sequence[ToolSource],
         *,
         front_end: FrontEnd | None = None,
         session_id: str = "",
     ) -> None:
-        self.conversation = ground.conversation
-        self.asks_for_risk = ground.conversation.profile.security_risk
-        self.workspace = ground.workspace
-        self.warnings = ground.warnings
+        self.conversation = runtime.conversation
+        self.asks_for_risk = runtime.conversation.profile.security_risk
+        self.workspace = runtime.workspace
+        self.warnings = runtime.warnings
         self.pending = PendingTable()
-        self.host = SessionHost(ground.orchestrator, front_end, self.pending)
-        ground.workspace.report_to(lambda text: self.host.emit(WarningEvent(message=text)))
+        self.host = SessionHost(runtime.orchestrator, front_end, self.pending)
+        runtime.workspace.report_to(lambda text: self.host.emit(WarningEvent(message=text)))
         self._sources = list(sources)
         self._live: list[LiveSource] = []
         self._dynamic: DynamicSource | None = None
         self.property_names: re.Pattern[str] | None = None
         """What the model's server takes as names of properties; None: anything."""
-        self._search = SearchSource(ground.conversation)
-        self._files = Files(ground.workspace.readable_files, ground.conversation.cwd)
-        self._ground = ground
+        self._search = SearchSource(runtime.conversation)
+        self._files = Files(runtime.workspace.readable_files, runtime.conversation.cwd)
+        self._runtime = runtime
         self._hooks: ToolHooks | None = None
         self._session_id = session_id
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
@@ -99,10 +99,10 @@ class Toolset(LoopBound):
             approval_policy=as_approval_policy(approval_policy),
             sandbox_policy=as_policy(sandbox),
         )
-        ground = lay_ground(settings, profile)
+        runtime = build_runtime(settings, profile)
         include = profiles.tool_set(profile.tools).include
         front_end = callbacks(on_event, on_approval, on_question)
-        toolset = cls(ground, tool_sources(ground.conversation, include, tools), front_end=front_end)
+        toolset = cls(runtime, tool_sources(runtime.conversation, include, tools), front_end=front_end)
         if front_end is not None:
             front_end.decide = toolset.pending.decide
         return toolset
@@ -112,7 +112,7 @@ class Toolset(LoopBound):
         if hooks.has("PreToolUse") or hooks.has("PostToolUse"):
             self._hooks = hooks
         if hooks.has("PermissionRequest"):
-            self._ground.orchestrator.permission_hook = hooks.permission
+            self._runtime.orchestrator.permission_hook = hooks.permission
 
     def add_source(self, source: ToolSource) -> None:
         """More tools, from the next request on."""

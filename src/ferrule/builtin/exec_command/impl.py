@@ -41,12 +41,12 @@ class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
             patched = await apply_intercepted(ctx, command.argv, cwd)
             if patched is not None:
                 return patched
-            portion = await ctx.run(
+            shown = await ctx.run(
                 command.effect(action), lambda access: self._attempt(access, ctx, command, origin, yield_ms)
             )
         except LaunchError as error:
             raise RespondToModel(f"exec_command failed: {error}") from error
-        return exec_observation(portion, budget)
+        return exec_observation(shown, budget)
 
     async def _command(self, action: ExecCommandAction, cwd: str) -> Command:
         """The start-up files of the user's shell were run already; another shell reads its own."""
@@ -62,7 +62,7 @@ class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
 
     async def _attempt(
         self, access: Access, ctx: ToolContext, command: Command, origin: Origin, yield_ms: int
-    ) -> "Portion":
+    ) -> "SessionOutput":
         events = CommandEvents(ctx, command)
         table = self._commands.sessions
         session = await Session.start(
@@ -85,7 +85,7 @@ class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
         except asyncio.CancelledError:  # the turn was interrupted: what this call started goes, earlier sessions stay
             await uninterrupted(_end(session, number, self._commands))
             raise
-        return Portion(collected, number, origin, (stored.warning, access.notice))
+        return SessionOutput(collected, number, origin, (stored.warning, access.notice))
 
 
 async def _end(session: Session, number: int | None, commands: Commands) -> None:
@@ -98,7 +98,7 @@ def _tell_end(events: CommandEvents, ended: Ended) -> None:
     events.end(ended.exit_code, ended.transcript.text(), ended.duration, timed_out=ended.timed_out)
 
 
-class Portion(msgspec.Struct, frozen=True):
+class SessionOutput(msgspec.Struct, frozen=True):
     """What one wait brought of session `number`; `notes` is what else the model must read."""
 
     collected: Collected
@@ -122,17 +122,17 @@ class Portion(msgspec.Struct, frozen=True):
         return self.collected.ended is not None and self.collected.ended.timed_out
 
 
-def exec_observation(portion: Portion, budget: OutputBudget) -> ExecObservation:
+def exec_observation(shown: SessionOutput, budget: OutputBudget) -> ExecObservation:
     """What a model is told of a session after a wait."""
-    collected, number = portion.collected, portion.number
+    collected, number = shown.collected, shown.number
     output, ended = output_text(collected.output), collected.ended
-    limit = portion.origin.timeout_ms if portion.timed_out and portion.origin is not None else None
+    limit = shown.origin.timeout_ms if shown.timed_out and shown.origin is not None else None
     waiting = f"{collected.unsent} bytes of the input were not read yet." if collected.unsent else None
-    said = output.notes(*portion.notes, waiting, None if ended is None else ended.notice)
+    said = output.notes(*shown.notes, waiting, None if ended is None else ended.notice)
     return ExecObservation(
         chunk_id=secrets.token_hex(3),
         wall_seconds=collected.wall_seconds,
-        exit_code=portion.exit_code,
+        exit_code=shown.exit_code,
         session_id=number if ended is None else None,
         original_token_count=output.tokens,
         output=with_notes(output.cut_with_warning(budget), said, limit),

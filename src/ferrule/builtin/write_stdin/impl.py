@@ -1,7 +1,7 @@
 """Writes to a session and collects what it wrote."""
 
 from ferrule.builtin.exec_command.definition import ExecObservation
-from ferrule.builtin.exec_command.impl import Portion, asked_budget, exec_observation
+from ferrule.builtin.exec_command.impl import SessionOutput, asked_budget, exec_observation
 from ferrule.builtin.write_stdin.definition import WriteStdinAction
 from ferrule.process.interactive import StdinClosed, clamp_yield
 from ferrule.process.sessions import UnknownSession
@@ -39,5 +39,5 @@ class WriteStdinExecutor(ToolExecutor[WriteStdinAction, ExecObservation]):
             collected = await table.collect(number, clamp_yield(int(asked), poll=not chars))
         except (UnknownSession, StdinClosed) as error:
             raise RespondToModel(f"write_stdin failed: {error}") from error
-        portion = Portion(collected, number, origin, (warning,))
-        return exec_observation(portion, asked_budget(ctx, action.max_output_tokens))
+        shown = SessionOutput(collected, number, origin, (warning,))
+        return exec_observation(shown, asked_budget(ctx, action.max_output_tokens))

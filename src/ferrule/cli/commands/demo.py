@@ -16,7 +16,7 @@ from ferrule.cli.running import run_interruptibly, run_turn
 from ferrule.cli.terminal import BOLD, DIM, Terminal
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
-from ferrule.session.ground import as_policy
+from ferrule.session.runtime import as_policy
 from ferrule.testing import ScriptedModel
 
 SANDBOX = SandboxMode.WORKSPACE_WRITE

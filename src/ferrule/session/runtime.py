@@ -35,7 +35,7 @@ _POLICIES: dict[SandboxMode, SandboxPolicy] = {
 }
 
 
-class Ground(msgspec.Struct, frozen=True):
+class Runtime(msgspec.Struct, frozen=True):
     """Made once a session, from its settings."""
 
     conversation: Conversation
@@ -45,8 +45,8 @@ class Ground(msgspec.Struct, frozen=True):
     """What the user has to know before the first turn."""
 
 
-def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str] = os.environ) -> Ground:
-    """The ground of a session; starts nothing. Raises `UsageError` for a wrong directory, root or rules file."""
+def build_runtime(settings: Settings, profile: ModelProfile, env: Mapping[str, str] = os.environ) -> Runtime:
+    """The runtime of a session; starts nothing. Raises `UsageError` for a wrong directory, root or rules file."""
     if not os.path.isdir(settings.cwd):
         raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
     plain = PlainLauncher()
@@ -72,7 +72,7 @@ def lay_ground(settings: Settings, profile: ModelProfile, env: Mapping[str, str]
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     orchestrator = Orchestrator(plain, workspace, policies, env, security)
-    return Ground(conversation, workspace, orchestrator, (*warnings, *workspace.warnings))
+    return Runtime(conversation, workspace, orchestrator, (*warnings, *workspace.warnings))
 
 
 def profile_files(home: str) -> list[Path]:
