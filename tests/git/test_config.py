@@ -18,6 +18,8 @@ TEXTS = [
     "[alias] st = !sh -c 'x' ; comment\n[include]\n path = ~/x # c\n",
     '; comment\n# another\n[a] # c\nb = 1\n[a "s"]; c\nb = 2',
     '[a]b=1\n[a]b\n[a "x y"]\n\n  k   =   v',
+    '[core "fsmonitor\0"]\n\tbare = ./x\0y\n[remote.x "y"]\n\turl = z\n',
+    "[a]\n\tb = x  \\\n\n\tc = \u00a0x\u2028\n",
 ]
 
 
@@ -55,6 +57,11 @@ def test_what_git_refuses(tmp_path: Path, text: str) -> None:
         ('[remote "x"] url = git@example.org:a/b', True),
         ('[remote "x"] url = ext::sh -c id', False),
         ('[remote "x"] uploadpack = ./x', False),
+        ('[branch "x"] remote = origin', True),
+        ('[branch "x"] remote = ext::sh -c id', False),
+        ('[branch "x"] pushRemote = -x', False),
+        ("[pull] twohead = x", False),
+        ('[core "fsmonitor\0"] bare = ./x', False),
         ("[core] fsmonitor = true", True),
         ("[core] fsmonitor = ./x", False),
         ("[core] hooksPath = .husky", False),

@@ -118,11 +118,77 @@ def test_s07_a_link_to_a_pointer_is_resolved_from_the_links_place(tmp_path: Path
 
 def test_commands_of_a_rebase(top: Path) -> None:
     (top / ".git/rebase-merge").mkdir()
-    (top / ".git/rebase-merge/git-rebase-todo").write_text("pick 123 x\nexec ./x 1\nx ./y\n")
+    (top / ".git/rebase-merge/git-rebase-todo").write_text("pick 123 x\nexec ./x 1\nx ./y\n\texec\t./z\nexecute\n")
     assert found(top / ".git") == {
         (".git/rebase-merge/git-rebase-todo", "exec", "./x 1"),
         (".git/rebase-merge/git-rebase-todo", "exec", "./y"),
+        (".git/rebase-merge/git-rebase-todo", "exec", "./z"),
     }
+
+
+def test_an_include_of_what_was_looked_at_for_something_else(top: Path) -> None:
+    git("config", "include.path", "hooks/x.sample", cwd=top)
+    (top / ".git/hooks/x.sample").write_text("[core]\n\tfsmonitor = ./x\n")
+    assert (".git/hooks/x.sample", "core.fsmonitor", "./x") in found(top / ".git")
+
+
+def test_an_include_whose_name_is_no_utf_8(top: Path) -> None:
+    (top / ".git/config").write_bytes(b"[include]\n\tpath = \xff\n")
+    Path(os.fsdecode(os.fsencode(top) + b"/.git/\xff")).write_text("[core]\n\tfsmonitor = ./x\n")
+    assert (".git/\udcff", "core.fsmonitor", "./x") in found(top / ".git")
+
+
+def test_an_include_that_is_first_met_too_deep_to_follow(top: Path) -> None:
+    (top / ".git/config").write_text("[include]\n\tpath = 1\n\tpath = 10\n")
+    for number in range(1, 10):
+        (top / f".git/{number}").write_text(f"[include]\n\tpath = {number + 1}\n")
+    (top / ".git/10").write_text("[include]\n\tpath = last\n")
+    (top / ".git/last").write_text("[core]\n\tfsmonitor = ./x\n")
+    assert (".git/last", "core.fsmonitor", "./x") in found(top / ".git")
+
+
+@pytest.mark.parametrize("path", ["~\0x/y", "~nobody-of-this-name/x", "", "x\0y", "a" * 5000])
+def test_an_include_of_nothing_stops_nothing(top: Path, path: str) -> None:
+    (top / ".git/config").write_text(f'[include]\n\tpath = "{path}"\n')
+    assert {key for _, key, _ in found(top / ".git")} <= {"include.path", UNREADABLE}
+
+
+def test_s07_a_pointer_that_ends_at_a_nul(tmp_path: Path) -> None:
+    git("init", "-q", "real", cwd=tmp_path)
+    git("config", "core.fsmonitor", "./x", cwd=tmp_path / "real")
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n/.git").write_text("gitdir: ../real/.git\0nonsense\n")
+    assert git("rev-parse", "--absolute-git-dir", cwd=tmp_path / "n") == f"{tmp_path}/real/.git\n"
+    assert found(tmp_path / "n/.git") == {("../real/.git/config", "core.fsmonitor", "./x")}
+
+
+def test_attributes_are_read_by_gits_idea_of_a_line(top: Path) -> None:
+    (top / ".git/info/attributes").write_text("*\x0c#a filter=f\n\u00a0#b\tdiff=d\r\n# filter=no\n")
+    assert found(top / ".git") == {
+        (".git/info/attributes", "attribute", "filter=f"),
+        (".git/info/attributes", "attribute", "diff=d"),
+    }
+
+
+def test_links_that_lead_back_take_no_time(top: Path) -> None:
+    (top / ".git/modules/a").mkdir(parents=True)
+    for number in range(50):
+        (top / f".git/modules/{number}").symlink_to(".")
+        (top / f".git/modules/a/{number}").symlink_to("../a")
+    assert found(top / ".git") == set()
+
+
+def test_a_bound_on_all_that_is_read(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "LARGEST_SUM", 4096)
+    monkeypatch.setattr(programs, "MAX_INCLUDES", 3)
+    (top / ".git/config").write_text("".join(f"[include]\n\tpath = {number}\n" for number in range(20)))
+    for number in range(20):
+        (top / f".git/{number}").write_text("#" * 1000)
+    told = [value for _, key, value in found(top / ".git") if key == UNREADABLE]
+    assert told == ["there are more than 4 KiB to read"]
+    monkeypatch.setattr(programs, "MAX_PLACES", 10)
+    told = [value for _, key, value in found(top / ".git") if key == UNREADABLE]
+    assert told == ["there are more than 10 files to look at"]
 
 
 def test_what_cannot_be_read_is_told(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +234,12 @@ def test_current_until_something_changes(top: Path) -> None:
     assert (before.is_current(), after.is_current()) == (False, True)
     (top / ".git/more").write_text("")
     assert not after.is_current()
+    (top / "n").mkdir()
+    (top / "n/.git").write_text("gitdir: ../later/store\n")
+    pointer = examine(str(top / "n/.git"), lambda path: False)
+    (top / "later").mkdir()
+    git("init", "-q", "--bare", "later/store", cwd=top)
+    assert not pointer.is_current()
     assert Program(str(top / ".git/config"), "include.path", "more") in after.programs
 
 

@@ -8,7 +8,7 @@ import re
 
 from ferrule.git.config import Entry
 
-_DATA_SECTIONS = "advice author color column committer fetch i18n index log pack pull push rerere status"
+_DATA_SECTIONS = "advice author color column committer fetch i18n index log pack push rerere status"
 _DATA_KEYS = """
     branch.description branch.gh-merge-base branch.github-pr-base-branch branch.github-pr-owner-number
     branch.merge branch.pushremote branch.rebase branch.remote branch.vscode-merge-base commit.gpgsign
@@ -24,7 +24,7 @@ _DATA_KEYS = """
     feature.experimental feature.manyfiles gc.auto gc.autodetach gc.autopacklimit gc.pruneexpire gc.reflogexpire
     gc.reflogexpireunreachable init.defaultbranch lfs.repositoryformatversion maintenance.auto
     maintenance.strategy merge.conflictstyle merge.directoryrenames merge.ff merge.log merge.renamelimit
-    merge.renames merge.stat rebase.autosquash rebase.autostash rebase.updaterefs remote.fetch
+    merge.renames merge.stat pull.ff pull.rebase rebase.autosquash rebase.autostash rebase.updaterefs remote.fetch
     remote.followremotehead remote.gh-resolved remote.glab-resolved remote.mirror remote.partialclonefilter
     remote.promisor remote.prune remote.prunetags remote.push remote.pushurl remote.skipdefaultupdate
     remote.skipfetchall remote.tagopt remote.url submodule.active submodule.branch
@@ -33,6 +33,8 @@ _DATA_KEYS = """
 """
 _SECTIONS, _KEYS = frozenset(_DATA_SECTIONS.split()), frozenset(_DATA_KEYS.split())
 _FLAGS = frozenset(["", "0", "1", "false", "no", "off", "on", "true", "yes"])
+_ADDRESSES = ("url", "pushurl", "remote", "pushremote")
+"""A branch may name an address instead of a remote."""
 _HELPER = re.compile(r"[A-Za-z0-9+.-]*::|-")
 """`ext::sh -c x` names a program, `foo::x` starts `git-remote-foo`; a leading dash would be an option of ssh."""
 
@@ -41,7 +43,7 @@ def is_harmless(entry: Entry) -> bool:
     """Whether the entry starts no program, neither by itself nor together with an attribute."""
     if entry.section == "core" and entry.name == "fsmonitor":
         return entry.value.lower() in _FLAGS  # `true` is git's own daemon
-    if entry.name in ("url", "pushurl") and _HELPER.match(entry.value):
+    if entry.name in _ADDRESSES and _HELPER.match(entry.value):
         return False
     if entry.section == "submodule" and entry.name == "update":
         return not entry.value.startswith("!")
