@@ -18,44 +18,45 @@ def is_bare_shape(names: Collection[str]) -> bool:
     return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
 
 
-def git_directory(entry: str) -> str | None:
-    """The real path of the git directory that a `.git` stands for, be it a folder, a pointer or a link; None if none.
+def git_pointer(entry: str) -> str | None:
+    """The path that a `.git` stands for: itself if it is a folder, else what the pointer names, None if it names none.
 
-    Raises `Unreadable`.
+    Nothing needs to lie there. Raises `Unreadable`.
     """
-    if os.path.isdir(entry):
-        return os.path.realpath(entry)
-    return _path_in(entry, "gitdir: ", os.path.dirname(entry))
+    return entry if os.path.isdir(entry) else _named_in(entry, "gitdir: ", os.path.dirname(entry))
 
 
-def common_directory(git: str) -> str | None:
-    """The real path of the repository that a git directory shares with others; None if it stands alone.
+def common_pointer(git: str) -> str | None:
+    """The path of the repository that a git directory shares with others; None if it stands alone.
 
-    Raises `Unreadable`.
+    Nothing needs to lie there. Raises `Unreadable`.
     """
-    return _path_in(os.path.join(git, "commondir"), "", git)
+    return _named_in(os.path.join(git, "commondir"), "", git)
 
 
 def directories(entry: str) -> tuple[str, ...]:
     """The git directory behind a `.git` and the one that it shares, as far as they can be read; real paths."""
     found: list[str] = []
     try:
-        git = git_directory(entry)
-        if git is not None:
+        if git := _existing(git_pointer(entry)):
             found.append(git)
-            common = common_directory(git)
-            found += [common] if common else []
+            if common := _existing(common_pointer(git)):
+                found.append(common)
     except Unreadable:
         pass  # git cannot read it either, or it is told as unreadable by whoever looks for programs
     return tuple(found)
 
 
-def _path_in(file: str, prefix: str, base: str) -> str | None:
+def _existing(path: str | None) -> str | None:
+    return os.path.realpath(path) if path is not None and os.path.exists(path) else None
+
+
+def _named_in(file: str, prefix: str, base: str) -> str | None:
+    """The path in a file, which ends at a NUL as git's strings do."""
     try:
-        text = os.fsdecode(read_file(file, LARGEST_POINTER)).rstrip("\r\n")
+        text = os.fsdecode(read_file(file, LARGEST_POINTER).rstrip(b"\r\n").partition(b"\0")[0])
     except FileNotFoundError:
         return None
-    if not text.startswith(prefix) or "\0" in text or text == prefix:
+    if not text.startswith(prefix) or text == prefix:
         return None
-    path = os.path.realpath(os.path.join(base, text.removeprefix(prefix)))
-    return path if os.path.exists(path) else None
+    return os.path.join(base, text.removeprefix(prefix))

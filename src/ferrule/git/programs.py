@@ -4,12 +4,13 @@ Git is not run to find out. Includes, shared repositories, worktrees and submodu
 """
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ferrule.git.config import ConfigError, parse_config
+from ferrule.git.config import ConfigError, decode_config, parse_config
 from ferrule.git.harmless import is_harmless
-from ferrule.git.layout import common_directory, git_directory
+from ferrule.git.layout import common_pointer, git_pointer
 from ferrule.git.reading import Stamp, names_in, stamp
 from ferrule.reading import Unreadable, read_file
 
@@ -24,6 +25,11 @@ MAX_INCLUDES = 10
 """Depth at which git, too, stops to follow includes."""
 MAX_MODULE_DEPTH = 6
 """Folders between `modules` and a submodule, whose name may hold slashes."""
+MAX_PLACES = 5000
+"""Files and folders that are looked at for one repository; a hundred git directories have fewer."""
+LARGEST_SUM = 1 << 20
+"""Bytes that are read for one repository: a second's work, while somebody waits."""
+_BLANKS = " \t\r"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,15 +70,21 @@ class _Walk:
     found: list[Program] = field(default_factory=list)
     sources: dict[str, Stamp | None] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+    depths: dict[str, int] = field(default_factory=dict)
+    read: int = 0
+    full: bool = False
 
     def repository(self, entry: str, bare: bool) -> None:
-        self._note(entry)
         if bare:
-            self._directory(os.path.realpath(entry))
-        elif git := self._pointed(entry, lambda: git_directory(entry)):
-            self._directory(git)
+            self._directory(entry)
+        else:
+            self._pointed(entry, lambda: git_pointer(entry))
 
-    def _directory(self, git: str) -> None:
+    def _directory(self, path: str) -> None:
+        if not self._note(path) or not os.path.isdir(path):
+            return
+        git = os.path.realpath(path)
         if git in self.seen or self.is_users(git):
             return
         if len(self.seen) >= MAX_DIRECTORIES:
@@ -86,23 +98,21 @@ class _Walk:
         self._attributes(f"{git}/info/attributes")
         for name in ("rebase-merge/git-rebase-todo", "sequencer/todo"):
             self._steps(f"{git}/{name}")
-        self._note(f"{git}/commondir")
-        if common := self._pointed(f"{git}/commondir", lambda: common_directory(git)):
-            self._directory(common)
+        self._pointed(f"{git}/commondir", lambda: common_pointer(git))
         for name in self._names(f"{git}/worktrees"):
-            self._directory(os.path.realpath(f"{git}/worktrees/{name}"))
+            self._directory(f"{git}/worktrees/{name}")
         self._modules(f"{git}/modules", 0)
 
     def _hook(self, path: str) -> None:
-        self._note(path)
-        if not path.endswith(".sample") and _is_executable(path):
+        if self._note(path) and not path.endswith(".sample") and _is_executable(path):
             self.found.append(Program(path, "hook"))
 
     def _config(self, file: str, depth: int) -> None:
-        if file in self.sources:
+        if self.depths.get(file, MAX_INCLUDES + 1) <= depth:
             return
+        self.depths[file] = depth
         try:
-            for entry in parse_config(self._text(file)):
+            for entry in parse_config(decode_config(self._content(file))):
                 if not is_harmless(entry):
                     self.found.append(Program(file, entry.key, entry.value))
                 if entry.section in ("include", "includeif") and entry.name == "path" and depth < MAX_INCLUDES:
@@ -112,8 +122,8 @@ class _Walk:
 
     def _attributes(self, file: str) -> None:
         """Names of filters and drivers: with the user's own configuration, too, they start a program."""
-        for line in self._text(file).splitlines():
-            words = line.split()
+        for line in self._lines(file):
+            words = [word for word in re.split(f"[{_BLANKS}]+", line) if word]
             if words and not words[0].startswith("#"):
                 self.found += [
                     Program(file, "attribute", word)
@@ -122,49 +132,80 @@ class _Walk:
                 ]
 
     def _steps(self, file: str) -> None:
-        for line in self._text(file).splitlines():
-            word, _, command = line.strip().partition(" ")
-            if word in ("exec", "x"):
-                self.found.append(Program(file, "exec", command))
+        for line in self._lines(file):
+            if step := _EXEC.match(line):
+                self.found.append(Program(file, "exec", step[1].strip(_BLANKS)))
 
     def _modules(self, folder: str, depth: int) -> None:
+        place = os.path.realpath(folder)
+        if place in self.listed:  # a link back
+            return
+        self.listed.add(place)
         names = self._names(folder)
         if depth and "HEAD" in names:
-            self._directory(os.path.realpath(folder))
+            self._directory(folder)
         elif depth <= MAX_MODULE_DEPTH:
             for name in names:
                 self._modules(f"{folder}/{name}", depth + 1)
 
-    def _text(self, file: str) -> str:
-        self._note(file)
+    def _lines(self, file: str) -> list[str]:
+        """Only a line feed ends one, as for git."""
+        return self._content(file).decode("utf-8", "replace").split("\n")
+
+    def _content(self, file: str) -> bytes:
+        if not self._note(file) or self._is_full(self.read < LARGEST_SUM, file, f"{LARGEST_SUM >> 10} KiB to read"):
+            return b""
         try:
-            return read_file(file, LARGEST_FILE).decode("utf-8", "replace")
+            content = read_file(file, LARGEST_FILE)
         except FileNotFoundError:
-            return ""
+            return b""
         except Unreadable as error:
             self._unreadable(file, str(error))
-            return ""
+            return b""
+        self.read += len(content)
+        return content
 
     def _names(self, folder: str) -> list[str]:
-        self._note(folder)
+        if not self._note(folder):
+            return []
         try:
             return names_in(folder, MAX_ENTRIES)
         except Unreadable as error:
             self._unreadable(folder, str(error))
             return []
 
-    def _pointed(self, file: str, follow: Callable[[], str | None]) -> str | None:
+    def _pointed(self, file: str, pointer: Callable[[], str | None]) -> None:
+        """Go where a pointer leads."""
+        if not self._note(file):
+            return
         try:
-            return follow()
+            path = pointer()
         except Unreadable as error:
             self._unreadable(file, str(error))
-            return None
+        else:
+            if path is not None:
+                self._directory(path)
 
     def _unreadable(self, file: str, reason: str) -> None:
         self.found.append(Program(file, UNREADABLE, reason))
 
-    def _note(self, path: str) -> None:
+    def _note(self, path: str) -> bool:
+        """Whether there may be one more place to look at; it is then remembered as it is."""
+        fits = path in self.sources or len(self.sources) < MAX_PLACES
+        if self._is_full(fits, path, f"{MAX_PLACES} files to look at"):
+            return False
         self.sources[path] = stamp(path)
+        return True
+
+    def _is_full(self, fits: bool, path: str, bound: str) -> bool:
+        """Whether nothing more is looked at; that a bound was met is told once."""
+        if not fits and not self.full:
+            self.full = True
+            self._unreadable(path, f"there are more than {bound}")
+        return self.full
+
+
+_EXEC = re.compile(r"[ \t]*(?:exec|x)(?=[ \t\r]|\Z)(.*)", re.DOTALL)
 
 
 def _is_executable(path: str) -> bool:
