@@ -7,6 +7,7 @@ from io import FileIO
 
 from ferrule.kernel_files import KernelFileError, refuse_kernel_files
 from ferrule.patch.files import Entry, FileLayer, Kind
+from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -23,7 +24,10 @@ class Files:
         self.cwd = cwd
 
     def path(self, path: str) -> str:
-        """The absolute path, `~` not expanded, links not resolved."""
+        """The absolute path, links not resolved. Raises `RespondToModel` for one that only a shell would expand."""
+        refusal = unexpanded(path, self.cwd)
+        if refusal is not None:
+            raise RespondToModel(refusal)
         return os.path.normpath(os.path.join(self.cwd, path))
 
     def look(self, path: str) -> Entry:

@@ -8,6 +8,7 @@ from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.door import Searcher, shown_warnings
 from ferrule.builtin.searching.globs import GlobError, glob_regex
 from ferrule.builtin.searching.request import Search
+from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
@@ -50,6 +51,9 @@ def _split(pattern: str, folder: str) -> tuple[str, str]:
     pattern = pattern.strip()
     if pattern.startswith("~"):
         pattern = os.path.expanduser(pattern)
+    refusal = unexpanded(pattern, folder)
+    if refusal is not None:
+        raise RespondToModel(refusal)
     if not os.path.isabs(pattern):
         return folder, pattern.removeprefix("./")
     parts = pattern.split("/")

@@ -33,9 +33,10 @@ class ListDirExecutor(ToolExecutor[ListDirAction, ListDirObservation]):
             raise RespondToModel("limit must be greater than zero")
         if depth < 1:
             raise RespondToModel("depth must be greater than zero")
+        path = ctx.files.path(action.dir_path)
         if not os.path.isabs(action.dir_path):
             raise RespondToModel("dir_path must be an absolute path")
-        return _listed(ctx.files.path(action.dir_path), offset, limit, depth)
+        return _listed(path, offset, limit, depth)
 
 
 def _listed(path: str, offset: int, limit: int, depth: int) -> ListDirObservation:
