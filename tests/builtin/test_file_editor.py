@@ -103,6 +103,79 @@ async def test_bytes_that_are_not_touched_stay(edit: Call, tmp_path: Path) -> No
     assert path.stat().st_mode & 0o777 == 0o751
 
 
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-8"])
+async def test_n043_an_edit_keeps_encoding_mark_and_line_ends(edit: Call, tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "f"
+    before = "\ufeffgröße\r\neins\r\nzwei".encode(codec)
+    path.write_bytes(before)
+    assert "\tgröße\n" in (await edit("view", path, view_range=[1, 1])).text
+    edited = await edit("str_replace", path, old_str="größe\neins", new_str="世界\n→")
+    assert edited.success and path.read_bytes() == "\ufeff世界\r\n→\r\nzwei".encode(codec)
+    assert ("UTF" in edited.text) == (codec != "utf-8")
+    await edit("insert", path, insert_line=0, new_str="top")
+    assert path.read_bytes() == "\ufefftop\r\n世界\r\n→\r\nzwei".encode(codec)
+    await edit("undo_edit", path)
+    assert "\t→\n" in (await edit("undo_edit", path)).text or path.read_bytes() == before
+    assert path.read_bytes() == before
+
+
+async def test_n043_a_guessed_encoding(edit: Call, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    before = "日本語のテスト\nb\n".encode("cp932")
+    path.write_bytes(before)
+    refused = await edit("str_replace", path, old_str="テスト", new_str="😀")
+    assert "is Shift-JIS, as far as its bytes tell, which has no '😀' (U+1F600)" in refused.text
+    missed = await edit("str_replace", path, old_str="\ufffd\ufffd", new_str="x")
+    assert missed.text.endswith("The file is Shift-JIS, as far as its bytes tell.")
+    assert path.read_bytes() == before
+    done = await edit("str_replace", path, old_str="テスト", new_str="試験")
+    assert "It is Shift-JIS, as far as its bytes tell, and stays so." in done.text
+    assert path.read_bytes() == "日本語の試験\nb\n".encode("cp932")
+
+
+async def test_n043_binary_and_damaged_files_are_named(edit: Call, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for data, said in (
+        (b"a\0b", "is a binary file"),
+        (b"\xff\xfea\0\0\0b", "it starts like UTF-16LE, and the rest is not"),
+    ):
+        path.write_bytes(data)
+        assert said in (await edit("view", path)).text
+        assert said in (await edit("str_replace", path, old_str="a", new_str="b")).text
+        assert path.read_bytes() == data
+    path.write_bytes(b"caf\x80\x81\n")
+    said = (await edit("str_replace", path, old_str="caf\ufffd", new_str="b")).text
+    assert "\ufffd stands for bytes that are not UTF-8" in said
+
+
+GUTTER = (
+    "Without the line numbers in front it is in lines {}. Line numbers shown by a file reader are no part of the file"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        ("     5\tline 5\n     6\tline 6", GUTTER.format("5 to 6")),
+        ("L5: line 5", GUTTER.format("5 to 5")),
+        ("5→line 5\n6→line 6", GUTTER.format("5 to 6")),
+        (
+            "line 5\\nline 6",
+            'With its escapes read (`\\n` as a line end, `\\t` as a tab, `\\"` as a quote) it is in lines 5 to 6',
+        ),
+        ("line&#32;5&lt;", ""),
+        ("line &#53;\nline 6", "With `&lt;`, `&gt;`, `&amp;` and their like read as characters it is in lines 5 to 6"),
+        ("-line 5\n+five", "Without the signs of a diff it is in lines 5 to 5"),
+        ("```python\nline 5\n```", "Without the code fence it is in lines 5 to 5"),
+    ],
+)
+async def test_n049_what_changed_a_copied_text_is_named(edit: Call, file: Path, old: str, said: str) -> None:
+    before = file.read_bytes()
+    output = await edit("str_replace", file, old_str=old, new_str="x")
+    assert "did not appear verbatim" in output.text and said in output.text and not output.success
+    assert file.read_bytes() == before
+
+
 async def test_undo_takes_back_edit_by_edit(edit: Call, file: Path, tmp_path: Path) -> None:
     original = file.read_bytes()
     await edit("insert", file, insert_line=0, new_str="top")

@@ -64,7 +64,6 @@ async def test_parameters_out_of_range(
 async def test_places_that_cannot_be_read(benches: Benches, tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "empty").touch()
     (tmp_path / "binary").write_bytes(b"a\0b")
     assert await read(benches, "numbers") == "file_path must be an absolute path"
     missing = "failed to read file: No such file or directory (os error 2)"
@@ -72,9 +71,50 @@ async def test_places_that_cannot_be_read(benches: Benches, tmp_path: Path) -> N
     assert await read(benches, tmp_path / "dangling") == missing
     assert await read(benches, tmp_path) == "failed to read file: Is a directory (os error 21)"
     assert "os error 40" in await read(benches, tmp_path / "loop")
-    assert await read(benches, tmp_path / "empty") == "offset exceeds file length"
-    assert await read(benches, tmp_path / "empty", mode="indentation") == "anchor_line exceeds file length"
     assert (await read(benches, tmp_path / "binary")).endswith("binary is a binary file")
+
+
+async def test_an_empty_file_reads_as_empty(benches: Benches, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for mode in ("slice", "indentation"):
+        output = await benches("read_file").output("read_file", file_path=str(tmp_path / "empty"), mode=mode)
+        assert (output.text, output.success) == ("(The file is empty.)", True)
+    assert await read(benches, tmp_path / "empty", offset=2) == "offset exceeds file length"
+    (tmp_path / "line").write_bytes(b"\n")
+    assert await read(benches, tmp_path / "line") == "L1: "
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ("\ufeffä\r\nb".encode("utf-16-le"), "L1: ä\nL2: b\n(The file is UTF-16LE. Edits keep that.)"),
+        ("\ufeffä\nb\n".encode("utf-16-be"), "L1: ä\nL2: b\n(The file is UTF-16BE. Edits keep that.)"),
+        ("\ufeffä\n".encode("utf-32-le"), "L1: ä\n(The file is UTF-32LE. Edits keep that.)"),
+        (
+            "one\ntwo\n".encode("utf-16-le"),
+            "L1: one\nL2: two\n(The file is UTF-16LE, as far as its bytes tell. Edits keep that.)",
+        ),
+        (
+            "日本語です。\n".encode("cp932"),
+            "L1: 日本語です。\n(The file is Shift-JIS, as far as its bytes tell. Edits keep that.)",
+        ),
+        ("\ufeffmarked\n".encode(), "L1: marked"),
+    ],
+)
+async def test_n043_the_encoding_is_named(benches: Benches, tmp_path: Path, data: bytes, shown: str) -> None:
+    (tmp_path / "f").write_bytes(data)
+    assert await read(benches, tmp_path / "f") == shown
+
+
+async def test_n043_odd_bytes_far_into_a_file(benches: Benches, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"plain\n" * 20_000 + "größe\n".encode("latin-1"))
+    assert (await read(benches, tmp_path / "f", offset=20_001)).startswith("L20001: größe\n(The file is Windows-1252")
+    assert await read(benches, tmp_path / "f", offset=2, limit=1) == "L2: plain"
+
+
+async def test_n043_a_damaged_file_is_named(benches: Benches, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\xff\xfea\0\0\0b\0c")
+    assert (await read(benches, tmp_path / "f")).endswith("a binary file: it starts like UTF-16LE, and the rest is not")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

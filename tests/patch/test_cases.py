@@ -65,6 +65,48 @@ def test_b007_an_allowed_overwrite_is_a_change_with_a_real_diff(tmp_path: Path) 
     assert (tmp_path / "e.txt").read_bytes() == b"new\nsame\n"
 
 
+def test_deleted_and_added_again_is_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_bytes(b"old\nsame\n")
+    path.chmod(0o750)
+    text = patch("*** Delete File: run.sh", "*** Add File: n", "+n", "*** Add File: run.sh", "+new", "+same")
+    planned = plan(parse(text), PlainFiles(), str(tmp_path))
+    assert planned.summary() == "Success. Updated the following files:\nA n\nM run.sh\n"
+    assert planned.operations[-1].unified_diff() == "@@ -1,2 +1,2 @@\n-old\n+new\n same\n"
+    assert planned.overwrites == ()
+    apply(planned, PlainFiles())
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new\nsame\n", 0o750)
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link"])
+def test_deleted_and_added_again_reaches_no_other_name(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "other").write_bytes(b"old\n")
+    if kind == "link":
+        (tmp_path / "f").symlink_to("other")
+    else:
+        (tmp_path / "f").hardlink_to(tmp_path / "other")
+    said = apply_patch(patch("*** Delete File: f", "*** Add File: f", "+new"), str(tmp_path))
+    assert said == "Success. Updated the following files:\nM f\n"
+    assert snapshot(tmp_path) == {"f": b"new\n", "other": b"old\n"}
+
+
+def test_deleted_and_made_anew_by_a_move_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a\n")
+    (tmp_path / "b").write_bytes(b"b\n")
+    text = patch("*** Delete File: a", "*** Update File: b", "*** Move to: a")
+    assert apply_patch(text, str(tmp_path)) == "Success. Updated the following files:\nM a\n"
+    assert snapshot(tmp_path) == {"a": b"b\n"}
+    text = patch("*** Add File: c", "+c", "*** Delete File: c", "*** Delete File: a")
+    assert apply_patch(text, str(tmp_path)).endswith("A c\nD c\nD a\n")
+
+
+def test_deleted_added_and_updated_in_one_patch(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a\n")
+    text = patch("*** Delete File: a", "*** Add File: a", "+x", "*** Update File: a", "@@", "-x", "+y")
+    assert apply_patch(text, str(tmp_path)).endswith(":\nM a\nM a\n")
+    assert snapshot(tmp_path) == {"a": b"y\n"}
+
+
 def test_b008_the_plan_names_the_real_target_of_a_link(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()

@@ -5,13 +5,17 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from ferrule.builtin.apply_patch.impl import write_plan
-from ferrule.builtin.lines import count_lines, is_binary, lines_from, skip_lines
+from ferrule.builtin.lines import MAX_TEXT, Source, binary, count_lines, lines_from, read_lines, skip_lines
+from ferrule.builtin.output_text import REPLACEMENT
 from ferrule.builtin.paging import shown_line, shown_name
 from ferrule.builtin.tree import Tree
 from ferrule.patch import Entry, Kind, Operation, OperationKind, Place, Plan
 from ferrule.patch.diff import compare
+from ferrule.patch.encoding import PLAIN, Encoding, decoded, unwritable
+from ferrule.patch.miscopied import meanings
 from ferrule.patch.planner import reason
 from ferrule.patch.text import Text
 from ferrule.protocol.errors import RespondToModel
@@ -19,8 +23,6 @@ from ferrule.protocol.truncation import byte_length
 from ferrule.tools.context import ToolContext
 from ferrule.tools.turn_diff import TurnDiffTracker
 
-MAX_BYTES = 10 * 1024 * 1024
-"""A larger file is no text that somebody edits; it can be viewed in ranges."""
 MAX_UNDO = 10
 """Edits of one file that can be taken back."""
 SNIPPET_LINES = 4
@@ -31,8 +33,11 @@ QUOTED_CHARS = 200
 """Of the text that was not found once: enough to know it again."""
 NAMED_PLACES = 20
 """Lines of a text that stands there more than once; whoever needs more of them must ask otherwise."""
+GUTTER_BYTES = 8
+"""What `cat -n` puts around a line: six columns, a tab, a line end."""
 CLIPPED = "<response clipped>"
 """Models know this mark from the tool's description."""
+_BOM = "\ufeff"
 VIEW_DEPTH = 2
 """Levels of a directory that `view` shows: what models know from the tool's description."""
 
@@ -52,7 +57,7 @@ class Editor:
                 raise invalid("view_range", str(list(view_range)), "It is not allowed for a directory.")
             return _view_folder(path, ctx)
         _check_file(path, entry)
-        if not view_range and entry.size > MAX_BYTES:
+        if not view_range and entry.size > MAX_TEXT:
             raise RespondToModel(f"{_too_large(path, entry)}; set `view_range` to view a part of it.")
         return _view_file(path, view_range, ctx)
 
@@ -62,7 +67,9 @@ class Editor:
         entry = ctx.files.look(path)
         if entry.kind is not Kind.MISSING or os.path.lexists(path):
             raise invalid("path", path, "It exists already, and `create` overwrites nothing.")
-        await self._write(path, entry, None, text.encode(), ctx)
+        after = text.encode()
+        await self._apply(path, entry, None, after, ctx)
+        self._remember(entry, None, after)
         return f"File created successfully at: {shown_name(path)}"
 
     async def replace(self, path: str, old: str, new: str, ctx: ToolContext) -> str:
@@ -71,70 +78,73 @@ class Editor:
             raise invalid("old_str", "", "It must not be empty; `insert` adds text without replacing any.")
         if old == new:
             raise invalid("new_str", new, "No replacement was performed: it must differ from `old_str`.")
-        entry, before = self._read(path, ctx)
-        text = _decode(before)
-        found = list(_pattern(old).finditer(text))
+        now = self._read(path, ctx)
+        found = list(_pattern(old).finditer(now.text))
         if len(found) != 1:
-            raise RespondToModel(_not_once(path, old, text, [match.start() for match in found]))
-        written = _line_ends(new, before)
+            raise RespondToModel(_not_once(path, old, now, [match.start() for match in found]))
+        written = now.ended(new)
         start, end = found[0].span()
-        after = text[:start] + written + text[end:]
-        await self._write(path, entry, before, _encode(after), ctx)
-        first = text.count("\n", 0, start) + 1
-        return _edited(path, after, first, first + written.count("\n"))
+        after = now.text[:start] + written + now.text[end:]
+        await self._write(path, now, now.encoded(after, path), ctx)
+        first = now.text.count("\n", 0, start) + 1
+        return _edited(path, now, after, first, first + written.count("\n"))
 
     async def insert(self, path: str, line: int, new: str, ctx: ToolContext) -> str:
         """Insert lines after line `line` (0: before the first); the answer shows the place."""
-        entry, before = self._read(path, ctx)
-        lines = _decode(before).split("\n")
+        now = self._read(path, ctx)
+        lines = now.text.split("\n")
         count = len(lines) - (not lines[-1])
         if not 0 <= line <= count:
             raise invalid("insert_line", str(line), f"It should be within [0, {count}], the lines of the file.")
-        added = _line_ends(new.replace("\r\n", "\n").removesuffix("\n"), before).split("\n")
+        added = now.ended(new.replace("\r\n", "\n").removesuffix("\n")).split("\n")
         if line == len(lines):  # the last line has no newline yet
             lines.append("")
-        if _is_crlf(before):
+        if now.crlf:
             added[-1] += "\r"
             if line and line == count and lines[line - 1] and not lines[line - 1].endswith("\r"):
                 lines[line - 1] += "\r"
         lines[line:line] = added
         after = "\n".join(lines)
-        await self._write(path, entry, before, _encode(after), ctx)
-        return _edited(path, after, line + 1, line + len(added))
+        await self._write(path, now, now.encoded(after, path), ctx)
+        return _edited(path, now, after, line + 1, line + len(added))
 
     async def undo(self, path: str, ctx: ToolContext) -> str:
         """Take the last edit back; of an edit that created the file nothing is left."""
-        entry, now = self._read(path, ctx)
-        if not self._undo[entry.real]:
+        now = self._read(path, ctx)
+        if not self._undo[now.entry.real]:
             raise RespondToModel(f"No edit history found for {path}.")
-        before, after = self._undo[entry.real][-1]
-        if now != after:
+        before, after = self._undo[now.entry.real][-1]
+        if now.data != after:
             raise RespondToModel(f"{path} was changed by something else after its last edit here; nothing was undone.")
-        await self._apply(path, entry, now, before, ctx)
-        self._undo[entry.real].pop()
+        await self._apply(path, now.entry, now.data, before, ctx)
+        self._undo[now.entry.real].pop()
         if before is None:
             return f"Last edit to {path} undone successfully: the file that it created is removed."
-        lines = _decode(before).split("\n")
+        lines = decoded(before)[0].removeprefix(_BOM).split("\n")
         return f"Last edit to {path} undone successfully. {_numbered(path, lines, 1)}"
 
-    def _read(self, path: str, ctx: ToolContext) -> tuple[Entry, bytes]:
+    def _read(self, path: str, ctx: ToolContext) -> "_Now":
         entry = _looked_at(path, ctx)
         if entry.kind is Kind.DIRECTORY:
             raise invalid("path", path, "It is a directory, and only `view` works on directories.")
         _check_file(path, entry)
-        if entry.size > MAX_BYTES:
+        if entry.size > MAX_TEXT:
             raise RespondToModel(f"{_too_large(path, entry)}; edit it with a command.")
         try:
             with ctx.files.open(path) as file:
                 data = file.readall()
         except OSError as error:
             raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
-        if b"\0" in data:
-            raise RespondToModel(f"{path} is a binary file and cannot be edited as text.")
-        return entry, data
+        text, encoding = decoded(data)
+        if "\0" in text:
+            raise RespondToModel(f"{binary(path, data)}. It cannot be edited as text.")
+        return _Now(entry, data, text.removeprefix(_BOM), encoding, text.startswith(_BOM))
 
-    async def _write(self, path: str, entry: Entry, before: bytes | None, after: bytes, ctx: ToolContext) -> None:
-        await self._apply(path, entry, before, after, ctx)
+    async def _write(self, path: str, now: "_Now", after: bytes, ctx: ToolContext) -> None:
+        await self._apply(path, now.entry, now.data, after, ctx)
+        self._remember(now.entry, now.data, after)
+
+    def _remember(self, entry: Entry, before: bytes | None, after: bytes) -> None:
         history = self._undo[entry.real]
         history.append((before, after))
         del history[:-MAX_UNDO]
@@ -144,7 +154,8 @@ class Editor:
     ) -> None:
         if not entry.writable:
             raise RespondToModel(f"{path} is read-only.")
-        old, new = Text.read(before or b""), Text.read(after or b"")
+        old = Text.read(before or b"")
+        new = Text.read(after or b"", old.encoding)
         edits = tuple(compare(old, new))
         operation = Operation(
             kind=_kind(before, after),
@@ -155,8 +166,36 @@ class Editor:
             added=sum(len(edit.added) for edit in edits),
             deleted=sum(edit.end - edit.start for edit in edits),
             edits=edits,
+            encodings=(old.encoding, old.encoding),
         )
         await write_plan(Plan((operation,)), ctx, self._tracker, ctx.cwd, None)
+
+
+class _Now(NamedTuple):
+    """A file as it is: its bytes, and its text without the byte order mark that it starts with if it is `marked`."""
+
+    entry: Entry
+    data: bytes
+    text: str
+    encoding: Encoding
+    marked: bool
+
+    @property
+    def crlf(self) -> bool:
+        """Whether most lines end so."""
+        return Text.read(self.data, self.encoding).crlf
+
+    def ended(self, text: str) -> str:
+        """A new text with the line ends of this file."""
+        text = text.replace("\r\n", "\n")
+        return text.replace("\n", "\r\n") if self.crlf else text
+
+    def encoded(self, text: str, path: str) -> bytes:
+        """The bytes of a new text. Raises `RespondToModel` where the encoding has no such character."""
+        try:
+            return self.encoding.encode(_BOM + text if self.marked else text)
+        except UnicodeEncodeError as error:
+            raise RespondToModel(f"{path} was not edited: {unwritable(text, self.encoding)}") from error
 
 
 def invalid(parameter: str, value: str, hint: str) -> RespondToModel:
@@ -195,7 +234,7 @@ def _check_file(path: str, entry: Entry) -> None:
 
 
 def _too_large(path: str, entry: Entry) -> str:
-    return f"{path} is too large: {entry.size / 1024 / 1024:.1f} MB, at most {MAX_BYTES // 1024 // 1024} MB"
+    return f"{path} is too large: {entry.size / 1024 / 1024:.1f} MB, at most {MAX_TEXT // 1024 // 1024} MB"
 
 
 def _view_folder(path: str, ctx: ToolContext) -> str:
@@ -218,29 +257,35 @@ def _view_folder(path: str, ctx: ToolContext) -> str:
 
 def _view_file(path: str, view_range: Sequence[int] | None, ctx: ToolContext) -> str:
     first, last = _range(view_range)
-    shown: list[str] = []
-    note = ""
-    room = ctx.output_budget.bytes
+    most = None if last is None else last - first + 1
+    clipped = False
+
+    def take(file: Source) -> list[bytes]:
+        nonlocal clipped
+        lines: list[bytes] = []
+        room = ctx.output_budget.bytes
+        found = skip_lines(file, first - 1)
+        for line in islice(lines_from(file), most) if found else ():
+            lines.append(line)
+            room -= byte_length(shown_line(line, LINE_BYTES)) + GUTTER_BYTES
+            clipped = room < 0
+            if clipped:
+                break
+        if not lines and view_range:
+            hint = f"Its first element should be within [1, {count_lines(file)}], the lines of the file."
+            raise invalid("view_range", str(list(view_range)), hint)
+        return lines
+
     try:
         with ctx.files.open(path) as file:
-            if is_binary(file):
-                raise RespondToModel(f"{path} is a binary file and cannot be viewed as text.")
-            found = skip_lines(file, first - 1)
-            for line in islice(lines_from(file), None if last is None else last - first + 1) if found else ():
-                shown.append(shown_line(line, LINE_BYTES))
-                room -= byte_length(shown[-1]) + 8
-                if room < 0:
-                    shown.append(CLIPPED)
-                    break
-            if not shown and (view_range or first > 1):
-                lines = count_lines(file)
-                hint = f"Its first element should be within [1, {lines}], the lines of the file."
-                raise invalid("view_range", str(list(view_range or ())), hint)
+            lines, encoding = read_lines(file, path, take)
     except OSError as error:
         raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
-    if last is not None and room >= 0 and len(shown) < last - first + 1:
-        note = f"NOTE: the file has only {first + len(shown) - 1} lines.\n"
-    return note + _numbered(path, shown, first)
+    shown = [shown_line(line, LINE_BYTES) for line in lines]
+    note = "" if encoding.is_utf8 else f"NOTE: the file is {encoding.described}. Edits keep that.\n"
+    if most is not None and not clipped and len(shown) < most:
+        note += f"NOTE: the file has only {first + len(shown) - 1} lines.\n"
+    return note + _numbered(path, [*shown, CLIPPED] if clipped else shown, first)
 
 
 def _range(view_range: Sequence[int] | None) -> tuple[int, int | None]:
@@ -264,58 +309,63 @@ def _numbered(what: str, lines: Sequence[str], first: int) -> str:
     return "\n".join([head, *(f"{number:6}\t{line}" for number, line in enumerate(lines, first))]) + "\n"
 
 
-def _edited(path: str, after: str, first: int, last: int) -> str:
+def _edited(path: str, now: _Now, after: str, first: int, last: int) -> str:
     """What an edit answers: the changed lines `first` to `last` with some around them."""
     lines = after.split("\n")
     if not lines[-1]:
         lines.pop()
     start = max(first - SNIPPET_LINES, 1)
-    shown = [shown_line(_encode(line), LINE_BYTES) for line in lines[start - 1 : last + SNIPPET_LINES]]
+    shown = [shown_line(PLAIN.encode(line), LINE_BYTES) for line in lines[start - 1 : last + SNIPPET_LINES]]
+    kept = "" if now.encoding.is_utf8 else f"It is {now.encoding.described}, and stays so. "
     snippet = _numbered(f"a snippet of {path}", shown, start)
-    return f"The file {path} has been edited. {snippet}Review the changes, and edit the file again if necessary."
+    return f"The file {path} has been edited. {kept}{snippet}Review the changes, and edit the file again if necessary."
 
 
-def _not_once(path: str, old: str, text: str, starts: Sequence[int]) -> str:
+def _not_once(path: str, old: str, now: _Now, starts: Sequence[int]) -> str:
     quoted = f"`{old}`" if len(old) <= QUOTED_CHARS else f"`{old[:QUOTED_CHARS]}...`"
     if starts:
-        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:NAMED_PLACES])
+        lines = ", ".join(str(now.text.count("\n", 0, start) + 1) for start in starts[:NAMED_PLACES])
         return (
             f"No replacement was performed: old_str {quoted} occurs {len(starts)} times in {path}, in lines {lines}. "
             "Add lines around it until it is unique."
         )
-    return f"No replacement was performed: old_str {quoted} did not appear verbatim in {path}.{_near(old, text)}"
+    why = _near(old, now.text) + _unreadable(old, now)
+    return f"No replacement was performed: old_str {quoted} did not appear verbatim in {path}.{why}"
 
 
 def _near(old: str, text: str) -> str:
-    """Where the text stands with other white space."""
-    loose = re.search(r"\s+".join(map(re.escape, old.split())), text) if old.strip() else None
-    if loose is None:
+    """Where the text stands with other white space, or as it was before something changed it."""
+    place = _loosely(old, text)
+    if place:
+        return f" {place} differ from it only in white space."
+    for meant in meanings(old):
+        place = _loosely(meant.text, text)
+        if place:
+            return f" {meant.how[0].upper()}{meant.how[1:]} it is in {place.lower()}. {meant.advice}"
+    return ""
+
+
+def _loosely(old: str, text: str) -> str:
+    """The lines that hold the text, white space aside; empty if none do."""
+    found = re.search(r"\s+".join(map(re.escape, old.split())), text) if old.strip() else None
+    if found is None:
         return ""
-    first, last = (text.count("\n", 0, at) + 1 for at in loose.span())
-    return f" Lines {first} to {last} differ from it only in white space."
+    first, last = (text.count("\n", 0, at) + 1 for at in found.span())
+    return f"Lines {first} to {last}"
+
+
+def _unreadable(old: str, now: _Now) -> str:
+    """What to know of a file that is not plain UTF-8, where a text was not found."""
+    if not now.encoding.is_utf8:
+        return f" The file is {now.encoding.described}."
+    if now.text.isascii() or REPLACEMENT not in old:
+        return ""
+    return f" {REPLACEMENT} stands for bytes that are not UTF-8, and matches nothing: leave it out of old_str."
 
 
 def _pattern(old: str) -> "re.Pattern[str]":
     """The text itself, whatever the file's line ends are."""
     return re.compile("\r?\n".join(map(re.escape, old.replace("\r\n", "\n").split("\n"))))
-
-
-def _is_crlf(data: bytes) -> bool:
-    return Text.read(data).crlf
-
-
-def _line_ends(text: str, data: bytes) -> str:
-    """A new text with the line ends of the file that it goes into."""
-    text = text.replace("\r\n", "\n")
-    return text.replace("\n", "\r\n") if _is_crlf(data) else text
-
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _kind(before: bytes | None, after: bytes | None) -> OperationKind:

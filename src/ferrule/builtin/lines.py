@@ -2,8 +2,12 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from io import FileIO
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator
+from io import BytesIO, FileIO
+
+from ferrule.patch.encoding import PLAIN, Encoding, decoded
+from ferrule.protocol.errors import RespondToModel
 
 BLOCK = 1024 * 1024
 """Bytes read at once while lines are only counted."""
@@ -12,17 +16,60 @@ PROBE = 8 * 1024
 KEPT = 4096
 """Bytes kept of one line; more is never shown."""
 
+MAX_TEXT = 10 * 1024 * 1024
+"""A larger file is no text that somebody edits; it is read as UTF-8 only."""
+
+Source = FileIO | BytesIO
 _NULS = bytes(BLOCK)
+_CUT_CHARACTER = 3
+"""Bytes at the end of a line that was cut which may be the start of a character."""
 
 
-def is_binary(file: FileIO) -> bool:
-    """Whether the start of the file holds a NUL; UTF-16 counts as binary. The position goes back to the start."""
+def read_lines(file: FileIO, path: str, take: Callable[[Source], list[bytes]]) -> tuple[list[bytes], Encoding]:
+    """The lines that `take` chooses, as UTF-8, and what the file is in. `take` gets the file at its start, or its
+    text where that is in another encoding; then it is asked again. Raises `RespondToModel` for a binary file."""
     start = _read(file, PROBE)
+    file.seek(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
+    is_wide = b"\0" in start or start.startswith(_WIDE_MARKS)
+    lines = [] if is_wide else take(file)
+    if not is_wide and all(map(_is_utf8, lines)):
+        return lines, PLAIN
+    text, encoding = _whole(file)
+    if not encoding.is_utf8:
+        return take(BytesIO(text.removeprefix("\ufeff").encode())), encoding
+    if is_wide:
+        raise RespondToModel(binary(path, start))
+    return lines, PLAIN
+
+
+def binary(path: str, start: bytes) -> str:
+    """What to say of a file whose bytes are no text."""
+    from ferrule.patch.guess import marked_encoding
+
+    marked = marked_encoding(start)
+    return f"{path} is a binary file" + (f": it starts like {marked}, and the rest is not" if marked else "")
+
+
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return len(line) >= KEPT and error.start >= len(line) - _CUT_CHARACTER
+    return True
+
+
+def _whole(file: FileIO) -> tuple[str, Encoding]:
+    """The text of a file and its encoding; nothing of one that is too large to look at."""
+    if os.fstat(file.fileno()).st_size > MAX_TEXT:
+        return "", PLAIN
     file.seek(0)
-    return b"\0" in start
+    return decoded(_read(file, MAX_TEXT))
 
 
-def skip_lines(file: FileIO, count: int) -> bool:
+def skip_lines(file: Source, count: int) -> bool:
     """Move from the start of a line over `count` lines. False: the file ended before; nothing follows."""
     if count <= 0:
         return True
@@ -42,7 +89,7 @@ def skip_lines(file: FileIO, count: int) -> bool:
     return False
 
 
-def lines_from(file: FileIO) -> Iterator[bytes]:
+def lines_from(file: Source) -> Iterator[bytes]:
     """The lines from here on, without their newline, each at most `KEPT` bytes. An empty rest is no line."""
     rest = b""
     dropping = False
@@ -64,9 +111,9 @@ def lines_from(file: FileIO) -> Iterator[bytes]:
         yield rest
 
 
-def _skip_hole(file: FileIO) -> None:
+def _skip_hole(file: Source) -> None:
     """From within zeros to the next byte that is stored: a sparse file can hold more zeros than anybody can read."""
-    if not hasattr(os, "SEEK_DATA"):
+    if not hasattr(os, "SEEK_DATA") or isinstance(file, BytesIO):
         return
     try:
         file.seek(os.lseek(file.fileno(), file.tell(), os.SEEK_DATA))
@@ -77,14 +124,14 @@ def _skip_hole(file: FileIO) -> None:
             raise
 
 
-def _read(file: FileIO, size: int) -> bytes:
+def _read(file: Source, size: int) -> bytes:
     data = file.read(size)
     if data is None:
         raise _would_wait()
     return data
 
 
-def _read_into(file: FileIO, block: bytearray) -> int:
+def _read_into(file: Source, block: bytearray) -> int:
     size = file.readinto(block)
     if size is None:
         raise _would_wait()
@@ -96,7 +143,7 @@ def _would_wait() -> OSError:
     return BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
-def count_lines(file: FileIO) -> int:
+def count_lines(file: Source) -> int:
     """The lines of the whole file; a last one without its newline counts."""
     file.seek(0)
     block = bytearray(BLOCK)

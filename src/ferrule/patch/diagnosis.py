@@ -10,7 +10,9 @@ from typing import NamedTuple
 from .edits import Missed, old_lines
 from .errors import MatchError, clip
 from .files import FileLayer, Kind
+from .guess import marked_encoding
 from .matching import Level, LineIndex
+from .miscopied import meanings
 from .text import Text
 
 _SHOWN_RUN = 500
@@ -25,8 +27,10 @@ _COMPARED = 200
 """Lines that are compared letter by letter to find the most similar one, and how far: some 20 ms at worst."""
 _SIMILAR = 0.6
 
-_GUTTER = re.compile(r"\s*L?\d+(?:[:|\t]| {1,2})\s?")
 _WORD = re.compile(r"\w{3,}")
+_ODD = re.compile("[\0\udc80-\udcff]")
+_REPLACEMENT = "\ufffd"
+_MARK_BYTES = 4
 _UNIFIED = re.compile(r"-\d+(?:,\d+)? \+\d+")
 
 
@@ -46,20 +50,45 @@ def explain_missed(missed: Missed, total: int, text: Text, index: LineIndex, pat
         return f"{head}\n{which}: {_explain_anchor(missed, index, lines)}"
     run = old_lines(missed.chunk.lines)
     head = f"Failed to find expected lines in {path}:\n" + clip("\n".join(run), _SHOWN_RUN)
-    return f"{head}\n\n{which}: {_explain_run(missed, run, index, lines)}"
+    return f"{head}\n\n{which}: {_explain_run(missed, run, index, lines)}{_explain_encoding(run, text)}"
+
+
+def _explain_encoding(run: list[str], text: Text) -> str:
+    """What to know of a file that is not plain UTF-8, where lines of it were not found."""
+    if not text.encoding.is_utf8:
+        said = f"\nThe file is {text.encoding.described}"
+    else:
+        odd = sum(not line.isprintable() and bool(_ODD.search(line)) for line in text.lines)
+        marked = marked_encoding(text.write()[:_MARK_BYTES]) if odd else None
+        if not odd:
+            return ""
+        named = f" It starts like {marked}, and is damaged." if marked else ""
+        said = f"\nLines of the file with bytes that are not UTF-8, or NULs: {odd}.{named} Only the others can be named"
+    if any(_REPLACEMENT in line for line in run):
+        said += f"; {_REPLACEMENT} stands for bytes that a reader could not show, and matches nothing"
+    return f"{said}."
 
 
 def explain_missing_file(path: str, cwd: str, files: FileLayer) -> str:
     """A hint after `No such file or directory`, or nothing: the same path less its first folders may exist."""
+    if "\\n" in path:
+        return r". The path goes on after an escaped line end (`\n`): send real line ends."
+    bare = path.strip("'\"`").replace("\\ ", " ")
+    if bare != path and _is_file(os.path.join(cwd, bare), files):
+        return f". '{bare}' exists: write the path without quotes and escapes."
     parts = path.strip("/").split("/")
     for at in range(1, len(parts)):
         shorter = "/".join(parts[at:])
-        try:
-            if files.look(os.path.join(cwd, shorter)).kind is Kind.FILE:
-                return f". Paths start at {cwd}; '{shorter}' exists there: wrong directory?"
-        except OSError:
-            continue
+        if _is_file(os.path.join(cwd, shorter), files):
+            return f". Paths start at {cwd}; '{shorter}' exists there: wrong directory?"
     return f". Paths start at {cwd}."
+
+
+def _is_file(path: str, files: FileLayer) -> bool:
+    try:
+        return files.look(path).kind is Kind.FILE
+    except OSError:
+        return False
 
 
 def _explain_anchor(missed: Missed, index: LineIndex, lines: list[str]) -> str:
@@ -75,12 +104,16 @@ def _explain_anchor(missed: Missed, index: LineIndex, lines: list[str]) -> str:
             f"file line {within[0] + 1} contains it, but an anchor is a whole line: "
             f"@@ {clip(lines[within[0]].strip(), _SHOWN_LINE)}"
         )
-    return _nearest(anchor, lines) or "no line of the file resembles it. Read the file again."
+    return (
+        _miscopied([anchor], lines)
+        or _nearest(anchor, lines)
+        or "no line of the file resembles it. Read the file again."
+    )
 
 
 def _explain_run(missed: Missed, run: list[str], index: LineIndex, lines: list[str]) -> str:
     if not lines:
-        return "the file is empty."
+        return "the file is empty. Add lines to it by a hunk that has '+' lines only."
     if missed.chunk.at_end:
         elsewhere = index.find(run, missed.position)
         if elsewhere:
@@ -94,7 +127,8 @@ def _explain_run(missed: Missed, run: list[str], index: LineIndex, lines: list[s
         return _out_of_order("these lines stand", earlier.start, missed.position)
     return (
         _applied_before(missed, lines)
-        or _with_gutter(run, lines)
+        or _headers(missed)
+        or _miscopied(run, lines)
         or _partial(run, index, lines)
         or _nearest(next((line for line in run if line.strip()), ""), lines)
         or "none of the lines is in the file. Wrong file, or stale context: read the file again."
@@ -127,17 +161,23 @@ def _find(run: list[str], lines: list[str]) -> int:
     return prepared.find(run, 0) if prepared else -1
 
 
-def _with_gutter(run: list[str], lines: list[str]) -> str:
-    if not all(_GUTTER.match(line) for line in run if line.strip()):
-        return ""
-    bare = [_GUTTER.sub("", line, count=1) for line in run]
-    start = _find(bare, lines)
-    if start < 0:
+def _headers(missed: Missed) -> str:
+    """The two lines that name the files of a unified diff look like a removed and an added line."""
+    pairs = zip(missed.chunk.lines, missed.chunk.lines[1:], strict=False)
+    if not any(one.startswith("--- ") and other.startswith("+++ ") for one, other in pairs):
         return ""
     return (
-        f"without the line numbers in front they stand at file line {start + 1}. "
-        "Line numbers shown by a file reader are no part of the file: leave them out."
+        "the lines that start with '--- ' and '+++ ' are the file names of a unified diff, and here they would be a "
+        "removed and an added line. Leave them out, and the numbers after '@@': '*** Update File: ' names the file."
     )
+
+
+def _miscopied(run: list[str], lines: list[str]) -> str:
+    for meant in meanings("\n".join(run)):
+        start = _find(meant.text.split("\n"), lines)
+        if start >= 0:
+            return f"{meant.how} they stand at file line {start + 1}. {meant.advice}"
+    return ""
 
 
 def _partial(run: list[str], index: LineIndex, lines: list[str]) -> str:

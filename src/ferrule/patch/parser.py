@@ -31,6 +31,14 @@ _FIRST = f"The first line of the patch must be '{BEGIN}'"
 _LAST = f"The last line of the patch must be '{END}'"
 _HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
 _SIGNS = "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"
+_NO_DIFF = (
+    "V4A has no line numbers, and no lines of a unified diff that name files ('---', '+++', 'diff --git', 'index'): "
+    "'*** Update File: ' names the file, and '@@' stands alone or before a line above the change."
+)
+_DIFF_LINES = (
+    "--- ", "+++ ", "@@ -", "diff --git ", "index ", "old mode ", "new mode ", "new file mode ", "deleted file mode ",
+    "similarity index ", "rename from ", "rename to ", "Index: ", "=======",
+)  # fmt: skip
 _EMPTY = "Update hunk does not contain any lines"
 
 
@@ -253,6 +261,8 @@ class PatchParser:
 
     def _head_hint(self, line: str) -> str:
         if self._state is _State.ADD:
+            if _is_diff_line(line):
+                return _NO_DIFF
             return (
                 f"Every line of a new file starts with '+', an empty one is a bare '+' (file {self._files[-1].path})."
             )
@@ -333,7 +343,7 @@ class PatchParser:
     def _section_line(self, line: str) -> None:
         file = self._files[-1]
         sign = line[:1] or " "
-        if sign not in " +-":
+        if sign not in " +-" or (not file.sections and _names(line, file.path)):
             self._unexpected(line)
             return
         if not file.sections:
@@ -372,7 +382,20 @@ def _quoted(line: str) -> str:
     return f"'{clip(line, _SHOWN)}'"
 
 
+def _names(line: str, path: str) -> bool:
+    """Whether it is the `+++` line of a unified diff for this file."""
+    named = line.removeprefix("+++ ").split("\t")[0].strip()
+    return line.startswith("+++ ") and named.removeprefix("b/") == path.removeprefix("./")
+
+
+def _is_diff_line(line: str) -> bool:
+    """Whether only a unified diff has such a line outside of its hunks."""
+    return line.startswith(_DIFF_LINES)
+
+
 def _first_hint(line: str) -> str:
+    if line.lstrip("'\"").startswith(BEGIN) and "\\n" in line:
+        return r"It holds `\n` as two characters where a line ends: send real line ends, without escapes and quotes."
     if line.lstrip().startswith("```"):
         return "Send the patch without a code fence around it."
     if line.startswith(("--- ", "diff --git")):
@@ -381,8 +404,8 @@ def _first_hint(line: str) -> str:
 
 
 def _line_hint(line: str) -> str:
-    if line.startswith("@@ -"):
-        return "V4A has no line numbers."
+    if _is_diff_line(line):
+        return _NO_DIFF
     if line.startswith("@@"):
         return "Write '@@', one space, then the anchor line."
     if line.startswith("\\"):

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from .diff import CONTEXT_LINES, compare, unified
 from .edits import Missed, edits_of, index_for, place, touches_end
+from .encoding import PLAIN, Encoding, unwritable
 from .errors import MatchError
 from .files import Entry, FileLayer, Kind
 from .matching import Level
+from .paths import unexpanded
 from .syntax import AddFile, DeleteFile, Hunk, Patch, UpdateFile
 from .text import Edit, Text
 
@@ -36,7 +38,8 @@ class Place(NamedTuple):
 class Operation(NamedTuple):
     """One file of a plan. `before` is None for a create, `after` None for a delete; for a move both are the source's
     and the destination's content. `added` and `deleted` count lines. `replaced` is the content of another file that
-    a move destroys. `notes` tell the model where a match was forgiving."""
+    a move destroys. `notes` tell the model where a match was forgiving, and of an encoding that is not UTF-8.
+    `encodings` are those of `before` and `after`; None: the bytes tell."""
 
     kind: OperationKind
     source: Place
@@ -49,6 +52,7 @@ class Operation(NamedTuple):
     replaced: bytes | None = None
     notes: tuple[str, ...] = ()
     edits: tuple[Edit, ...] | None = None
+    encodings: tuple[Encoding | None, Encoding | None] = (None, None)
 
     @property
     def path(self) -> str:
@@ -59,6 +63,11 @@ class Operation(NamedTuple):
     def move_to(self) -> str | None:
         """The destination as the patch writes it."""
         return self.destination.path if self.destination else None
+
+    @property
+    def target(self) -> str:
+        """The absolute path of what changes at last: the destination of a move."""
+        return (self.destination or self.source).absolute
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -75,7 +84,10 @@ class Operation(NamedTuple):
 
     def unified_diff(self, context: int = CONTEXT_LINES) -> str:
         """The change as hunks of a unified diff, without file headers."""
-        before, after = Text.read(self.before or b""), Text.read(self.after or b"")
+        before, after = (
+            Text.read(data or b"", encoding)
+            for data, encoding in zip((self.before, self.after), self.encodings, strict=True)
+        )
         edits = compare(before, after) if self.edits is None else self.edits
         return unified(before, after, edits, context)
 
@@ -91,11 +103,21 @@ class Plan(NamedTuple):
         return tuple(each.move_to or each.path for each in self.operations if each.overwrites)
 
     def summary(self) -> str:
-        """The text of success: `A`, then `M`, then `D` lines, paths as in the patch."""
-        lines = ["Success. Updated the following files:"]
-        for letter, kind in (("A", OperationKind.CREATE), ("M", OperationKind.UPDATE), ("D", OperationKind.DELETE)):
-            lines += [f"{letter} {each.move_to or each.path}" for each in self.operations if each.kind is kind]
-        return "\n".join(lines) + "\n"
+        """The text of success: `A`, then `M`, then `D` lines, paths as in the patch. A file that is deleted and made
+        anew is changed."""
+        gone: set[str] = set()
+        last = {each.target: at for at, each in enumerate(self.operations)}
+        letters: dict[str, list[str]] = {"A": [], "M": [], "D": []}
+        for at, each in enumerate(self.operations):
+            letter = _LETTERS[each.kind]
+            if letter == "A" and each.target in gone:
+                letter = "M"
+            if letter == "D":
+                gone.add(each.target)
+            if letter != "D" or at == last[each.target]:
+                letters[letter].append(each.move_to or each.path)
+        lines = [f"{letter} {path}" for letter, paths in letters.items() for path in paths]
+        return "\n".join(["Success. Updated the following files:", *lines]) + "\n"
 
 
 def plan(patch: Patch, files: FileLayer, cwd: str) -> Plan:
@@ -106,7 +128,9 @@ def plan(patch: Patch, files: FileLayer, cwd: str) -> Plan:
     if not patch.hunks:
         raise MatchError("No files were modified.")
     planner = _Planner(files, cwd)
-    return Plan(tuple(planner.add(hunk) for hunk in patch.hunks))
+    for hunk in patch.hunks:
+        planner.add(hunk)
+    return Plan(tuple(planner.operations))
 
 
 class _Seen(NamedTuple):
@@ -123,31 +147,63 @@ class _Planner:
         self._files = files
         self._cwd = cwd
         self._changed: dict[str | tuple[int, int] | None, _Seen] = {}
+        self._deleted: dict[str, Operation] = {}
+        self.operations: list[Operation] = []
 
-    def add(self, hunk: Hunk) -> Operation:
+    def add(self, hunk: Hunk) -> None:
         match hunk:
             case AddFile():
-                return self._create(hunk)
+                operation = self._create(hunk)
             case DeleteFile():
-                return self._delete(hunk)
+                operation = self._delete(hunk)
             case UpdateFile():
-                return self._update(hunk)
+                operation = self._update(hunk)
+        self.operations.append(operation)
 
     def _create(self, hunk: AddFile) -> Operation:
         seen = self._look(hunk.path, "Failed to write file")
         text = Text(list(hunk.lines))
         after = text.write()
         self._check_parents(seen.place)
+        deleted = self._deleted.get(seen.place.entry.name)
+        if deleted is not None:
+            return self._replace(deleted, text)
         if seen.content is None:
             self._set(seen.place, after)
             new = (Edit(0, 0, hunk.lines),) if hunk.lines else ()
             return Operation(OperationKind.CREATE, seen.place, None, None, after, len(hunk.lines), 0, edits=new)
         before = Text.read(seen.content)
         edits = tuple(compare(before, text))
-        added, deleted = _counts(edits)
+        added, removed = _counts(edits)
         self._set(seen.place, after)
         return Operation(
-            OperationKind.UPDATE, seen.place, None, seen.content, after, added, deleted, overwrites=True, edits=edits
+            OperationKind.UPDATE,
+            seen.place,
+            None,
+            seen.content,
+            after,
+            added,
+            removed,
+            overwrites=True,
+            edits=edits,
+            encodings=(before.encoding, PLAIN),
+        )
+
+    def _replace(self, deleted: Operation, text: Text) -> Operation:
+        """A file that the patch deletes and adds again is rewritten, so that it keeps its mode."""
+        self.operations.remove(deleted)
+        before = Text.read(deleted.before or b"")
+        edits = tuple(compare(before, text))
+        added, removed = _counts(edits)
+        after = text.write()
+        self._set(deleted.source, after)
+        return deleted._replace(
+            kind=OperationKind.UPDATE,
+            after=after,
+            added=added,
+            deleted=removed,
+            edits=edits,
+            encodings=(before.encoding, PLAIN),
         )
 
     def _delete(self, hunk: DeleteFile) -> Operation:
@@ -157,15 +213,21 @@ class _Planner:
         lines = Text.read(seen.content).lines
         edits = (Edit(0, len(lines), ()),) if lines else ()
         self._remove(seen.place)
-        return Operation(OperationKind.DELETE, seen.place, None, seen.content, None, 0, len(lines), edits=edits)
+        operation = Operation(OperationKind.DELETE, seen.place, None, seen.content, None, 0, len(lines), edits=edits)
+        entry = seen.place.entry
+        if entry.name == entry.real and entry.links == 1:  # else a rewrite would reach another name of the file
+            self._deleted[entry.name] = operation
+        return operation
 
     def _update(self, hunk: UpdateFile) -> Operation:
         seen = self._look(hunk.path, "Failed to read file to update")
         if seen.content is None:
             raise self._missing("Failed to read file to update", seen.place)
         before = Text.read(seen.content)
+        if not before.encoding.is_utf8 and _names_bytes(hunk):
+            before = Text.read(seen.content, PLAIN)
         after, edits, notes = self._changed_text(hunk, seen.place, before)
-        content = seen.content if after is before else after.write()
+        content = seen.content if after is before else _written(after, edits, seen.place)
         destination = self._destination(hunk, seen.place)
         if content == seen.content and not destination:
             raise MatchError(
@@ -192,6 +254,7 @@ class _Planner:
             replaced=destination.content if destination else None,
             notes=notes,
             edits=edits,
+            encodings=(before.encoding, before.encoding),
         )
 
     def _changed_text(
@@ -215,7 +278,7 @@ class _Planner:
             for each in placed
             if each.level in _FORGIVEN and any(line[0] == "+" for line in each.lines)
         )
-        return after, edits, notes
+        return after, edits, (*notes, *_encoding_note(before.encoding, place_))
 
     def _destination(self, hunk: UpdateFile, source: Place) -> _Seen | None:
         """Where the file moves; None when it stays, also when the destination is the file itself."""
@@ -229,6 +292,9 @@ class _Planner:
 
     def _look(self, path: str, failure: str) -> _Seen:
         absolute = os.path.join(self._cwd, path)
+        refusal = unexpanded(path, self._cwd)
+        if refusal is not None:
+            raise MatchError(f"{failure} {path}: {refusal}")
         if path.endswith("/"):
             raise MatchError(f"{failure} {absolute}: the path names a directory")
         try:
@@ -251,6 +317,7 @@ class _Planner:
 
     def _set(self, place_: Place, content: bytes) -> None:
         seen = _Seen(place_, content)
+        self._deleted.pop(place_.entry.name, None)
         self._changed[place_.entry.real] = seen
         if place_.entry.links > 1:
             self._changed[place_.entry.identity] = seen
@@ -284,6 +351,7 @@ class _Planner:
         return MatchError(f"{failure} {place_.absolute}: No such file or directory (os error {errno.ENOENT}){hint}")
 
 
+_LETTERS = {OperationKind.CREATE: "A", OperationKind.UPDATE: "M", OperationKind.DELETE: "D"}
 _FORGIVEN = {
     Level.BLANKS: "other indentation",
     Level.PUNCTUATION: "other quotes, dashes or spaces",
@@ -294,6 +362,23 @@ _FORGIVEN = {
 def reason(error: OSError) -> str:
     """What the system says, without the path, in the reference's form."""
     return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
+
+
+def _names_bytes(hunk: UpdateFile) -> bool:
+    """Whether the patch itself was read with surrogate escapes for bytes that are not UTF-8."""
+    return any("\udc80" <= char <= "\udcff" for chunk in hunk.chunks for line in chunk.lines for char in line)
+
+
+def _written(text: Text, edits: Sequence[Edit], place_: Place) -> bytes:
+    try:
+        return text.write()
+    except UnicodeEncodeError:
+        added = "".join(line for edit in edits for line in edit.added)
+        raise MatchError(f"Failed to write file {place_.absolute}: {unwritable(added, text.encoding)}") from None
+
+
+def _encoding_note(encoding: Encoding, place_: Place) -> tuple[str, ...]:
+    return () if encoding.is_utf8 else (f"{place_.path} is {encoding.described}, and stays so.",)
 
 
 def _is_respelled(one: Entry, other: Entry) -> bool:

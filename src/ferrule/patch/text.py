@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .encoding import PLAIN, Encoding, decoded
+
 _BOM = "\ufeff"
 
 
@@ -16,7 +18,7 @@ class Edit(NamedTuple):
 
 class Text(NamedTuple):
     """A text file taken apart at `\\n`. `lines` keep a `\\r` before it, so that joining them restores every byte;
-    bytes that are not UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty
+    odd bytes of UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty
     file). `crlf`: most lines end with `\\r\\n`, so new ones do."""
 
     lines: list[str]
@@ -24,26 +26,27 @@ class Text(NamedTuple):
     crlf: bool = False
     mixed: bool = False
     bom: bool = False
+    encoding: Encoding = PLAIN
 
     @classmethod
-    def read(cls, data: bytes) -> "Text":
-        """Any bytes are a text."""
-        text = data.decode("utf-8", "surrogateescape")
+    def read(cls, data: bytes, encoding: Encoding | None = None) -> "Text":
+        """Any bytes are a text. `encoding` is what they are known to be in; None looks."""
+        text, encoding = decoded(data) if encoding is None else (encoding.decode(data), encoding)
         bom = text.startswith(_BOM)
         if bom:
             text = text[1:]
         if not text:
-            return cls([], bom=bom)
+            return cls([], bom=bom, encoding=encoding)
         terminated = text.endswith("\n")
         lines = text.split("\n")
         if terminated:
             lines.pop()
         with_cr = text.count("\r\n") if "\r" in text else 0
         if not with_cr:
-            return cls(lines, terminated, bom=bom)
+            return cls(lines, terminated, bom=bom, encoding=encoding)
         ends = text.count("\n")
         crlf = with_cr * 2 > ends or (with_cr * 2 == ends and lines[0].endswith("\r"))
-        return cls(lines, terminated, crlf, with_cr != ends, bom)
+        return cls(lines, terminated, crlf, with_cr != ends, bom, encoding)
 
     def contents(self) -> list[str]:
         """The lines without their line ends. Do not change the list."""
@@ -59,10 +62,10 @@ class Text(NamedTuple):
         return line + "\r" if self.crlf else line
 
     def write(self) -> bytes:
-        """The bytes again."""
+        """The bytes again. Raises `UnicodeEncodeError` for a line that the encoding does not have."""
         last = [""] if self.lines and self.terminated else []
         text = "\n".join(self.lines + last)
-        return (_BOM + text if self.bom else text).encode("utf-8", "surrogateescape")
+        return self.encoding.encode(_BOM + text if self.bom else text)
 
     def edited(self, edits: Iterable[Edit], *, terminated: bool) -> "Text":
         """The text after edits, which are in order and do not overlap."""
@@ -73,4 +76,4 @@ class Text(NamedTuple):
             lines += edit.added
             position = edit.end
         lines += self.lines[position:]
-        return Text(lines, terminated, self.crlf, self.mixed, self.bom)
+        return Text(lines, terminated, self.crlf, self.mixed, self.bom, self.encoding)

@@ -9,6 +9,8 @@ from ferrule.builtin.read_file import DESCRIPTION
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 
+EMPTY = "(The file is empty.)"
+
 
 class Indentation(BaseModel):
     """How far the indentation mode reaches."""
@@ -39,14 +41,20 @@ class ReadFileAction(Action):
 
 
 class ReadFileObservation(Observation):
-    """Lines and the number of the first."""
+    """Lines and the number of the first. `encoding`: what the file is in, if that is not UTF-8."""
 
     first: int
     lines: list[str]
+    encoding: str | None = None
 
     @property
     def to_llm_content(self) -> str:
-        return "\n".join(f"L{number}: {line}" for number, line in enumerate(self.lines, self.first))
+        if not self.lines:
+            return EMPTY
+        shown = [f"L{number}: {line}" for number, line in enumerate(self.lines, self.first)]
+        if self.encoding is not None:
+            shown.append(f"(The file is {self.encoding}. Edits keep that.)")
+        return "\n".join(shown)
 
 
 class ReadFileTool(ToolDefinition[ReadFileAction, ReadFileObservation]):

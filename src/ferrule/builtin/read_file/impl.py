@@ -1,13 +1,14 @@
 """Reads lines of a file, in flat memory."""
 
 import os
-from io import FileIO
+from collections.abc import Callable
 from itertools import islice
 
-from ferrule.builtin.lines import is_binary, lines_from, skip_lines
+from ferrule.builtin.lines import Source, lines_from, read_lines, skip_lines
 from ferrule.builtin.paging import shown_line, whole
 from ferrule.builtin.read_file.block import Reach, block_around
 from ferrule.builtin.read_file.definition import Indentation, ReadFileAction, ReadFileObservation
+from ferrule.patch.encoding import PLAIN
 from ferrule.patch.planner import reason
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.context import ToolContext
@@ -32,27 +33,47 @@ class ReadFileExecutor(ToolExecutor[ReadFileAction, ReadFileObservation]):
             raise RespondToModel("limit must be greater than zero")
         if action.mode not in (None, "slice", "indentation"):
             raise RespondToModel(f'mode must be "slice" or "indentation", not {action.mode!r}')
+        path = ctx.files.path(action.file_path)
         if not os.path.isabs(action.file_path):
             raise RespondToModel("file_path must be an absolute path")
+        choice = _slice(offset, limit)
+        if action.mode == "indentation":
+            choice = _block(offset, limit, action.indentation or Indentation())
+        first = offset
+
+        def take(file: Source) -> list[bytes]:
+            nonlocal first
+            first, lines = choice(file)
+            return lines
+
         try:
-            with ctx.files.open(action.file_path) as file:
-                if is_binary(file):
-                    raise RespondToModel(f"failed to read file: {action.file_path} is a binary file")
-                if action.mode == "indentation":
-                    return _block(file, offset, limit, action.indentation or Indentation())
-                return _slice(file, offset, limit)
+            with ctx.files.open(path) as file:
+                empty = offset == 1 and os.fstat(file.fileno()).st_size == 0
+                lines, encoding = ([], PLAIN) if empty else read_lines(file, f"failed to read file: {path}", take)
         except OSError as error:
             raise RespondToModel(f"failed to read file: {reason(error)}") from error
+        return ReadFileObservation(
+            first=first,
+            lines=[shown_line(line) for line in lines],
+            encoding=None if encoding.is_utf8 else encoding.described,
+        )
 
 
-def _slice(file: FileIO, offset: int, limit: int) -> ReadFileObservation:
-    lines = list(islice(lines_from(file), limit)) if skip_lines(file, offset - 1) else []
-    if not lines:
-        raise RespondToModel("offset exceeds file length")
-    return ReadFileObservation(first=offset, lines=[shown_line(line) for line in lines])
+Choice = Callable[[Source], tuple[int, list[bytes]]]
+"""From a file at its start to the lines that were asked for, and the number of the first."""
 
 
-def _block(file: FileIO, offset: int, limit: int, options: Indentation) -> ReadFileObservation:
+def _slice(offset: int, limit: int) -> Choice:
+    def choice(file: Source) -> tuple[int, list[bytes]]:
+        lines = list(islice(lines_from(file), limit)) if skip_lines(file, offset - 1) else []
+        if not lines:
+            raise RespondToModel("offset exceeds file length")
+        return offset, lines
+
+    return choice
+
+
+def _block(offset: int, limit: int, options: Indentation) -> Choice:
     anchor = whole(options.anchor_line, "anchor_line", offset)
     levels = whole(options.max_levels, "max_levels", 0)
     most = whole(options.max_lines, "max_lines", limit)
@@ -62,17 +83,20 @@ def _block(file: FileIO, offset: int, limit: int, options: Indentation) -> ReadF
         raise RespondToModel("max_lines must be greater than zero")
     if levels < 0:
         raise RespondToModel("max_levels must not be negative")
-    cap = min(limit, most)
-    first = max(1, anchor - cap - MARGIN)
-    found = skip_lines(file, first - 1)
-    lines = list(islice(lines_from(file), anchor - first + cap + 1)) if found else []
-    if len(lines) <= anchor - first:
-        raise RespondToModel("anchor_line exceeds file length")
     reach = Reach(
         levels=levels,
         siblings=bool(options.include_siblings),
         header=options.include_header is not False,
-        cap=cap,
+        cap=min(limit, most),
     )
-    chosen = block_around(lines, anchor - first, reach)
-    return ReadFileObservation(first=first + chosen.start, lines=[shown_line(lines[i]) for i in chosen])
+    first = max(1, anchor - reach.cap - MARGIN)
+
+    def choice(file: Source) -> tuple[int, list[bytes]]:
+        found = skip_lines(file, first - 1)
+        lines = list(islice(lines_from(file), anchor - first + reach.cap + 1)) if found else []
+        if len(lines) <= anchor - first:
+            raise RespondToModel("anchor_line exceeds file length")
+        chosen = block_around(lines, anchor - first, reach)
+        return first + chosen.start, [lines[i] for i in chosen]
+
+    return choice
