@@ -36,6 +36,10 @@ class Stub:
         self.cancelled: list[Any] = []
         self.renamed = False
         self.listening: Any = None
+        self.client: Any = None
+        self.asked = 0
+        self.tasks: dict[str, Any] = {}
+        self.waiting: dict[str, Any] = {}
 
     def write(self, message: Any) -> None:
         self.raw(json.dumps(message).encode() + b"\n")
@@ -83,7 +87,7 @@ class Stub:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             time.sleep(300)
 
-    def handle(self, message: dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - as `call`
         method, params = message["method"], message.get("params") or {}
         if method == "notifications/cancelled":
             self.cancelled.append(params["requestId"])
@@ -105,17 +109,29 @@ class Stub:
             params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
             self.write({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
             return
+        elif method == "initialize" and "greeting" in self.modes:
+            result = json.loads(self.modes["greeting"])
         elif method == "initialize":
+            self.client = params["capabilities"]
             result = {
                 "protocolVersion": "2025-06-18",
                 "capabilities": {"tools": {"listChanged": True}, "resources": {}},
                 "serverInfo": {"name": "stub", "version": "1"},
             }
+            if "tasks" in self.modes:
+                result["capabilities"]["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        elif method.startswith("tasks/"):
+            self.task(message)
+            return
         elif method == "tools/list":
             if "log" in self.modes:
                 with Path(self.modes["log"]).open("a") as log:
                     log.write("tools/list\n")
             result = self.tools(params.get("cursor"))
+            if "storm" in self.modes:
+                self.reply(message, result)
+                self.write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+                return
         elif method == "resources/list":
             result = {"resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]}
         elif method == "resources/templates/list":
@@ -132,6 +148,66 @@ class Stub:
             self.write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown"}})
             return
         self.reply(message, result)
+
+    def ask(self, method: str, params: dict[str, Any]) -> Any:
+        """The client's answer to a request of ours."""
+        self.asked += 1
+        number = f"ask-{self.asked}"
+        self.write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        while number not in self.answers:
+            time.sleep(0.01)
+        return self.answers[number]
+
+    def start_task(self, message: dict[str, Any]) -> None:
+        """A call that runs as a task: it works, asks where it is told to, and is done after some steps."""
+        arguments, number = message["params"].get("arguments") or {}, f"t{message['id']}"
+        now = "2026-01-01T00:00:00Z"
+        task = {"taskId": number, "status": "working", "statusMessage": "begun", "createdAt": now, "pollInterval": 20}
+        self.tasks[number] = task
+        self.reply(message, {"task": dict(task)})
+        token = message["params"]["_meta"]["progressToken"]
+        for step in range(arguments.get("steps", 3)):
+            time.sleep(0.1)
+            progress = {"progressToken": token, "progress": step + 1, "total": 3}
+            self.write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+            if task["status"] == "cancelled":
+                return
+        if "ask" in arguments:
+            task["status"] = "input_required"
+            schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+            while number not in self.waiting:
+                time.sleep(0.01)
+            answer = self.ask("elicitation/create", {"message": "Which?", "requestedSchema": schema})
+            task["said"] = json.dumps(answer["result"])
+            task["status"] = "working"
+            time.sleep(arguments["ask"])
+        task["status"] = arguments.get("end", "completed")
+        self.answer_task(number)
+
+    def answer_task(self, number: str) -> None:
+        task = self.tasks[number]
+        if task["status"] not in ("completed", "failed") or number not in self.waiting:
+            return
+        message = self.waiting.pop(number)
+        if task["status"] == "failed":
+            error = {"code": -32603, "message": "the disk is full"}
+            self.write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        else:
+            self.reply(message, {"content": [{"type": "text", "text": f"deep: {task.get('said', 'done')}"}]})
+
+    def task(self, message: dict[str, Any]) -> None:
+        number = message["params"]["taskId"]
+        if "forgets-tasks" in self.modes:
+            self.write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "no such task"}})
+        elif message["method"] == "tasks/result":
+            self.waiting[number] = message
+            self.answer_task(number)
+        else:
+            if message["method"] == "tasks/cancel":
+                self.tasks[number]["status"] = "cancelled"
+                with Path(self.modes["log"]).open("a") as log:
+                    log.write("task cancelled\n")
+            self.reply(message, self.tasks[number])
 
     def reply(self, message: dict[str, Any], result: Any) -> None:
         if "modern" in self.modes and isinstance(result, dict):
@@ -160,18 +236,22 @@ class Stub:
             tool("echo", text, **read_only),
             tool("result", {"result": {}}, **read_only),
             tool("write", text),
+            tool("deep", execution={"taskSupport": "required"}, **read_only),
             *(
                 tool(name, **read_only)
-                for name in ("environ", "die", "slow", "progress", "grow", "ask", "huge", "starts")
+                for name in ("environ", "die", "slow", "progress", "grow", "ask", "huge", "starts", "client", "late")
             ),
         ]
         if self.renamed:
             tools.append(tool("grown", **read_only))
         return {"tools": tools}
 
-    def call(self, message: dict[str, Any]) -> None:  # noqa: C901 - one place for every way to misbehave
+    def call(self, message: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - one place for every way to misbehave
         params = message["params"]
         name, arguments = params["name"], params.get("arguments") or {}
+        if name == "deep" and "task" in params:
+            self.start_task(message)
+            return
         result: Any = {"content": [{"type": "text", "text": f"{name}: {json.dumps(arguments, ensure_ascii=False)}"}]}
         if name == "echo":
             result = {"content": [{"type": "text", "text": f"ECHO: {arguments.get('text')}"}]}
@@ -184,6 +264,19 @@ class Stub:
             sys.stderr.write("out of memory\n")
             sys.stderr.flush()
             os._exit(9)
+        elif name == "client":
+            said = {method: self.ask(method, {"messages": [], "maxTokens": 1}) for method in arguments["methods"]}
+            result = {"content": [{"type": "text", "text": json.dumps({"capabilities": self.client, **said})}]}
+        elif name == "late":
+            token = params["_meta"]["progressToken"]
+            params = {"progressToken": token, "progress": 1}
+            told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            if arguments.get("ever"):
+                while True:
+                    self.write(told)
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+            self.raw(json.dumps(answer).encode() + b"\n" + json.dumps(told).encode() + b"\n")
+            return
         elif name == "slow":
             time.sleep(float(os.environ.get("SLOW", "300")))
         elif name == "progress":
@@ -211,11 +304,8 @@ class Stub:
                 result = {"content": [{"type": "text", "text": json.dumps(said)}]}
         elif name == "ask":
             schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-            request = {"message": "Really?", "requestedSchema": schema}
-            self.write({"jsonrpc": "2.0", "id": "ask-1", "method": "elicitation/create", "params": request})
-            while "ask-1" not in self.answers:
-                time.sleep(0.01)
-            result = {"content": [{"type": "text", "text": json.dumps(self.answers["ask-1"]["result"])}]}
+            answer = self.ask("elicitation/create", {"message": "Really?", "requestedSchema": schema})
+            result = {"content": [{"type": "text", "text": json.dumps(answer["result"])}]}
         elif name == "huge":
             self.raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % message["id"])
             for _ in range(40):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ferrule.config.mcp_json import mcp_servers_of
+from ferrule.mcp import clock
 from ferrule.mcp.client import MAX_TOOLS, MCPClient
 from ferrule.mcp.errors import McpFailure
 from ferrule.protocol.errors import RespondToModel, UsageError
@@ -202,6 +203,26 @@ async def test_progress_gives_a_call_its_time_anew() -> None:
     async with client(tool_timeout=0.4) as stub:  # the call takes 0.6 s, with a sign of life every 0.1 s
         await stub.call_tool("progress", {}, on_progress=lambda *step: steps.append(step))
     assert steps == [(number, 6, f"step {number}") for number in range(6)]
+
+
+async def test_f09_progress_after_the_end_of_its_call_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    steps: list[float] = []
+    async with client() as stub:
+        for _ in range(20):
+            await stub.call_tool("late", {}, on_progress=lambda step, total, text: steps.append(step))
+        assert text_of(await stub.call_tool("echo", {"text": "on"})) == "ECHO: on"
+    assert steps == []
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_f09_a_call_that_tells_progress_for_ever_ends(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "MAX_CALL_SECONDS", 0.3)
+    async with client(tool_timeout=0.2) as stub:
+        with pytest.raises(RespondToModel, match="did not answer"):
+            await stub.call_tool("late", {"ever": True})
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_an_elicitation_is_asked_and_its_time_does_not_count() -> None:

@@ -120,6 +120,18 @@ async def test_m053_the_type_of_an_image_is_that_of_its_bytes(wire: str, tmp_pat
     assert "data:image/jpeg" not in sent
 
 
+async def test_f08_a_list_that_changes_at_each_reading_is_read_when_a_request_is_due(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with ScriptedModel([[message(str(number))] for number in range(3)]) as model:
+        made = agent(model, "responses", tmp_path, {"stub": server("storm", f"log={log}")})
+        async with await made.open() as session:
+            for number in range(3):
+                await session.run(str(number))
+                await asyncio.sleep(0.3)  # in which a loop would read it a hundred times
+        assert all("mcp__stub__echo" in request.tool_names for request in model.requests)
+    assert 1 <= log.read_text().count("tools/list") <= 3
+
+
 async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_path: Path) -> None:
     servers = {
         "fast": server(),

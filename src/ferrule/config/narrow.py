@@ -114,6 +114,7 @@ MAY_SET: Rows = {
             "required": free,
             "supports_parallel_tool_calls": free,
             "approval": up_to("prompt", "auto", "allow", default="auto"),
+            "roots": free,
         }
     },
     "hooks": {"*": {"command": free, "matcher": free, "timeout": free}},

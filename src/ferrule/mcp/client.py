@@ -39,18 +39,24 @@ FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
 """Seconds between two starts of a server that fails again and again: doubled each time, up to the longest."""
 MOST_DOUBLINGS = 16
 """Far beyond the longest delay, and far below what a number of seconds can hold after hours of failures."""
+NO_TASKS = "it runs only as a task, and the server does not say that it runs tasks"
 LONGEST_WAIT = 2.0
 """Seconds that a call waits for the next start; a longer one is refused at once."""
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """A tool as its server describes it. `name` is the raw one; `schema` is the whole original."""
+    """A tool as its server describes it. `name` is the raw one; `schema` is the whole original.
+
+    `as_task`: it runs only as a task. `unusable` says why it cannot be called, if so.
+    """
 
     server: str
     name: str
     description: str
     schema: JsonSchema
     annotations: ToolAnnotations
+    as_task: bool = False
+    unusable: str | None = None
 
 
 class MCPClient:
@@ -82,6 +88,7 @@ class MCPClient:
         self._launcher = launcher or PlainLauncher()
         self._ask = ask
         self._on_tools_changed = on_tools_changed
+        self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,7 +130,7 @@ class MCPClient:
 
     async def has_resources(self) -> bool:
         """Whether the server says that it has any. Raises `McpFailure`."""
-        return (await self._on_own_loop(self._connected)).has_resources
+        return (await self._on_own_loop(self._connected)).declares("resources")
 
     async def close(self) -> None:
         """End the connection and the server's whole process tree. May be called more than once."""
@@ -170,7 +177,8 @@ class MCPClient:
             await self._drop(self._connection)
         await self._wait_for_turn()
         from_import = await run_blocking(_load_connection)
-        connection = from_import(self.name, await self._transport(), self._ask, self._on_tools_changed)
+        roots = offered_roots(self.settings, self._cwd)
+        connection = from_import(self.name, await self._transport(), self._ask, self._on_tools_changed, roots)
         try:
             await connection.open(self.settings.startup_timeout)
         except McpFailure:
@@ -226,8 +234,10 @@ class MCPClient:
         seen: set[str] = set()
         while True:
             page = await self._with_renewal("tools/list", methodcaller("list_tools", cursor))
+            connection = self._connection
+            runs_tasks = connection is not None and connection.declares("tasks", "requests", "tools", "call")
             for raw in _entries(page.get("tools")):
-                tool = _tool(self.name, raw)
+                tool = _tool(self.name, raw, runs_tasks=runs_tasks)
                 if tool is not None and self.settings.wants(tool.name):
                     found.setdefault(tool.name, tool)
             cursor = page.get("nextCursor")
@@ -238,14 +248,17 @@ class MCPClient:
                 break
             seen.add(cursor)
         self._failures = 0
+        self._as_tasks = frozenset(tool.name for tool in found.values() if tool.as_task)
         return list(found.values())[:MAX_TOOLS]
 
     async def _call(
         self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: "Progress | None"
     ) -> dict[str, JsonValue]:
         try:
+            as_task = tool in self._as_tasks
             result = await self._with_renewal(
-                f"{self.name}/{tool}", lambda c: c.call_tool(tool, arguments, timeout, on_progress)
+                f"{self.name}/{tool}",
+                lambda c: c.call_tool(tool, arguments, timeout, on_progress, as_task=as_task),
             )
         except TimeoutError as error:
             text = (
@@ -313,18 +326,28 @@ def _entries(value: JsonValue) -> list[dict[str, JsonValue]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _tool(server: str, raw: dict[str, JsonValue]) -> McpTool | None:
+def offered_roots(settings: McpServerSettings, cwd: str) -> tuple[str, ...]:
+    """The folders that the server is told of: the configured ones, else the session's for a server of this machine."""
+    if settings.roots is not None:
+        return tuple(os.path.normpath(os.path.join(cwd, os.path.expanduser(root))) for root in settings.roots)
+    return (cwd,) if settings.is_local else ()
+
+
+def _tool(server: str, raw: dict[str, JsonValue], *, runs_tasks: bool) -> McpTool | None:
     """The tool, or None for an entry that names none. A missing schema means: no parameters."""
     name = raw.get("name")
     if not isinstance(name, str) or not name:
         return None
-    schema, description = raw.get("inputSchema"), raw.get("description")
+    schema, description, execution = raw.get("inputSchema"), raw.get("description"), raw.get("execution")
+    as_task = isinstance(execution, dict) and execution.get("taskSupport") == "required"
     return McpTool(
         server,
         name,
         description if isinstance(description, str) else "",
         JsonSchema(schema if isinstance(schema, dict) else {"type": "object", "properties": {}}),
         _annotations(raw),
+        as_task,
+        NO_TASKS if as_task and not runs_tasks else None,
     )
 
 

@@ -1,20 +1,26 @@
 """One live connection to one server. A single task enters and leaves everything that belongs to it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import FileUrl, ValidationError
 
 from ferrule._version import __version__
+from ferrule.mcp.clock import CallClock
 from ferrule.mcp.errors import FailureKind, McpFailure
 from ferrule.mcp.http import LOGIN_NEEDED
+from ferrule.mcp.lenient import declares, server_name
+from ferrule.mcp.task_call import run_task
 from ferrule.mcp.wire import Wire, take_answer
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.events import ElicitationRequest
@@ -22,8 +28,6 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.tools.questions import Answer, Elicited
 from mcp import types
 
-MAX_CALL_SECONDS = 3600.0
-"""A call that reports progress for ever ends here: an hour is more than anybody waits."""
 MAX_ROUNDS = 10
 """How often one call may ask for more input."""
 
@@ -43,15 +47,23 @@ class Connection:
     """Made by `open`. Once it is not `alive` any more, `failure` says what happened."""
 
     def __init__(
-        self, server: str, transport: Transport, ask: Ask | None, on_tools_changed: Callable[[], None]
+        self,
+        server: str,
+        transport: Transport,
+        ask: Ask | None,
+        on_tools_changed: Callable[[], None],
+        roots: Sequence[str] = (),
     ) -> None:
         self.server = server
         self._transport = transport
         self._ask = ask
         self._on_tools_changed = on_tools_changed
+        self._roots = roots
+        self._task_numbers = itertools.count(1)
+        self._task_progress: dict[str | int, ProgressFnT] = {}
         self._closing = anyio.Event()
-        self._deadlines: dict[asyncio.Timeout, float] = {}
-        self._asking = 0
+        self._clocks: set[CallClock] = set()
+        self._questions = 0
         self._entering = True
         self._session: ClientSession
         self._opened: asyncio.Future[None]
@@ -131,11 +143,21 @@ class Connection:
             client_info=types.Implementation(name="ferrule", version=__version__),
             message_handler=self._on_message,
             elicitation_callback=None if self._ask is None else self._on_elicitation,
+            list_roots_callback=self._on_list_roots if self._roots else None,
         )
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_tools_changed()
+        elif isinstance(message, types.ProgressNotification):
+            told = message.params
+            if progressed := self._task_progress.get(told.progress_token):
+                await progressed(told.progress, told.total, told.message)
+
+    async def _on_list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        folders = (Path(folder) for folder in self._roots)
+        roots = [types.Root(uri=FileUrl(folder.as_uri()), name=folder.name or "/") for folder in folders]
+        return types.ListRootsResult(roots=roots)
 
     async def _on_elicitation(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -147,13 +169,9 @@ class Connection:
             schema = params.requested_schema
         else:
             message = f"{message}\n{params.url}"
-        self._hold_clocks()
-        try:
-            answer = await self._ask(
-                ElicitationRequest(request_id="", server=self.server, message=message, schema=schema)
-            )
-        finally:
-            self._release_clocks()
+        question = ElicitationRequest(request_id="", server=self.server, message=message, schema=schema)
+        with self._asking():
+            answer = await self._ask(question)
         if not isinstance(answer, Elicited):
             return types.ElicitResult(action="cancel")
         content = answer.content if answer.action == "accept" and isinstance(answer.content, dict) else None
@@ -162,64 +180,113 @@ class Connection:
         except ValidationError:
             return types.ElicitResult(action="cancel")
 
-    def _hold_clocks(self) -> None:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
         """A call does not time out while a person thinks."""
-        self._asking += 1
-        for deadline in self._deadlines:
-            deadline.reschedule(None)
-
-    def _release_clocks(self) -> None:
-        self._asking -= 1
-        if not self._asking:
-            now = asyncio.get_running_loop().time()
-            for deadline, timeout in self._deadlines.items():
-                deadline.reschedule(now + timeout)
+        self._questions += 1
+        for clock in self._clocks:
+            clock.hold()
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                for clock in self._clocks:
+                    clock.release()
 
     async def list_tools(self, cursor: str | None) -> dict[str, JsonValue]:
         """One page of the server's tools, as it said it. Raises `MCPError`."""
-        await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        page = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        try:
+            with _readable():
+                await self._session.list_tools(params=page)
+        except MCPError as error:
+            if error.code == types.METHOD_NOT_FOUND and not self.declares("tools"):
+                return {"tools": []}  # a server of resources or prompts alone
+            raise
         return take_answer()
 
+    def declares(self, *path: str) -> bool:
+        """Whether the server says that it can do this: `declares("tasks", "requests", "tools", "call")`."""
+        return self._wire is not None and declares(self._wire.greeting, *path)
+
+    @property
+    def server_name(self) -> str:
+        """What the server calls itself."""
+        return "" if self._wire is None else server_name(self._wire.greeting)
+
     async def call_tool(
-        self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: Progress | None
+        self,
+        tool: str,
+        arguments: dict[str, JsonValue],
+        timeout: float,
+        on_progress: Progress | None,
+        *,
+        as_task: bool = False,
     ) -> dict[str, JsonValue]:
         """The result of a call, as the server said it. Progress gives the call its time anew.
 
         Raises `TimeoutError` (the server is told that nobody waits any more) and `MCPError`.
         """
-        loop = asyncio.get_running_loop()
-        last = loop.time() + MAX_CALL_SECONDS
         async with asyncio.timeout(timeout) as deadline:
-            self._deadlines[deadline] = timeout
+            clock = CallClock(deadline, timeout)
+            if self._questions:
+                clock.hold()
+            self._clocks.add(clock)
 
             async def progressed(progress: float, total: float | None, message: str | None) -> None:
-                if not self._asking and not deadline.expired():
-                    deadline.reschedule(min(loop.time() + timeout, last))
-                if on_progress is not None:
+                clock.renew()
+                if clock.runs and on_progress is not None:  # what comes after the end of its call is nobody's
                     on_progress(progress, total, message or "")
 
             try:
+                if as_task:
+                    return await self._call_as_task(tool, arguments, clock, progressed)
                 return await self._call(tool, arguments, progressed)
             finally:
-                del self._deadlines[deadline]
+                clock.over = True
+                self._clocks.discard(clock)
 
     async def _call(self, tool: str, arguments: dict[str, JsonValue], progressed: Any) -> dict[str, JsonValue]:
         answers, state = None, None
         for _ in range(MAX_ROUNDS):
-            result = await self._session.call_tool(
-                tool,
-                arguments,
-                progress_callback=progressed,
-                input_responses=answers,
-                request_state=state,
-                allow_input_required=True,
-                allow_claimed=True,
-            )
+            with _readable():
+                result = await self._session.call_tool(
+                    tool,
+                    arguments,
+                    progress_callback=progressed,
+                    input_responses=answers,
+                    request_state=state,
+                    allow_input_required=True,
+                    allow_claimed=True,
+                )
             if not isinstance(result, types.InputRequiredResult):
                 return take_answer()
             state = result.request_state
             answers = {key: await self._input(key, wanted) for key, wanted in (result.input_requests or {}).items()}
         raise MCPError(types.INTERNAL_ERROR, f"the server asked for more input {MAX_ROUNDS} times")
+
+    async def _call_as_task(
+        self, tool: str, arguments: dict[str, JsonValue], clock: CallClock, progressed: ProgressFnT
+    ) -> dict[str, JsonValue]:
+        """The call as a task of the server, whose progress comes under a token of ours until it is over."""
+        assert self._wire is not None
+        token = f"task-{next(self._task_numbers)}"
+        said = ""
+
+        async def alive(words: str) -> None:
+            nonlocal said
+            clock.renew()
+            if words != said:
+                said = words
+                await progressed(0.0, None, words)
+
+        self._task_progress[token] = progressed
+        try:
+            call = {"name": tool, "arguments": arguments, "_meta": {"progressToken": token}}
+            return await run_task(self._wire.ask, call, alive)
+        finally:
+            del self._task_progress[token]
 
     async def _input(self, key: str, wanted: types.InputRequest) -> types.InputResponse:
         context = ClientRequestContext(session=self._session, request_id=key, meta=None)
@@ -232,27 +299,22 @@ class Connection:
         """Lists of resources and their contents, as JSON. Raises `MCPError`."""
         cursor = params.get("cursor")
         page = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-        answer: Any
-        if method == "resources/list":
-            answer = await self._session.list_resources(params=page)
-        elif method == "resources/templates/list":
-            answer = await self._session.list_resource_templates(params=page)
-        else:
-            answer = await self._session.read_resource(str(params["uri"]))
-        dumped: dict[str, JsonValue] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return dumped
-
-    @property
-    def has_resources(self) -> bool:
-        """Whether the server says that it has resources."""
-        capabilities = self._session.server_capabilities
-        return capabilities is not None and capabilities.resources is not None
+        with _readable():
+            if method == "resources/list":
+                await self._session.list_resources(params=page)
+            elif method == "resources/templates/list":
+                await self._session.list_resource_templates(params=page)
+            else:
+                result = await self._session.read_resource(str(params["uri"]), allow_input_required=True)
+                if isinstance(result, types.InputRequiredResult):
+                    raise MCPError(types.INTERNAL_ERROR, "the server asks for input first, which only calls can give")
+        return take_answer()
 
     def _explain(self, error: BaseException | None, timeout: float) -> McpFailure:
         kind, text = _cause(error, timeout)
         code = self._transport.exit_code
-        if code is not None and kind in ("crash", "refused"):
-            kind, text = "crash", f"exited with code {code}"
+        if code is not None and kind == "crash":  # after a refusal it exits because we leave
+            text = f"exited with code {code}"
         said = self._transport.said()
         return McpFailure(self.server, kind, f"{text}; {said}" if said and kind != "launch" else text)
 
@@ -279,11 +341,30 @@ def _cause(error: BaseException | None, timeout: float) -> tuple[FailureKind, st
 async def _shake_hands(session: ClientSession) -> None:
     """`initialize`, which nearly every server knows; `server/discover` where it is refused."""
     try:
-        await session.initialize()
-    except MCPError as error:
-        if error.code not in (types.METHOD_NOT_FOUND, types.UNSUPPORTED_PROTOCOL_VERSION):
+        with _readable():
+            await session.initialize()
+    except MCPError as refused:
+        if refused.code not in (types.METHOD_NOT_FOUND, types.UNSUPPORTED_PROTOCOL_VERSION):
             raise
-        await session.discover()
+        try:
+            with _readable():
+                await session.discover()
+        except (MCPError, RuntimeError) as error:  # RuntimeError: there is no version that both know
+            if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+                raise
+            raise refused from error
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """An answer that the SDK cannot read is an error of the server's."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        text = f"its answer is not what the protocol asks for ({where}: {first['msg']})"
+        raise MCPError(types.INTERNAL_ERROR, text) from error
 
 
 def _tells_changes(session: ClientSession) -> bool:

@@ -29,4 +29,4 @@ async def _listed(clients: list[MCPClient]) -> list[MCPToolDefinition]:
         await asyncio.gather(*(client.close() for client in clients))
         raise
     pairs = [(tool, client) for client, tools in zip(clients, lists, strict=True) for tool in tools]
-    return [MCPToolDefinition(tool, client) for tool, client in pairs]
+    return [MCPToolDefinition(tool, client) for tool, client in pairs if tool.unusable is None]

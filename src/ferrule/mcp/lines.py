@@ -83,7 +83,7 @@ class MessageReader:
             return
         messages = value if isinstance(value, list) else [value]
         for message in messages:
-            if isinstance(message, dict) and message.get("jsonrpc") == "2.0":
+            if isinstance(message, dict) and (message.get("jsonrpc") == "2.0" or _is_answer(message)):
                 yield message
             else:
                 self._note(line)
@@ -94,6 +94,11 @@ class MessageReader:
         self._bad += 1
         if self._bad <= _LOGGED:
             log.warning("MCP server %s printed a line that is no message: %.200r", self._server, shown)
+
+
+def _is_answer(message: dict[str, JsonValue]) -> bool:
+    """An answer by a server that does not name the version of JSON-RPC."""
+    return "id" in message and "method" not in message and ("result" in message or "error" in message)
 
 
 def _decoded(line: bytes) -> JsonValue:

@@ -34,6 +34,8 @@ FIRST_PATIENCE = 5.0
 """Seconds from the start of the servers that the first request waits for those that are not there yet."""
 LIST_PATIENCE = 2.0
 """Seconds that a request waits for a list that is being read again."""
+LIST_PAUSE = 1.0
+"""Seconds between two readings of one list: a server may say each time that it has changed."""
 MAX_SCHEMA_BYTES = 64 * 1024
 """Bytes of one tool's schema; a tool with a larger one is left out."""
 
@@ -66,6 +68,7 @@ class _Server:
         self.tools: tuple[OfferedTool, ...] = ()
         self.work: asyncio.Task[None] | None = None
         self.stale = False
+        self.read_at = -LIST_PAUSE
 
 
 class McpSource:
@@ -126,7 +129,10 @@ class McpSource:
                 raise UsageError(f"{error} (it is required)") from error
 
     async def settled(self) -> None:
-        """Wait, not for long, for what is under way: servers that start, lists that are read again."""
+        """A request is due: read the lists that have changed, and wait, not for long, for whatever is under way."""
+        for name, server in self._servers.items():
+            if server.stale and server.work is not None and server.work.done():
+                self._read_list(name, server)
         working = [server.work for server in self._servers.values() if server.work and not server.work.done()]
         if not working:
             return
@@ -168,29 +174,24 @@ class McpSource:
         return lambda: MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told)
 
     def _tools_changed(self, name: str) -> None:
-        server = self._servers[name]
-        if server.work is not None and not server.work.done():
-            server.stale = True
-            return
-        self._read_list(name, server)
+        """The list is read again when the next request is due, however often this is said until then."""
+        self._servers[name].stale = True
 
     def _read_list(self, name: str, server: _Server) -> None:
         server.work = asyncio.create_task(self._list(name, server), name=f"ferrule-mcp-list-{name}")
         server.work.add_done_callback(_report)
 
     async def _list(self, name: str, server: _Server) -> None:
-        """Read the list of one server, and again where it changed meanwhile."""
+        """Read the list of one server."""
         client = server.client
         try:
-            while True:
-                server.stale = False
-                await client.connect()
-                async with asyncio.timeout(client.settings.startup_timeout):
-                    tools = await client.list_tools()
-                server.tools = self._offered(tools, client.settings)
-                self.revision += 1
-                if not server.stale:
-                    break
+            await asyncio.sleep(server.read_at + LIST_PAUSE - time.monotonic())
+            server.stale, server.read_at = False, time.monotonic()
+            await client.connect()
+            async with asyncio.timeout(client.settings.startup_timeout):
+                tools = await client.list_tools()
+            server.tools = self._offered(tools, client.settings)
+            self.revision += 1
         except (FerruleError, TimeoutError) as error:
             server.tools = ()
             self.revision += 1
@@ -207,7 +208,7 @@ class McpSource:
         for tool in tools:
             flaw = _flaw(tool)
             if flaw is not None:
-                text = f"the tool {tool.name[:64]!r} of the MCP server {tool.server} is left out: its schema {flaw}"
+                text = f"the tool {tool.name[:64]!r} of the MCP server {tool.server} is left out: {flaw}"
                 self._emit(WarningEvent(message=text))
                 continue
             told = sanitize(tool.schema, tool=tool.name, property_names=self._property_names)
@@ -223,8 +224,8 @@ def _flaw(tool: McpTool) -> str | None:
     try:
         size = len(tool.schema.encoded)
     except (ValueError, RecursionError):
-        return "is nested too deeply"
-    return f"has {size} bytes" if size > MAX_SCHEMA_BYTES else None
+        return "its schema is nested too deeply"
+    return f"its schema has {size} bytes" if size > MAX_SCHEMA_BYTES else tool.unusable
 
 
 def _report(work: "asyncio.Task[None]") -> None:

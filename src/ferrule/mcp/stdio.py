@@ -13,7 +13,7 @@ from typing import Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCResponse, jsonrpc_message_adapter
+from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from ferrule.mcp.environment import server_directory, server_environment
@@ -31,6 +31,9 @@ STDERR_BYTES = 2048
 """The end of a server's stderr that an error shows."""
 READ_BYTES = 256 * 1024
 """Of one read: large results come in few pieces, and other servers still have their turn between them."""
+
+_SHOWN = 300
+"""Characters of an error of a server's own shape that are told."""
 
 
 class StdioTransport:
@@ -210,11 +213,21 @@ class _Outgoing:
 
 
 def _typed(message: dict[str, JsonValue]) -> list[SessionMessage]:
-    """The message as the SDK wants it; nothing for one that is no JSON-RPC after all."""
+    """The message as the SDK wants it; nothing for one that is no JSON-RPC after all.
+
+    An answer that cannot be read is an error for who waits for it.
+    """
     result, number = message.get("result"), message.get("id")
     if isinstance(result, dict) and isinstance(number, int):  # the common case, without a validation of the whole
         return [SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result))]
     try:
-        return [SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False))]
+        return [SessionMessage(jsonrpc_message_adapter.validate_python({**message, "jsonrpc": "2.0"}, by_name=False))]
     except ValidationError:
+        if isinstance(number, int | str) and "method" not in message:
+            return [SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=_unreadable(message)))]
         return []
+
+
+def _unreadable(message: dict[str, JsonValue]) -> ErrorData:
+    said = message.get("error") or "neither a result nor an error that can be read"
+    return ErrorData(code=INTERNAL_ERROR, message=f"the server answered: {str(said)[:_SHOWN]}")

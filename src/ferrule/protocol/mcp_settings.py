@@ -1,6 +1,7 @@
 """How an MCP server is reached and what its tools may do: `[mcp_servers.NAME]`, `.mcp.json`, `mcp_config`."""
 
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -8,6 +9,8 @@ STARTUP_TIMEOUT = 60.0
 """Seconds until a server must have answered: at their first start `npx` and `uvx` download; nobody waits for it."""
 TOOL_TIMEOUT = 120.0
 """Seconds until a call, or its next sign of progress, must have come."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 McpApproval = Literal["auto", "prompt", "allow"]
 
@@ -44,10 +47,18 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     supports_parallel_tool_calls: bool = False
     approval: McpApproval = "auto"
     """Which calls need approval: those not annotated as read-only (`auto`), all (`prompt`), none (`allow`)."""
+    roots: tuple[str, ...] | None = None
+    """Folders that the server is told of: absolute, `~`, or relative to the session's directory. None: that directory,
+    for a server on this machine; a remote one is told of none."""
 
     def wants(self, tool: str) -> bool:
         """Whether the tool of this raw name is used."""
         return (self.enabled_tools is None or tool in self.enabled_tools) and tool not in self.disabled_tools
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server runs on this machine."""
+        return self.url is None or urlsplit(self.url).hostname in LOOPBACK
 
     @property
     def problem(self) -> str | None:
