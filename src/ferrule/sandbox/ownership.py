@@ -4,23 +4,33 @@ An entry is the path of a `.git` (or of a bare repository) with device, inode an
 somebody else's. Lines are JSON, appended under a lock of the file; what is gone is dropped when the record is opened.
 """
 
+import errno
 import fcntl
 import json
 import os
 import secrets
+import stat
 import struct
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from ferrule.reading import Unreadable, read_file
 
 if TYPE_CHECKING:
     from ctypes import CDLL
 
 MAX_RECORDED = 5000
 """Entries that are kept, the newest: a program that makes repositories without end must not slow down every start."""
+LARGEST_RECORD = 4 << 20
+"""Bytes: some 40,000 entries with paths of usual length."""
+LOCK_PATIENCE = 0.25
+"""Seconds: another process writes for milliseconds, and somebody waits for the command."""
+_SOBER = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
 # struct statx of statx(2): stx_mask comes first, stx_ino and stx_btime at these offsets.
 _STATX_BYTES: Final = 256
@@ -75,62 +85,108 @@ class OwnershipRecord:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, ...] | None = ()  # not looked at yet
         self._entries: Mapping[str, Identity] = {}
+        self.problem: str | None = None
+        """Why it is not read, a sentence for the user."""
 
     def owns(self, path: str, what: Identity) -> bool:
         """Whether exactly this, at this place, was made by a command of ours."""
         return what.born > 0 and self._entries.get(path) == what
 
     def refresh(self) -> bool:
-        """Read what others have added. Returns whether there was anything new."""
+        """Read what others have added. Returns whether there was anything new. What cannot be read holds nothing."""
         try:
             status = self._file.stat()
-            stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
-        except (FileNotFoundError, NotADirectoryError):
+            stamp: tuple[int, ...] | None = (status.st_ino, status.st_size, status.st_mtime_ns)
+        except OSError:
             stamp = None
         if stamp == self._stamp:
             return False
-        self._stamp = stamp
-        self._entries = self._read()
+        self._stamp, self.problem, self._entries = stamp, None, {}
+        try:
+            self._entries = self._read()
+        except Unreadable as error:
+            self.problem = UNREADABLE.format(self._file, error)
         return True
 
     def add(self, entries: Mapping[str, Identity]) -> None:
         """Record these. Raises OSError."""
         lines = "".join(_line(path, what) for path, what in entries.items())
         with self._locked():
-            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "w", encoding="ascii") as file:
-                file.write(lines)
+            size = _append(self._file, lines.encode("ascii"))
+        if size > LARGEST_RECORD // 2:
+            self.prune()
         self.refresh()
 
     def prune(self) -> None:
-        """Drop what is gone or is another one by now. Raises OSError."""
+        """Drop what is gone or is another one by now, and the oldest if there is too much. Raises OSError.
+
+        What cannot be read, or is being written, stays as it is.
+        """
         if not self._file.exists():
             return
-        with self._locked():
+        with self._locked() as alone, suppress(Unreadable):
             entries = self._read()
-            alive = [(path, what) for path, what in entries.items() if identity(path) == what][-MAX_RECORDED:]
-            if len(alive) < len(entries):
+            alive = [_line(path, what) for path, what in entries.items() if identity(path) == what][-MAX_RECORDED:]
+            while sum(map(len, alive)) > LARGEST_RECORD // 4:
+                del alive[: len(alive) // 2 + 1]
+            if alone and (len(alive) < len(entries) or self._file.stat().st_size > LARGEST_RECORD // 4):
                 new = self._file.with_name(f"{self._file.name}.{secrets.token_hex(4)}")
-                new.write_text("".join(_line(path, what) for path, what in alive), encoding="ascii")
+                new.write_text("".join(alive), encoding="ascii")
                 new.replace(self._file)
-        self.refresh()
 
     def _read(self) -> dict[str, Identity]:
+        """Raises `Unreadable`."""
         try:
-            lines = self._file.read_bytes().splitlines()
-        except (FileNotFoundError, NotADirectoryError):
+            lines = read_file(self._file, LARGEST_RECORD).splitlines()
+        except FileNotFoundError:
             return {}
         return dict(entry for line in lines if (entry := _entry(line)) is not None)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Beside the record, which is replaced."""
+    def _locked(self) -> Iterator[bool]:
+        """Beside the record, which is replaced. Whether nobody else writes it now; a command can hold the lock of a
+        file that it can read, so nobody waits for it."""
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._file.with_name(f"{self._file.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        lock = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | _SOBER, 0o600)
+        try:
+            yield _lock(lock)
+        finally:
+            os.close(lock)
+
+
+UNREADABLE: Final = (
+    "the record of the repositories that commands made, {}, {}: they are taken for yours until you remove it"
+)
+
+
+def _lock(fd: int) -> bool:
+    deadline = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        else:
+            return True
+
+
+def _append(file: Path, lines: bytes) -> int:
+    """Returns the size of the file. Raises OSError."""
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SOBER, 0o600)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(file))
+        lines = b"\n" + lines  # so that a line that a crash tore stays alone
+        if os.write(fd, lines) < len(lines):  # one write, so that nobody's goes between
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+        return status.st_size + len(lines)
+    finally:
+        os.close(fd)
 
 
 def _line(path: str, what: Identity) -> str:
@@ -138,10 +194,10 @@ def _line(path: str, what: Identity) -> str:
 
 
 def _entry(line: bytes) -> tuple[str, Identity] | None:
-    """None for a line that a crash tore."""
+    """None for a line that is none of ours, or that a crash tore."""
     try:
         path, *numbers = json.loads(line)
         device, inode, born = map(int, numbers)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return (path, Identity(device, inode, born)) if isinstance(path, str) else None

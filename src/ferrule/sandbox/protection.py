@@ -122,7 +122,7 @@ class Protection:
         found = self._repositories
         own = [one.path for one in found.own]
         self.boundary = boundary_of(self.plan, found.users, own, found.submodules)
-        for sentence in found.limits:
+        for sentence in (*found.limits, *([self._record.problem] if self._record.problem else [])):
             self._warn(sentence)
         if not self._started:
             self._started = True
