@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.sandbox.boundary import Cover, boundary_of
+from ferrule.sandbox.boundary import PROTECTED, Cover, boundary_of
 from ferrule.sandbox.plan import PROTECTED_NAMES, RESERVED_NAMES, ConfinementPlan, Root
 
 
@@ -72,3 +72,24 @@ def test_a_root_below_a_root_is_pinned(root: Path) -> None:
     (root / "a" / "b" / "inner").mkdir(parents=True)
     plan = ConfinementPlan((Root(str(root), reserve=False), Root(f"{root}/a/b/inner", reserve=False)))
     assert kinds(plan) == {f"{root}/a": "pin", f"{root}/a/b": "pin"}
+
+
+def test_folders_above_a_repository_of_the_users_are_pinned(root: Path) -> None:
+    """Else a command could move it while the next one starts, which would then find it unprotected."""
+    (root / "a/b/.git").mkdir(parents=True)
+    plan = ConfinementPlan((Root(str(root), reserve=False),))
+    assert boundary_of(plan, [f"{root}/a/b/.git"]).covers == (
+        Cover("pin", f"{root}/a"),
+        Cover("pin", f"{root}/a/b"),
+        Cover("read", f"{root}/a/b/.git"),
+    )
+
+
+def test_a_bare_repository_of_our_own_opens_nothing_else(root: Path) -> None:
+    for name in ("objects", "refs"):
+        (root / name).mkdir()
+    (root / "HEAD").touch()
+    boundary = boundary_of(ConfinementPlan((Root(str(root), reserve=False),)), own=[str(root), f"{root}/n/.git"])
+    assert [boundary.refusal(f"{root}/{path}") for path in ("HEAD", "n/.git/x", "m/.git/x", ".codex/x")] == [
+        None, None, PROTECTED, PROTECTED,
+    ]  # fmt: skip

@@ -41,21 +41,19 @@ class Boundary:
             return "outside of the folders that may be written"
         if any(is_within(path, cover.path) for cover in self.covers if cover.kind != "pin"):
             return PROTECTED
-        if any(is_within(path, own) for own in self.own):
+        below = [_parts_below(path, root) for root in inside]
+        if any(parts[0] in RESERVED_NAMES for parts in below):
+            return PROTECTED
+        if any(is_within(path, own) and ".git" not in _parts_below(path, own) for own in self.own):
             return None
-        return PROTECTED if any(map(_is_reserved, _parts_below(path, inside))) else None
+        return PROTECTED if any(".git" in parts for parts in below) else None
 
 
 PROTECTED: Final = "protected: what is written there runs or decides later"
 
 
-def _parts_below(path: str, roots: Iterable[str]) -> Iterator[list[str]]:
-    return (path[len(root.rstrip("/")) + 1 :].casefold().split("/") for root in roots)  # some file systems fold case
-
-
-def _is_reserved(parts: list[str]) -> bool:
-    """Also where nothing is there yet, and a `.git` at any depth."""
-    return parts[0] in RESERVED_NAMES or ".git" in parts
+def _parts_below(path: str, folder: str) -> list[str]:
+    return path[len(folder.rstrip("/")) + 1 :].casefold().split("/")  # some file systems fold case
 
 
 def boundary_of(
@@ -119,12 +117,9 @@ def _is_empty(path: str) -> bool:
 
 
 def _pins(plan: ConfinementPlan, covers: Iterable[Cover]) -> Iterator[Cover]:
-    """The folders between a root and what is protected below it: renaming one would move the protection away.
-
-    Not those above a repository of its own: what a command puts in its place is the command's, and is told as such.
-    """
-    kept = [cover.path for cover in covers if not (cover.path.endswith("/.git") and cover.kind == "read")]
-    paths = [*kept, *(root.path for root in plan.roots)]
+    """The folders between a root and what is protected below it. Renaming one would move the protection away, and would
+    move it out of sight of a command that starts in that moment."""
+    paths = [*(cover.path for cover in covers), *(root.path for root in plan.roots)]
     pinned = {folder for path in paths for root in plan.roots for folder in folders_between(root.path, path)}
     pinned -= {root.path for root in plan.roots}
     return (Cover("pin", path) for path in sorted(pinned))
