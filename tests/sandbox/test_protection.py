@@ -104,6 +104,25 @@ async def test_the_users_repositories_are_read_only_between_commands(
     assert (project / "wt/f").exists()
 
 
+@pytest.mark.parametrize("level", READ_ONLY)
+async def test_no_command_moves_a_repository_of_the_users_away(open_at: Open, workspace: Path, level: Level) -> None:
+    """Another command that starts in that moment would not find it where it looks."""
+    git(workspace, "init", "-q", "a/b")
+    outcome = await run(await open_at(level), "mv a other; mv a/b a/c; ls -d a/b/.git", str(workspace))
+    assert outcome.output.endswith("\na/b/.git\n")
+    assert os.listdir(workspace) == ["a"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_attack_a_bare_repository_in_a_folder_of_the_users(open_at: Open, workspace: Path, level: Level) -> None:
+    (workspace / "e").mkdir()
+    sandbox = await open_at(level)
+    line = "cd e; mkdir objects refs .git; echo ref: x > HEAD; printf '[core]\n\tfsmonitor = ./evil\n' > config"
+    outcome = await run(sandbox, line, str(workspace))
+    assert outcome.left is not None and f"{workspace}/e/config: core.fsmonitor = ./evil" in outcome.left
+    assert (await run(sandbox, "echo x > e/x", str(workspace))).output == ""
+
+
 CHURN = """
 import os, shutil, sys
 top = sys.argv[1]

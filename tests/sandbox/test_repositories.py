@@ -1,13 +1,17 @@
 """Repositories below the roots and whose they are, without a sandbox around them."""
 
+import fcntl
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ferrule.reading import Unreadable
 from ferrule.sandbox import ownership, repositories
 from ferrule.sandbox.ownership import OwnershipRecord, identity
 from ferrule.sandbox.plan import ConfinementPlan, Root
@@ -191,7 +195,7 @@ def test_a_folder_that_changed_just_now_is_read_again(found: Repositories, root:
     """A second change within one tick of the clock leaves the time stamp as it was."""
     (root / "sub").mkdir()
     found.look(None)
-    assert found._folders[f"{root}/sub"].changed == 0
+    assert found._folders[f"{root}/sub"].stamp is None
 
 
 def test_what_is_gone_leaves_the_record(root: Path, record: OwnershipRecord) -> None:
@@ -208,9 +212,213 @@ def test_what_is_gone_leaves_the_record(root: Path, record: OwnershipRecord) -> 
     assert str(root / "b") in line
 
 
+UNREADABLE: dict[str, Callable[[Path], object]] = {
+    "a named pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a device": lambda path: path.symlink_to("/dev/full"),
+    "very large": lambda path: subprocess.run(["truncate", "-s", "10G", str(path)], check=True),
+}
+
+
+@pytest.mark.parametrize("make", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_a_record_that_cannot_be_read_holds_nothing(
+    root: Path, record: OwnershipRecord, make: Callable[[Path], object]
+) -> None:
+    make(record._file)
+    git(root.parent, "init", "-q", str(root / "mine"))
+    with suppress(OSError):
+        record.prune()
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert set(found.users) == {f"{root}/mine/.git"}
+    assert record.problem is not None and str(record._file) in record.problem
+    with suppress(OSError):
+        during(found, lambda: git(root.parent, "init", "-q", str(root / "ours")))
+    assert own(found) == [f"{root}/ours/.git"]
+
+
+def test_a_record_of_another_user(root: Path, record: OwnershipRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root left it; root itself reads everything, so the reader is a stand-in."""
+
+    def refuse(path: Path, limit: int) -> bytes:
+        raise Unreadable("cannot be read: Permission denied")
+
+    monkeypatch.setattr(ownership, "read_file", refuse)
+    git(root.parent, "init", "-q", str(root / "mine"))
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert found.users == (f"{root}/mine/.git",)
+    assert record.problem is not None and "Permission denied" in record.problem
+
+
+def test_a_damaged_record(root: Path, record: OwnershipRecord, found: Repositories) -> None:
+    lines = ["null", "{}", "[]", '["x", 1e999, 1, 1]', '["x", {}, 1, 1]', "[" * 100_000, '["x", 1', "\0\xff"]
+    record._file.write_bytes("\n".join(lines).encode("latin-1"))  # the last line is torn
+    during(found, lambda: git(root, "init", "-q", "sub"))
+    later = repositories_of(OwnershipRecord(record._file), Root(str(root)))
+    later.look(None)
+    assert own(later) == [f"{root}/sub/.git"]
+
+
+def test_nobody_waits_for_the_lock_of_the_record(root: Path, record: OwnershipRecord, found: Repositories) -> None:
+    """A command can hold it as long as it likes."""
+    during(found, lambda: git(root, "init", "-q", "one"))
+    with Path(f"{record._file}.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        during(found, lambda: git(root, "init", "-q", "two"))
+        shutil.rmtree(root / "one")
+        record.prune()
+    assert record._file.read_text().count("/.git") == 2
+    record.prune()
+    assert record._file.read_text().count("/.git") == 1
+
+
+def test_a_record_does_not_grow_without_end(
+    root: Path, record: OwnershipRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "LARGEST_RECORD", 2000)
+    for number in range(50):
+        (root / f"{number}").mkdir()
+        what = identity(f"{root}/{number}")
+        assert what is not None
+        record.add({f"{root}/{number}": what})
+        assert record.owns(f"{root}/{number}", what)
+    assert record._file.stat().st_size < 2000
+    assert record.problem is None
+
+
 def test_a_closed_folder_stops_nothing(root: Path, record: OwnershipRecord) -> None:
     (root / "closed").mkdir(mode=0)
     git(root, "init", "-q", "open")
     found = repositories_of(record, Root(str(root)))
     found.look(None)
     assert found.users == (f"{root}/open/.git",)
+
+
+def bare(folder: Path) -> None:
+    """What makes a folder a bare repository."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("objects", "refs"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+
+
+def test_a_folder_of_the_users_that_a_command_makes_a_bare_repository(root: Path, record: OwnershipRecord) -> None:
+    """It is told of, and stays writable."""
+    (root / "empty").mkdir()
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    until_clock_goes_on()
+    during(found, lambda: bare(root / "empty"))
+    assert (found.users, own(found)) == ((), [f"{root}/empty"])
+    later = repositories_of(OwnershipRecord(record._file), Root(str(root)))
+    later.look(None)
+    assert own(later) == [f"{root}/empty"]
+
+
+def test_a_bare_repository_of_the_users_stays_theirs(root: Path, record: OwnershipRecord) -> None:
+    """Git writes its HEAD anew."""
+    bare(root / "theirs")
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    until_clock_goes_on()
+
+    def switch() -> None:
+        (root / "theirs/HEAD").unlink()
+        (root / "theirs/HEAD").write_text("ref: refs/heads/other\n")
+
+    during(found, switch)
+    assert (found.users, own(found)) == ((f"{root}/theirs",), [])
+
+
+def test_a_bare_repository_around_those_of_the_user_hides_nothing(root: Path, record: OwnershipRecord) -> None:
+    for name in ("a", "objects/b"):
+        git(root.parent, "init", "-q", str(root / name))
+    bare(root)
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert set(found.users) == {str(root), f"{root}/a/.git", f"{root}/objects/b/.git"}
+
+
+def test_a_bare_repository_beside_a_git_folder_that_is_none(found: Repositories, root: Path) -> None:
+    """Git passes over the one and takes the other."""
+
+    def make() -> None:
+        (root / "e/.git").mkdir(parents=True)
+        bare(root / "e")
+
+    during(found, make)
+    assert own(found) == [f"{root}/e", f"{root}/e/.git"]
+
+
+def test_objects_are_not_searched(root: Path, record: OwnershipRecord) -> None:
+    bare(root / "b")
+    (root / "b/objects/0f/x").mkdir(parents=True)
+    (root / "0f").mkdir()
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert f"{root}/b/objects/0f" not in found._folders
+    assert f"{root}/0f" in found._folders
+
+
+def test_new_folders_hide_nothing_that_was_found(
+    root: Path, record: OwnershipRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repositories, "MAX_FOLDERS", 5)
+    git(root.parent, "init", "-q", str(root / "a/b/c"))
+    bare(root / "a/b/bare")
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    theirs = {f"{root}/a/b/c/.git", f"{root}/a/b/bare"}
+    assert set(found.users) == theirs
+    for number in range(10):
+        (root / f"n{number}").mkdir()
+    during(found, lambda: None)
+    assert set(found.users) == theirs
+    shutil.rmtree(root / "a/b/c/.git")
+    shutil.rmtree(root / "a/b/bare/objects")
+    found.look(None)
+    assert found.users == ()
+
+
+def test_another_folder_in_the_place_of_one_that_was_moved(found: Repositories, root: Path) -> None:
+    """Nothing changes in the old one, and the new one is not the old one."""
+    (root / "a/sub").mkdir(parents=True)
+    until_clock_goes_on()
+    until_clock_goes_on()
+    for _ in range(2):
+        found.look(None)
+
+    def swap() -> None:
+        (root / "a").rename(root / "b")
+        git(root.parent, "init", "-q", str(root / "a/sub"))
+
+    during(found, swap)
+    assert own(found) == [f"{root}/a/sub/.git"]
+    during(found, lambda: git(root.parent, "init", "-q", str(root / "b/sub")))
+    assert own(found) == [f"{root}/a/sub/.git", f"{root}/b/sub/.git"]
+    shutil.rmtree(root / "a/sub/.git")
+    during(found, lambda: None)
+    assert own(found) == [f"{root}/b/sub/.git"]
+
+
+def test_another_root_in_the_place_of_one_that_was_moved(tmp_path: Path, record: OwnershipRecord) -> None:
+    (tmp_path / "above/root/sub").mkdir(parents=True)
+    found = repositories_of(record, Root(f"{tmp_path}/above/root"))
+    until_clock_goes_on()
+    until_clock_goes_on()
+    for _ in range(2):
+        found.look(None)
+    (tmp_path / "above").rename(tmp_path / "old")
+    git(tmp_path, "init", "-q", "above/root/sub")
+    found.look(None)
+    assert found.users == (f"{tmp_path}/above/root/sub/.git",)
+
+
+def test_reserved_names_are_searched_below_the_top(root: Path, record: OwnershipRecord) -> None:
+    for name in (".agents", "below/.agents"):
+        git(root.parent, "init", "-q", str(root / name / "x"))
+    found = repositories_of(record, Root(str(root)))
+    found.look(None)
+    assert found.users == (f"{root}/below/.agents/x/.git",)

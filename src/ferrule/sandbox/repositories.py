@@ -2,13 +2,14 @@
 
 The user's are those of the session's start and those that appear while no command runs. Ours appeared while one ran,
 were born within that time, and lie where commands could write; the record knows them in later sessions. Nothing here
-writes into a repository. The scan is bounded, and says when it met a bound.
+writes into a repository. The scan is bounded, and says when it met a bound; what it has found once stays found.
 """
 
 import os
+import re
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,7 +32,8 @@ STAMP_LAG_NS = 20_000_000
 been seen by then, so the lag makes nothing ours that is not."""
 REPOSITORY_NAMES = (".git", "HEAD", "objects", "refs", "commondir")
 """Entries by which a folder is a repository, or has one."""
-_NOT_ENTERED = frozenset((".git", *RESERVED_NAMES))
+_FAN_OUT = re.compile("[0-9a-f]{2}")
+"""Folders of loose objects: up to 256 in a repository, and nothing in them but objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +50,31 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """One that was found: the path of its `.git`, or of itself where it is bare, and what lies there."""
+    """One that was found: the path of its `.git`, or of itself where it is bare, and what lies there.
+
+    `what` is the `.git`, or of a bare one the objects or the pointer to them: its folder may be older, and its `HEAD`
+    is written anew again and again. `born`: when the last thing came that makes it a repository.
+    """
 
     path: str
     what: Identity
     bare: bool
+    born: int
     own: bool = False
+
+    def is_there(self) -> bool:
+        """Whether it still lies where it was found."""
+        found = _bare_at(self.path) if self.bare else _at(self.path)
+        return found is not None and found.what == self.what
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder as it was read: `changed` is its change time in ns, 0 if it must be read again."""
+    """A folder as it was read. `stamp`: device, inode, change time in ns; None if it must be read again."""
 
-    changed: int
+    stamp: tuple[int, int, int] | None
     children: tuple[str, ...] = ()
-    repository: Repository | None = None
+    repositories: tuple[Repository, ...] = ()
 
 
 class Repositories:
@@ -72,6 +84,7 @@ class Repositories:
         self._roots = sorted(plan.roots, key=lambda root: (not root.scan, not root.reserve))
         self._record = record
         self._folders: dict[str, _Folder] = {}
+        self._tops: dict[str, tuple[int, int] | None] = {}
         self._all_watched = False
         self._found: dict[str, Repository] = {}
         self._waiting: dict[str, tuple[str, ...]] = {}
@@ -102,18 +115,29 @@ class Repositories:
         fresh = self._record.refresh()
         before, self._found = self._found, {}
         made: dict[str, Identity] = {}
-        for one in (folder.repository for folder in self._folders.values() if folder.repository):
+        owned: dict[Identity, bool] = {}
+        for one in self._seen(before):
             known = before.get(one.path)
             if known is not None and known.what == one.what and (known.own or not fresh):
                 self._found[one.path] = known
                 continue
             own = self._record.owns(one.path, one.what)
-            if not own and run and _is_ours(one, run, kept, before):
-                own, made[one.path] = True, one.what
+            if not own and run:
+                owned = owned or {other.what: other.own for other in before.values()}
+                if _is_ours(one, run, kept, owned):
+                    own, made[one.path] = True, one.what
             self._found[one.path] = replace(one, own=own)
         self._look_for_submodules()
         if made:
             self._record.add(made)
+
+    def _seen(self, before: Mapping[str, Repository]) -> Iterator[Repository]:
+        """What the scan found, and what it did not reach although an earlier one did: new folders cannot hide it."""
+        for folder in self._folders.values():
+            yield from folder.repositories
+        for path, one in before.items():
+            if (path if one.bare else os.path.dirname(path)) not in self._folders and one.is_there():
+                yield one
 
     def _look_for_submodules(self) -> None:
         """Once, when a repository of the user's is first seen: later a command may have edited the list."""
@@ -133,6 +157,10 @@ class Repositories:
 
     def _scan(self) -> None:
         """Root by root, breadth first. A folder that has not changed is not read again."""
+        tops = {root.path: _inode(root.path) for root in self._roots}
+        if tops != self._tops:  # of a folder above, nobody hears
+            self._watch.keep(())
+            self._tops, self._all_watched = tops, False
         if not self._watch.listen() and self._all_watched:
             self._read_tops()
             return
@@ -149,8 +177,8 @@ class Repositories:
                 limits.append(LIMIT_MET.format(root=root.path, most=MAX_FOLDERS))
         self._folders, self.limits = folders, tuple(limits)
         self._watch.keep(folders)
-        tops = {root.path for root in self._roots if not root.scan}
-        self._all_watched = all(path in tops or self._watch.is_clean(path) for path in folders)
+        unscanned = {root.path for root in self._roots if not root.scan}
+        self._all_watched = all(path in unscanned or self._watch.is_clean(path) for path in folders)
 
     def _read_tops(self) -> None:
         for root in self._roots:
@@ -164,24 +192,39 @@ class Repositories:
             return known
         try:
             if not whole:
-                return _Folder(0, (), _repository(path, _names_at_top(path)))
+                return _Folder(None, (), _repositories(path, _names_at_top(path)))
             self._watch.watch(path)  # first, so that a change while it is read is heard of
-            changed = os.lstat(path).st_ctime_ns
-            if known and known.changed == changed:
+            status = os.lstat(path)
+            stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
+            if known and known.stamp == stamp:
                 return known
-            if time.time_ns() - changed < SETTLED_NS:
-                changed = 0
+            settled = time.time_ns() - status.st_ctime_ns >= SETTLED_NS
             names, children = set[str](), list[str]()
             with os.scandir(path) as entries:
                 for entry in entries:
                     names.add(entry.name)
-                    if entry.name not in _NOT_ENTERED and entry.is_dir(follow_symlinks=False):
-                        children.append(f"{path}/{entry.name}")
+                    if entry.is_dir(follow_symlinks=False):
+                        children.append(entry.name)
         except OSError:
             return None
-        repository = _repository(path, names)
-        is_bare = repository is not None and repository.bare
-        return _Folder(changed, () if is_bare else tuple(children), repository)
+        names |= _folded(path, names)
+        below = tuple(f"{path}/{name}" for name in children if self._is_entered(path, name))
+        return _Folder(stamp if settled else None, below, _repositories(path, names))
+
+    def _is_entered(self, folder: str, name: str) -> bool:
+        """Whether repositories are looked for in a folder's folder. At the top of a root commands cannot write into the
+        reserved ones; those come and go."""
+        if name.casefold() == ".git" or (name in RESERVED_NAMES and folder in self._tops):
+            return False
+        return not (_FAN_OUT.fullmatch(name) and folder.endswith("/objects") and os.path.lexists(f"{folder}/../HEAD"))
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _names_at_top(path: str) -> set[str]:
@@ -189,18 +232,35 @@ def _names_at_top(path: str) -> set[str]:
     return {name for name in REPOSITORY_NAMES if os.path.lexists(f"{path}/{name}")}
 
 
-def _repository(path: str, names: set[str]) -> Repository | None:
-    bare = ".git" not in names
-    if bare and not is_bare_shape(names):
-        return None
-    place = path if bare else f"{path}/.git"
-    what = identity(place)
-    return None if what is None else Repository(place, what, bare)
+def _folded(path: str, names: Collection[str]) -> set[str]:
+    """Of the names that a repository has those that stand here in other letters, on a file system that folds case."""
+    folded = {name.casefold() for name in names}
+    wanted = (name for name in REPOSITORY_NAMES if name not in names and name.casefold() in folded)
+    return {name for name in wanted if os.path.lexists(f"{path}/{name}")}
 
 
-def _is_ours(one: Repository, run: Span, kept: tuple[str, ...], before: Mapping[str, Repository]) -> bool:
+def _repositories(path: str, names: Collection[str]) -> tuple[Repository, ...]:
+    """A folder may be a bare repository although a `.git` lies in it: git passes over one that is none."""
+    found = [_at(f"{path}/.git")] if ".git" in names else []
+    if is_bare_shape(names):
+        found.append(_bare_at(path))
+    return tuple(one for one in found if one is not None)
+
+
+def _at(path: str) -> Repository | None:
+    what = identity(path)
+    return None if what is None else Repository(path, what, bare=False, born=what.born)
+
+
+def _bare_at(path: str) -> Repository | None:
+    parts = {name: identity(f"{path}/{name}") for name in REPOSITORY_NAMES if name != ".git"}
+    what = parts["objects"] or parts["commondir"]
+    births = [part.born for part in parts.values() if part is not None]
+    return None if what is None else Repository(path, what, bare=True, born=max(births) if all(births) else 0)
+
+
+def _is_ours(one: Repository, run: Span, kept: tuple[str, ...], owned: Mapping[Identity, bool]) -> bool:
     """Made within the run where commands could write; or made by a command before, and moved within it."""
-    if not one.what.born or any(is_within(one.path, path) for path in kept):
+    if not one.born or any(is_within(one.path, path) for path in kept):
         return False
-    moved = next((other for other in before.values() if other.what == one.what), None)
-    return run.contains(one.what.born) if moved is None else moved.own
+    return owned.get(one.what, run.contains(one.born))

@@ -6,11 +6,12 @@ cannot be watched is not clean, and is read again.
 
 import os
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 _RELEVANT = 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # attributes, moved from and to, made, deleted; itself
 _MASK = _RELEVANT | 0x01000000 | 0x02000000 | 0x04000000  # a folder only, no link, nothing of what was deleted
 _IS_FOLDER, _OVERFLOW, _GONE, _OF_ITSELF = 0x40000000, 0x4000, 0x8000, 0x400 | 0x800
+_MOVED_FROM, _MOVED_ITSELF = 0x40, 0x800
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
 # statfs(2): ext, XFS, Btrfs, tmpfs, overlay, F2FS, ZFS, bcachefs.
@@ -26,7 +27,7 @@ class FolderWatch:
     def __init__(self, names: Collection[str]) -> None:
         import ctypes
 
-        self._names = frozenset(map(os.fsencode, names))
+        self._names = frozenset(os.fsencode(name).lower() for name in names)
         self._libc = ctypes.CDLL(None, use_errno=True)
         make = getattr(self._libc, "inotify_init1", None)
         self._fd = -1 if make is None else int(make(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -85,7 +86,7 @@ class FolderWatch:
         self._numbers.clear()
 
     def _take(self, events: bytes) -> None:
-        position = 0
+        position, moved = 0, set[str]()
         while position < len(events):
             number, mask, _, length = _EVENT.unpack_from(events, position)
             name = events[position + _EVENT.size : position + _EVENT.size + length].rstrip(b"\0")
@@ -96,8 +97,21 @@ class FolderWatch:
                 if mask & _GONE:
                     del self._paths[number]
                     self._numbers.pop(path, None)
-                if mask & (_GONE | _IS_FOLDER | _OF_ITSELF) or name in self._names:
+                if mask & _MOVED_ITSELF:
+                    moved.add(path)
+                elif mask & _MOVED_FROM and mask & _IS_FOLDER:
+                    moved.add(f"{path}/{os.fsdecode(name)}")
+                if mask & (_GONE | _IS_FOLDER | _OF_ITSELF) or name.lower() in self._names:
                     self._changed.add(path)
+        if moved:
+            self._forget_below(moved)
+
+    def _forget_below(self, moved: Collection[str]) -> None:
+        """What is watched below a folder that was moved is not told of by its path any more."""
+        for path in list(self._numbers):
+            if any(above in moved for above in _with_those_above(path)):
+                self.forget(path)
+                self._changed.add(path)
 
     def _is_local(self, path: str) -> bool:
         try:
@@ -112,3 +126,9 @@ class FolderWatch:
             (kind,) = struct.unpack_from("@l", buffer)
             self._devices[device] = not failed and kind & 0xFFFFFFFF in _LOCAL
         return self._devices[device]
+
+
+def _with_those_above(path: str) -> Iterator[str]:
+    while path.rstrip("/"):
+        yield path
+        path = path.rpartition("/")[0]
