@@ -73,7 +73,7 @@ def _wide(folder: Path) -> None:
 
 async def rows(folder: Path) -> None:
     """Measure and print."""
-    ripgrep = find_ripgrep(os.environ)
+    ripgrep = find_ripgrep(os.environ).path
     for sandbox in ("danger-full-access", "workspace-write"):
         async with Toolset.for_model("gpt-5.5", cwd=folder, sandbox=sandbox, tools=["grep_files"]) as tools:
             for pattern in ("rare_needle", "common_word"):

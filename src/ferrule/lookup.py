@@ -47,7 +47,7 @@ class Located:
 def locate(name: str, search: str | None, places: Places) -> Located:
     """The first program of this name in the folders of `search` (PATH) that no command can have put there."""
     passed_over: list[str] = []
-    for folder in (os.defpath if search is None else search).split(os.pathsep):
+    for folder in _folders(search):
         found = shutil.which(os.path.join(folder or ".", name))
         if found is None:
             continue
@@ -59,8 +59,16 @@ def locate(name: str, search: str | None, places: Places) -> Located:
 
 def safe_search(search: str | None, places: Places) -> str:
     """PATH without the folders in which commands can write."""
-    folders = (os.defpath if search is None else search).split(os.pathsep)
-    return os.pathsep.join(folder for folder in folders if not is_exposed(folder, places)) or os.defpath
+    return os.pathsep.join(folder for folder in _folders(search) if not is_exposed(folder, places)) or os.defpath
+
+
+def exposed_folders(search: str | None, places: Places) -> tuple[str, ...]:
+    """The folders of PATH in which commands can write."""
+    return tuple(folder for folder in _folders(search) if is_exposed(folder, places))
+
+
+def _folders(search: str | None) -> list[str]:
+    return (os.defpath if search is None else search).split(os.pathsep)
 
 
 def is_exposed(path: str, places: Places) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from ferrule import Toolset
 from ferrule.builtin.searching.ripgrep import find_ripgrep
+from ferrule.lookup import Located
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.permissions import WorkspaceWrite
 
@@ -17,13 +18,13 @@ from .workbench import unaffected
 
 CALL = {"type": "function_call", "call_id": "1", "name": "grep_files", "arguments": '{"pattern": "needle"}'}
 
-needs_ripgrep = pytest.mark.skipif(find_ripgrep(os.environ) is None, reason="ripgrep is not installed")
+needs_ripgrep = pytest.mark.skipif(find_ripgrep(os.environ).path is None, reason="ripgrep is not installed")
 
 
 @pytest.fixture(params=[pytest.param("ripgrep", marks=needs_ripgrep), "python"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "python":
-        monkeypatch.setattr("ferrule.builtin.searching.door.find_ripgrep", lambda env: None)
+        monkeypatch.setattr("ferrule.builtin.searching.door.find_ripgrep", lambda *given: Located(None))
     return str(request.param)
 
 

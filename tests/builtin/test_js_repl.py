@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferrule.builtin.js_repl.node import find_node
+from ferrule.builtin.js_repl.node import needed_node
 from ferrule.builtin.js_repl.repl import Repl
+from ferrule.lookup import NOWHERE
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import CustomToolCall, CustomToolCallOutput
@@ -315,7 +316,7 @@ async def test_every_cell_is_told_as_the_command_it_is(js: Bench) -> None:
 def test_without_node_the_answer_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(RespondToModel, match=r"needs Node\.js .*ferrule\[js\]"):
-        find_node({"PATH": str(tmp_path)})
+        needed_node({"PATH": str(tmp_path)}, NOWHERE)
 
 
 async def test_a_thousand_calls_without_growth(js: Bench) -> None:

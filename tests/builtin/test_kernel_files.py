@@ -69,7 +69,7 @@ async def test_s15_what_lies_above(tmp_path: Path, name: str) -> None:
     assert "a file system of the kernel" in await answer(tmp_path, name, arguments[name])
 
 
-@pytest.mark.skipif(find_ripgrep(os.environ) is None, reason="ripgrep is not installed")
+@pytest.mark.skipif(find_ripgrep(os.environ).path is None, reason="ripgrep is not installed")
 async def test_s15_ripgrep_sees_what_commands_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A configuration file that a variable of ours names must not change what is found, nor a key be handed on."""
     seen: list[dict[str, str]] = []

@@ -12,7 +12,7 @@ from ferrule.builtin.searching.ripgrep import find_ripgrep, search_with_ripgrep
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import RespondToModel
 
-PROGRAM = find_ripgrep(os.environ)
+PROGRAM = find_ripgrep(os.environ).path
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="ripgrep is not installed")
 
 NAMES = ("a", "b.py", "c.txt", "foo", "foo.py", "bar", "build", ".hid", ".env", "x y", "ünï.py", "a,b", "-v", "[q]")

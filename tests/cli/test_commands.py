@@ -273,5 +273,7 @@ def test_s09_doctor_runs_no_program_that_commands_can_write(place: Place) -> Non
         (planted / name).write_text(f"#!/bin/sh\ntouch {place.cwd}/ran\n")
         (planted / name).chmod(0o755)
     done = place.run("doctor", env={"PATH": f"{planted}:/usr/local/bin:/usr/bin:/bin"})
-    assert f"git            PROBLEM: {planted}/git can be written by commands, so it is not run" in done.out
+    for name in ("git", "node", "rg"):
+        assert f"{name:<14} PROBLEM: {planted}/{name} is not run, because commands can write there" in done.out
+    assert f"({shutil.which('git', path='/usr/local/bin:/usr/bin:/bin')})" in done.out, "the next one is shown"
     assert not (place.cwd / "ran").exists()

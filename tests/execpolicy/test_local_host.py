@@ -9,7 +9,7 @@ import pytest
 
 from ferrule.execpolicy import LocalHost, Rules, decide
 from ferrule.lookup import Places
-from ferrule.protocol.approvals import ExecApprovalRequest, ExecPolicyAmendment, Skip
+from ferrule.protocol.approvals import ExecApprovalRequest, ExecPolicyAmendment, NeedsApproval, Skip
 from ferrule.protocol.permissions import AskForApproval, WorkspaceWrite
 
 ENV = {"PATH": os.environ["PATH"], "GIT_AUTHOR_NAME": "a", "GIT_PAGER": "cat"}
@@ -205,6 +205,24 @@ def test_s09_a_program_that_commands_can_write_is_neither_safe_nor_started(repos
     assert decide(request, rules, LocalHost(str(root), ENV)) == Skip(True, None, ANY)
     answer = decide(request, rules, host)
     assert isinstance(answer, Skip) and not answer.bypass_sandbox
+
+
+@pytest.mark.parametrize("argv", [("bash", "-lc", "git fetch"), ("sh", "-c", "bash -c 'git fetch'")])
+@pytest.mark.parametrize("policy", [AskForApproval.ON_REQUEST, AskForApproval.NEVER, AskForApproval.UNTRUSTED])
+def test_s09_a_shell_that_commands_can_write_frees_nothing(
+    repository: Path, argv: tuple[str, ...], policy: AskForApproval
+) -> None:
+    """Whatever its script is: such a shell may do anything."""
+    folder = planted(repository / ".venv/bin", "bash")
+    env = ENV | {"HOME": str(repository.parent), "PATH": f"{folder}:{ENV['PATH']}"}
+    rules = Rules().amended(ExecPolicyAmendment(("git", "fetch")))
+    request = ExecApprovalRequest(argv, policy, WorkspaceWrite())
+    assert decide(request, rules, LocalHost(str(repository), env)) == Skip(True, None, ANY)
+    answer = decide(request, rules, LocalHost(str(repository), env, Places((str(repository.resolve()),))))
+    if policy is AskForApproval.UNTRUSTED:
+        assert isinstance(answer, NeedsApproval) and answer.proposed_execpolicy_amendment is None
+    else:
+        assert isinstance(answer, Skip) and not answer.bypass_sandbox
 
 
 def test_s09_git_is_not_started_to_look_at_its_configuration(repository: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ferrule.config.mcp_json import mcp_servers_of
+from ferrule.lookup import Places
 from ferrule.mcp import clock
 from ferrule.mcp.client import MAX_TOOLS, MCPClient
 from ferrule.mcp.errors import McpFailure
@@ -176,6 +177,46 @@ async def test_b119_what_is_missing_is_named() -> None:
     missing = McpServerSettings(command="npx-missing")
     with pytest.raises(McpFailure, match=r"program not found: npx-missing \(PATH searched: /a:/b\)"):
         await MCPClient("stub", missing, env={"PATH": "/a:/b"}).connect()
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """Where commands can write: two programs that say that they ran."""
+    folder = tmp_path / "work/.venv/bin"
+    folder.mkdir(parents=True)
+    for name in ("server", "python3"):
+        (folder / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+async def test_s09_a_server_by_name_never_comes_from_where_commands_can_write(planted: Path, tmp_path: Path) -> None:
+    """What it starts in turn does not either; and what the user named by its path runs."""
+    fine, places = tmp_path / "fine", Places((str(tmp_path / "work"),))
+    fine.mkdir()
+    stub = settings()
+    (fine / "server").write_text(f"#!/bin/sh\nexec {stub.command} {' '.join(stub.args)}\n")
+    (fine / "python3").symlink_to("/bin/true")
+    env = {"PATH": f"{planted}:{fine}:/usr/bin:/bin"}
+    by_name = McpServerSettings(command="server")
+    with pytest.raises(McpFailure, match=f"{planted}/server is not used: commands can write there; if you want it"):
+        await MCPClient("stub", by_name, env={"PATH": str(planted)}, places=places).connect()
+    (fine / "server").chmod(0o755)
+    async with MCPClient("stub", by_name, env=env, places=places) as found:
+        assert found.another_program is not None and f"so {fine}/server is started" in found.another_program
+        seen = json.loads(text_of(await found.call_tool("environ", {})))
+    assert seen["env"]["PATH"] == f"{fine}:/usr/bin:/bin" and not (tmp_path / "ran").exists()
+    by_path = McpServerSettings(command=f"{planted}/server")
+    with pytest.raises(McpFailure):
+        await MCPClient("stub", by_path, env=env, places=places).connect()
+    assert (tmp_path / "ran").exists()
+
+
+async def test_s09_a_path_that_is_configured_for_a_server_stays(planted: Path, tmp_path: Path) -> None:
+    path = f"{planted}:/usr/bin:/bin"
+    configured = settings(env={"PATH": path})
+    async with MCPClient("stub", configured, places=Places((str(tmp_path / "work"),))) as stub:
+        assert json.loads(text_of(await stub.call_tool("environ", {})))["env"]["PATH"] == path
 
 
 async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> None:

@@ -61,6 +61,22 @@ async def test_a_tool_is_listed_in_the_first_request_and_called(wire: str, tmp_p
     assert statuses == ["starting", "ready", "stopped"]
 
 
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write", "danger-full-access"])
+async def test_s09_a_server_by_name_in_every_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    planted = tmp_path / ".venv/bin"
+    planted.mkdir(parents=True)
+    (planted / "server").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (planted / "server").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:/usr/bin:/bin")
+    events: list[Any] = []
+    with ScriptedModel([[message("done")]]) as model:
+        servers = {"stub": {"command": "server"}}
+        await agent(model, "responses", tmp_path, servers, on_event=events.append, sandbox=mode).run("go")
+    (failed,) = [status for status in statuses(events) if status.status == "failed"]
+    assert "commands can write there" in failed.message
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_b115_an_image_is_shown_and_no_base64_is_text(wire: str, tmp_path: Path) -> None:
     result = {

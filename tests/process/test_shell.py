@@ -105,6 +105,11 @@ async def test_a_missing_login_shell_is_a_problem_and_no_failure(env: Env) -> No
     assert found.variables == env and found.problem == "program not found: /no/such/bash"
 
 
+async def test_a_shell_that_keeps_the_last_word_in_an_inherited_variable(env: Env) -> None:
+    found = await LoginShell(PlainLauncher(), Shell("/bin/sh"), {**env, "_": "x", "LAST": "1"}, "/tmp").environment()
+    assert found.problem is None and found.variables["LAST"] == "1" and "PATH" in found.variables
+
+
 async def test_s09_start_up_files_find_no_program_of_a_command(tmp_path: Path) -> None:
     planted, fine = tmp_path / "work/.venv/bin", tmp_path / "fine"
     for folder in (planted, fine):

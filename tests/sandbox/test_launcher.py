@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes, Pty
-from ferrule.protocol.permissions import WorkspaceWrite
+from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
+from ferrule.sandbox.policy import plan_confinement
 from ferrule.sandbox.sandbox import open_launcher
 from tests.processes import until
 from tests.sandbox.conftest import OpenSandbox, require
@@ -235,5 +236,7 @@ def test_s09_bwrap_never_comes_from_where_commands_can_write(
     (planted / "bwrap").write_text("#!/bin/sh\n")
     (planted / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(planted))
-    with pytest.raises(LaunchError, match="is not used: commands can write there"):
-        BwrapLauncher(ConfinementPlan((Root(str(workspace)),)), outside)
+    read_only = plan_confinement(ReadOnly(), str(workspace), str(outside / "home"))
+    for plan in (ConfinementPlan((Root(str(workspace)),)), read_only):
+        with pytest.raises(LaunchError, match="is not used: commands can write there"):
+            BwrapLauncher(plan, outside)

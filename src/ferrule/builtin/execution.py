@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ferrule.builtin.escalation import fitting
+from ferrule.lookup import locate
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, StreamName
 from ferrule.process.run import Completed, run
@@ -148,9 +149,19 @@ async def script_command(commands: Commands, script: str, cwd: str, *, login: bo
 async def argv_command(commands: Commands, argv: Sequence[str], cwd: str, changes: Mapping[str, str] = {}) -> Command:
     """A command line. `bash -lc SCRIPT` becomes `bash -c SCRIPT` in the environment that a login shell makes."""
     script = _login_script(argv)
-    plain = argv if script is None else shell_argv(Shell(argv[0]), script)
-    env = await commands.environment(login=script is not None)
-    return Command(argv=tuple(plain), cwd=cwd, env=env | dict(changes))
+    env = await commands.environment(login=script is not None) | dict(changes)
+    words = [shell_word(commands, argv[0], env), *argv[1:]] if argv else []
+    plain = words if script is None else shell_argv(Shell(words[0]), script)
+    return Command(argv=tuple(plain), cwd=cwd, env=env)
+
+
+def shell_word(commands: Commands, name: str, env: Mapping[str, str]) -> str:
+    """What is started for the first word: a shell by its bare name is one that no command could have put there. People
+    and rules see its script alone."""
+    if name not in POSIX_SHELLS:
+        return name
+    found = locate(name, env.get("PATH"), commands.places)
+    return found.path or name if found.passed_over else name
 
 
 def _login_script(argv: Sequence[str]) -> str | None:

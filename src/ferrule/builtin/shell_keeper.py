@@ -1,16 +1,16 @@
-"""The kept shells of a session: one for confined commands and, where such a thing is granted, one for others."""
+"""The kept shells of a session: one for confined commands and, where such a thing is granted, others."""
 
 import os
 import shlex
-import shutil
 from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents
+from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents, shell_word
 from ferrule.builtin.kept_shell import KeptShell, Step
+from ferrule.lookup import locate
 from ferrule.process.capture import Captured
-from ferrule.process.launcher import LaunchError
+from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.commands import Commands
@@ -22,13 +22,13 @@ EMPTY = Captured(b"")
 class ShellKeeper:
     """Runs each command through `ctx.run`: the exec policy judges the command, and not the shell that takes it.
 
-    A shell is confined or it is not, so a command that is granted more than the others runs in another shell, in the
-    same directory.
+    A shell keeps the rights that it was started with, so a command that is granted others than those before it runs in
+    another shell, in the same directory.
     """
 
     def __init__(self, commands: Commands, cwd: str) -> None:
         self._commands = commands
-        self._shells: dict[bool, KeptShell] = {}
+        self._shells: dict[Launcher, KeptShell] = {}
         self._root = cwd
         self._events: CommandEvents | None = None
         self.running: KeptShell | None = None
@@ -40,7 +40,7 @@ class ShellKeeper:
         """Run a script in the shell. Raises `RespondToModel` where it is refused or no shell can be started."""
         env = await self._commands.environment(login=True)
         cwd = self.cwd if os.path.isdir(self.cwd) else self._root
-        command = Command(argv=("bash", "-c", script), cwd=cwd, env=env)
+        command = Command(argv=(shell_word(self._commands, "bash", env), "-c", script), cwd=cwd, env=env)
 
         async def attempt(access: Access) -> Step:
             shell = await self._shell(access, env, cwd)
@@ -88,7 +88,7 @@ class ShellKeeper:
             self._events.end(step.exit_code, step.transcript)
 
     async def _shell(self, access: Access, env: Mapping[str, str], cwd: str) -> KeptShell:
-        known = self._shells.get(access.sandboxed)
+        known = self._shells.get(access.launcher)
         if known is not None and known.alive:
             if known.cwd != cwd:
                 await known.run(f"cd -- {shlex.quote(cwd)}", None, None, None)
@@ -96,14 +96,14 @@ class ShellKeeper:
         if known is not None:  # it ended while nobody waited, perhaps with the sandbox
             await uninterrupted(known.end())
         bash = _bash(self._commands, env)
-        shell = self._shells[access.sandboxed] = await KeptShell.start(access.launcher, bash, env, cwd)
+        shell = self._shells[access.launcher] = await KeptShell.start(access.launcher, bash, env, cwd)
         return shell
 
 
 def _bash(commands: Commands, env: Mapping[str, str]) -> str:
     if commands.shell.kind == "bash":
         return commands.shell.path
-    found = shutil.which("bash", path=env.get("PATH", os.defpath))
-    if found is None:
-        raise RespondToModel("bash is not installed here")
-    return found
+    found = locate("bash", env.get("PATH"), commands.places)
+    if found.path is None:
+        raise RespondToModel(f"bash cannot be started: {found.problem}")
+    return found.path

@@ -1,6 +1,6 @@
 """The facts that every judgement stands on: which commands an argv runs, through shells and wrappers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .bash import BROKEN, Form, Script, SimpleCommand, parse_script
@@ -47,12 +47,20 @@ class CommandFacts:
     moves: bool = False
 
 
-def take_apart(argv: Sequence[str], env: tuple[tuple[str, str], ...] = ()) -> CommandFacts:
-    """Take a command apart that runs with the changes `env`. Pure; never raises, whatever the words."""
+def take_apart(
+    argv: Sequence[str],
+    env: tuple[tuple[str, str], ...] = (),
+    is_exposed: Callable[[str], bool] = lambda program: False,
+) -> CommandFacts:
+    """Take a command apart that runs with the changes `env`. Never raises, whatever the words.
+
+    `is_exposed` says of a program whether a command could have put it where it is: such a shell may do anything, so
+    its script is not all that happens.
+    """
     whole = SimpleCommand(tuple(argv), env)
     if not argv or any(_is_unspeakable(word) for word in argv):
         return CommandFacts((whole,), False, (SeenCommand(whole),), False)
-    reader = _Reader()
+    reader = _Reader(is_exposed)
     segments, word_only = reader.segments(whole, 0)
     script = shell_script(argv)
     inner = reader.parse(script).commands if script is not None and segments != (whole,) else None
@@ -75,9 +83,10 @@ def _is_unspeakable(word: str) -> bool:
 class _Reader:
     """One reading of one argv; each script is parsed once."""
 
-    __slots__ = ("_scripts", "understood")
+    __slots__ = ("_is_exposed", "_scripts", "understood")
 
-    def __init__(self) -> None:
+    def __init__(self, is_exposed: Callable[[str], bool]) -> None:
+        self._is_exposed = is_exposed
         self._scripts: dict[str, Script] = {}
         self.understood = True
 
@@ -93,6 +102,8 @@ class _Reader:
         text = shell_script(command.argv)
         if text is None:
             return (command,), True
+        if self._is_exposed(command.argv[0]):
+            return (command,), False
         script = self.parse(text) if depth < MAX_NESTING else BROKEN
         if script.form is Form.HEREDOC and depth == 0:
             return _behind(command.env, script.commands), False

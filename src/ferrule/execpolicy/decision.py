@@ -95,7 +95,7 @@ class _Judge:
         self.request = request
         self.rules = rules
         self.host = host
-        self.facts: CommandFacts = take_apart(request.command, request.env)
+        self.facts: CommandFacts = take_apart(request.command, request.env, host.is_exposed)
 
     def requirement(self) -> ExecApprovalRequirement:
         verdicts = [*self._restrictions()]

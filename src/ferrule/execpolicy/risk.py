@@ -37,7 +37,8 @@ def command_risk(argv: Sequence[str], host: Host | None = None) -> SecurityRisk:
 
     Never raises. Says nothing about what a sandbox would prevent.
     """
-    facts, host = take_apart(argv), host or UnknownHost()
+    host = host or UnknownHost()
+    facts = take_apart(argv, is_exposed=host.is_exposed)
     if any(_is_high(seen.command, host) for seen in facts.seen) or _runs_a_download(facts):
         return SecurityRisk.HIGH
     if not facts.understood or any(not seen.command.literal for seen in facts.seen) or not facts.seen:

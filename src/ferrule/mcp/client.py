@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
+from ferrule.lookup import NOWHERE, Places
+from ferrule.mcp.environment import server_program
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.extra import sdk_needed
 from ferrule.process.launcher import Launcher
@@ -62,7 +64,8 @@ class McpTool(msgspec.Struct, frozen=True):
 class MCPClient:
     """One server. Use it in `async with`, or plain `with` from code without a loop.
 
-    Belongs to the loop on which it was first used; called from another one, it works there. `ask` answers the server's
+    Belongs to the loop on which it was first used; called from another one, it works there. A program by a bare name
+    never comes from `places`, where commands can write. `ask` answers the server's
     questions to the user; `on_tools_changed` is told when its list of tools is another one.
     """
 
@@ -75,6 +78,7 @@ class MCPClient:
         home: str | None = None,
         env: Mapping[str, str] = os.environ,
         launcher: Launcher | None = None,
+        places: Places = NOWHERE,
         ask: "Ask | None" = None,
         on_tools_changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -86,6 +90,7 @@ class MCPClient:
         self._home = home
         self._env = env
         self._launcher = launcher or PlainLauncher()
+        self._places = places
         self._ask = ask
         self._on_tools_changed = on_tools_changed
         self._as_tasks: frozenset[str] = frozenset()
@@ -96,6 +101,16 @@ class MCPClient:
         self._failures = 0
         self._not_before = 0.0
         self._closed = False
+
+    @property
+    def another_program(self) -> str | None:
+        """A sentence, where a program of this name was passed over for another one."""
+        if self.settings.command is None:
+            return None
+        found = server_program(self.settings, self._env, self._places)
+        if found.path is None or not found.passed_over:
+            return None
+        return f"{found.problem}, so {found.path} is started; a command with a path is taken as it is"
 
     async def connect(self) -> None:
         """Start or reach the server now. Raises `McpFailure`."""
@@ -210,7 +225,7 @@ class MCPClient:
         if self.settings.url is None:
             from ferrule.mcp.stdio import StdioTransport
 
-            return StdioTransport(self.name, self.settings, self._launcher, self._cwd, self._env)
+            return StdioTransport(self.name, self.settings, self._launcher, self._cwd, self._env, self._places)
         from ferrule.mcp.http import HttpTransport
 
         return HttpTransport(self.name, self.settings, self._env, self._home)

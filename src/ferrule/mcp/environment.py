@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 
+from ferrule.lookup import NOWHERE, Located, Places, locate, safe_search
 from ferrule.process.environment import CORE_VARIABLES
 from ferrule.protocol.mcp_settings import McpServerSettings
 
@@ -17,8 +18,22 @@ BASE_VARIABLES = frozenset(
 """What every server gets, in either case: enough to find programs, its home, a proxy and the user's language."""
 
 
-def server_environment(settings: McpServerSettings, base: Mapping[str, str]) -> dict[str, str]:
-    """The base set, the variables that are passed on by name, and over both the configured values."""
+def server_program(settings: McpServerSettings, base: Mapping[str, str], places: Places) -> Located:
+    """What is started. A command with a path is what the user named; by a bare name none in `places`, where commands
+    can write."""
+    command = os.path.expanduser(settings.command or "")
+    if "/" in command:
+        return Located(command)
+    return locate(command, settings.env.get("PATH", base.get("PATH")), places)
+
+
+def server_environment(
+    settings: McpServerSettings, base: Mapping[str, str], places: Places = NOWHERE
+) -> dict[str, str]:
+    """The base set, the variables that are passed on by name, and over both the configured values. What the server
+    starts by its name (an `npx` its node) comes from none of the `places` either, unless PATH is configured."""
+    if "PATH" in base:
+        base = {**base, "PATH": safe_search(base["PATH"], places)}
     wanted = set(settings.env_vars)
     inherited = {
         name: value

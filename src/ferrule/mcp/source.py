@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.lookup import NOWHERE, Places
 from ferrule.mcp.client import MCPClient, McpTool
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.names import qualified_name, slash_name
@@ -74,6 +75,7 @@ class _Server:
 class McpSource:
     """A `ToolSource` whose revision grows whenever a server comes, goes or changes its tools.
 
+    Programs by a bare name never come from `places`, where commands can write.
     Properties whose names `property_names` does not match are shown to the model under others, and given back.
     """
 
@@ -85,6 +87,7 @@ class McpSource:
         home: str | None = None,
         env: Mapping[str, str] = os.environ,
         launcher: Launcher | None = None,
+        places: Places = NOWHERE,
         property_names: re.Pattern[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
         ask: "Ask | None" = None,
@@ -102,6 +105,7 @@ class McpSource:
                     home=home,
                     env=env,
                     launcher=launcher,
+                    places=places,
                     ask=ask,
                     on_tools_changed=partial(self._tools_changed, name),
                 )
@@ -117,6 +121,8 @@ class McpSource:
         self._opened = time.monotonic()
         for name, server in self._servers.items():
             self._emit(McpServerStatus(server=name, status="starting"))
+            if another := server.client.another_program:
+                self._emit(WarningEvent(message=f"MCP server {name}: {another}"))
             self._read_list(name, server)
 
     async def ready(self) -> None:

@@ -16,7 +16,8 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from ferrule.mcp.environment import server_directory, server_environment
+from ferrule.lookup import NOWHERE, Places
+from ferrule.mcp.environment import server_directory, server_environment, server_program
 from ferrule.mcp.lines import MessageReader
 from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Pipes
 from ferrule.process.streams import LAST_READ_BYTES, Reader, Writer
@@ -40,25 +41,32 @@ class StdioTransport:
     """Starts the server on entry; on exit it is gone, with everything that it started."""
 
     def __init__(
-        self, name: str, settings: McpServerSettings, launcher: Launcher, cwd: str, env: Mapping[str, str]
+        self,
+        name: str,
+        settings: McpServerSettings,
+        launcher: Launcher,
+        cwd: str,
+        env: Mapping[str, str],
+        places: Places = NOWHERE,
     ) -> None:
         self._settings = settings
         self._launcher = launcher
         self._cwd = server_directory(settings, cwd)
-        self._env = server_environment(settings, env)
+        self._env = server_environment(settings, env, places)
+        self._program = server_program(settings, env, places)
         self._reader = MessageReader(name)
         self._stderr = b""
         self.exit_code: int | None = None
 
     async def __aenter__(self) -> "tuple[_Incoming, _Outgoing]":
-        command = os.path.expanduser(self._settings.command or "")
-        argv = [command, *self._settings.args]
-        try:
-            child = await self._launcher.launch(argv, self._env, self._cwd, Pipes(stdin=True), Limits())
-        except LaunchError as error:
+        command, program = self._settings.command, self._program
+        if program.path is None and program.passed_over:
+            raise LaunchError(f"{program.problem}; if you want it all the same, write its whole path as the command")
+        if program.path is None:
             path = self._env.get("PATH", os.defpath)
-            searched = f" (PATH searched: {path})" if "program not found" in str(error) and "/" not in command else ""
-            raise LaunchError(f"{error}{searched}") from error
+            raise LaunchError(f"program not found: {command} (PATH searched: {path})")
+        argv = [program.path, *self._settings.args]
+        child = await self._launcher.launch(argv, self._env, self._cwd, Pipes(stdin=True), Limits())
         assert child.stdin is not None and child.stderr is not None
         self._child = child
         self._errors = Reader(child.stderr, self._keep_stderr)
@@ -89,6 +97,8 @@ class StdioTransport:
     def said(self) -> str:
         """What the server printed that may explain a failure: the end of stderr, the first bad line of stdout."""
         found = []
+        if self._program.passed_over:
+            found.append(f"{self._program.problem}, and {self._program.path} was started")
         errors = self._stderr.decode("utf-8", "replace").strip()
         if errors:
             found.append(f"its stderr ends with: {errors}")

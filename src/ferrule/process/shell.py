@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferrule.lookup import NOWHERE, Places, is_exposed, locate, safe_search
+from ferrule.lookup import NOWHERE, Located, Places, is_exposed, locate, safe_search
 from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import run
 
@@ -53,12 +53,14 @@ def _shells(env: Mapping[str, str], places: Places) -> Iterator[str | None]:
     yield "/bin/sh"
 
 
-def find_shell(name: str, env: Mapping[str, str]) -> Shell:
-    """The shell that a caller asked for, by path or by name on `PATH`. Raises `LaunchError` if there is none."""
-    path = shutil.which(name, path=env.get("PATH", os.defpath))
-    if path is None:
-        raise LaunchError(f"the shell does not exist or cannot be run: {name}; leave it out to use the default shell")
-    return Shell(str(Path(path).absolute()))
+def find_shell(name: str, env: Mapping[str, str], places: Places = NOWHERE) -> Shell:
+    """The shell that a caller asked for, by path or by name on `PATH`; by name none that lies in `places`, where
+    commands can write. Raises `LaunchError` if there is none."""
+    found = Located(shutil.which(name)) if "/" in name else locate(name, env.get("PATH"), places)
+    if found.path is None:
+        why = found.problem if found.passed_over else f"does not exist or cannot be run: {name}"
+        raise LaunchError(f"the shell {why}; leave it out to use the default shell")
+    return Shell(str(Path(found.path).absolute()))
 
 
 def shell_argv(shell: Shell, script: str, login: bool = False) -> list[str]:
@@ -162,7 +164,7 @@ def _with_folders(found: str, base: str, safe: str) -> str:
 
 def _between_marks(output: bytes, mark: bytes) -> dict[str, str]:
     _, begun, rest = output.partition(mark + b"\0")
-    listing, ended, _ = rest.partition(mark)
+    listing, ended, _ = rest.rpartition(mark)  # dash has the mark in `_`, too
     if not begun or not ended:
         return {}
     pairs = (os.fsdecode(entry).partition("=") for entry in listing.split(b"\0") if entry)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ferrule.config.project import PROTECTED_AT_TOP
+from ferrule.lookup import NOWHERE, Places
 
 RESERVED_NAMES = (".ferrule", ".codex", ".agents")
 """Folders at the top of a writable root that stay free of what commands write, also where they are missing."""
@@ -39,13 +40,15 @@ class ConfinementPlan:
     """The writable roots, outer ones first; whether the network is reachable; what is read-only inside the roots.
 
     `read_only` holds real paths beyond the protected names: Ferrule's own home, dotfiles of a home that is a root.
-    `warnings` are sentences for the user.
+    `warnings` are sentences for the user. `places` are where commands of any session here can write, whatever this plan
+    lets them: no program that builds the sandbox comes from there.
     """
 
     roots: tuple[Root, ...] = ()
     network: bool = False
     read_only: tuple[str, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    places: Places = field(default=NOWHERE, compare=False)
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -27,8 +27,9 @@ def plan_confinement(
     `own_home` is Ferrule's folder; HOME and TMPDIR are read from `env`. Raises `UsageError` for a root that
     would give away the machine and for a policy that no sandbox of ours enforces.
     """
+    places = command_places(policy, cwd, own_home, env)
     if isinstance(policy, ReadOnly):
-        return ConfinementPlan(network=policy.network_access)
+        return ConfinementPlan(network=policy.network_access, places=places)
     if not isinstance(policy, WorkspaceWrite):
         raise UsageError(f"{type(policy).__name__} is not confined by a sandbox of ours: start its commands plainly")
     home = _real(env.get("HOME") or "~")
@@ -45,6 +46,7 @@ def plan_confinement(
         network=policy.network_access,
         read_only=tuple(_kept(ordered, home, own_home)),
         warnings=tuple(warnings),
+        places=places,
     )
 
 

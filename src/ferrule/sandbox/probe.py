@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from ferrule.lookup import NOWHERE, Places
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
 from ferrule.sandbox.boundary import Boundary, Cover, boundary_of
 from ferrule.sandbox.plan import ConfinementPlan, Level
@@ -75,10 +76,11 @@ class ProbeResult:
         return shown + [f"  not available: {TITLES[level]}: {why}" for level, why in self.failures.items()]
 
 
-async def probe(home: Path) -> ProbeResult:
-    """Try every level of this machine, best first, until one holds. `home` is Ferrule's own folder."""
+async def probe(home: Path, places: Places = NOWHERE) -> ProbeResult:
+    """Try every level of this machine, best first, until one holds. `home` is Ferrule's own folder; `places` are where
+    commands can write."""
     failures: dict[Level, str] = {}
-    for level, opener in openers(ConfinementPlan(), home / "sandbox").items():
+    for level, opener in openers(ConfinementPlan(places=places), home / "sandbox").items():
         why = await try_level(opener, home)
         if why is None:
             return ProbeResult(level, failures)

@@ -17,6 +17,7 @@ import msgspec
 from ferrule.builtin.table import COMMAND_FIELDS, SCRIPTS
 from ferrule.config.project import changed_program
 from ferrule.execpolicy import command_text
+from ferrule.lookup import NOWHERE, Places, exposed_folders, safe_search
 from ferrule.patch.hosted import operation_text
 from ferrule.process.environment import child_environment
 from ferrule.process.launcher import Launcher, LaunchError
@@ -35,6 +36,8 @@ from ferrule.tools.tasks import run_blocking
 
 BLOCK_EXIT = 2
 """A command that ends with this code blocks, and its stderr says why."""
+NOT_FOUND = 127
+"""The exit code of a shell that finds no such program."""
 DEFAULT_STOP = "PostToolUse hook stopped execution"
 
 
@@ -128,11 +131,15 @@ class SessionHooks:
         base: HookInput,
         env: Mapping[str, str],
         secrets: frozenset[str] = frozenset(),
+        places: Places = NOWHERE,
     ) -> None:
         self._hooks = [(hook, re.compile(hook.matcher or ".*")) for hook in hooks]
         self._launcher = launcher
         self._base = base
-        self._env = child_environment(ShellEnvironmentPolicy(secrets=secrets), env).variables
+        variables = child_environment(ShellEnvironmentPolicy(secrets=secrets), env).variables
+        self._env = {**variables, "PATH": safe_search(variables.get("PATH"), places)}
+        """Hooks run with all rights, so they find no program in `places`, where commands can write."""
+        self._not_searched = exposed_folders(variables.get("PATH"), places)
         self.report: Callable[[WarningEvent], object] = lambda event: None
         self.add_context: Callable[[str], object] = lambda text: None
         """Where the text goes that hooks add for the model; the session puts its own here."""
@@ -243,6 +250,9 @@ class SessionHooks:
             if not reason:
                 raise _Failed(f"({hook.command}) blocked without a reason on stderr")
             return HookOutput(decision="block", reason=reason)
+        if done.exit_code == NOT_FOUND and self._not_searched:
+            folders = f"commands can write in {', '.join(self._not_searched)}"
+            raise _Failed(f"({hook.command}) found no such program; {folders}, so it is not looked for there")
         if done.exit_code != 0:
             raise _Failed(f"({hook.command}) ended with exit code {done.exit_code}")
         answer = _read_answer(hook, done.stdout.render())

@@ -99,6 +99,7 @@ def _with_servers(
         cwd=settings.cwd,
         home=settings.home,
         env=env,
+        places=toolset.workspace.places,
         emit=toolset.host.emit,
         ask=toolset.host.question,
         property_names=toolset.property_names,

@@ -108,7 +108,10 @@ class Session(LoopBound):
             state.permissions.approval_policy,
             None if self._rollout is None else str(self._rollout.path),
         )
-        made = SessionHooks(hooks, PlainLauncher(), base, state.commands.base, state.commands.policy.secrets)
+        commands = state.commands
+        made = SessionHooks(
+            hooks, PlainLauncher(), base, commands.base, commands.policy.secrets, self.toolset.workspace.places
+        )
         made.report, made.add_context = self.emit, self._context.append
         made.programs = self.settings.hook_programs
         self.toolset.use_hooks(made)

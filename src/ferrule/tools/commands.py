@@ -12,7 +12,7 @@ from ferrule.process.environment import child_environment
 from ferrule.process.interactive import Session
 from ferrule.process.launcher import Launcher, Stdio
 from ferrule.process.sessions import SessionTable
-from ferrule.process.shell import LoginEnvironment, LoginShell, Shell, default_shell
+from ferrule.process.shell import LoginEnvironment, LoginShell, Shell, default_shell, find_shell
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 
 
@@ -42,6 +42,7 @@ class Commands:
         self.marks = dict(marks or {})
         self.sessions = SessionTable()
         self.origins: WeakKeyDictionary[Session, Origin] = WeakKeyDictionary()
+        self.places = places
         self.shell: Shell = default_shell(self.base, places)
         self._login = LoginShell(plain, self.shell, self.base, cwd, places=places)
         self._environments: dict[tuple[bool, Stdio | None], dict[str, str]] = {}
@@ -58,6 +59,10 @@ class Commands:
             base = (await self._login.environment()).variables if login else self.base
             self._environments[key] = child_environment(self.policy, base, stdio=stdio, extra=self.marks).variables
         return dict(self._environments[key])
+
+    def shell_named(self, name: str, env: Mapping[str, str]) -> Shell:
+        """The shell of this name or path, as `find_shell` finds it for a command with the variables `env`."""
+        return find_shell(name, env, self.places)
 
     async def close(self) -> None:
         """End every process that still runs."""

@@ -39,7 +39,7 @@ RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may 
 class Orchestrator:
     """Grants each effect its access, and asks where the policy says so. One a session."""
 
-    __slots__ = ("_approved", "_env", "_plain", "_policies", "_security", "_workspace", "permission_hook")
+    __slots__ = ("_approved", "_env", "_freed", "_plain", "_policies", "_security", "_workspace", "permission_hook")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Orchestrator:
         security: Security | None = None,
     ) -> None:
         self._plain = workspace.unconfined(plain)
+        self._freed = workspace.freed(self._plain)
         self._workspace = workspace
         self._policies = policies
         self._env = env
@@ -70,13 +71,14 @@ class Orchestrator:
         if isinstance(needs, NeedsApproval):
             await self._approve(ctx, effect, needs)
             boundary = await self._boundary(effect)  # the answer took its time
-        free = isinstance(needs, Skip) and needs.bypass_sandbox
-        if boundary is None or free or (isinstance(needs, NeedsApproval) and outgrows(effect, boundary)):
-            return await attempt(self._unconfined(ctx))
+        if isinstance(needs, Skip) and needs.bypass_sandbox:
+            return await attempt(self._unconfined(ctx, self._freed))
+        if boundary is None or (isinstance(needs, NeedsApproval) and outgrows(effect, boundary)):
+            return await attempt(self._unconfined(ctx, self._plain))
         result = await attempt(self._workspace.access(ctx.cwd))
         if not await self._may_retry(ctx, effect, result):
             return result
-        return await attempt(self._unconfined(ctx, RETRY_NOTICE))
+        return await attempt(self._unconfined(ctx, self._plain, RETRY_NOTICE))
 
     async def _boundary(self, effect: Effect) -> Boundary | None:
         """What may be written now. A command's launcher looks by itself."""
@@ -106,8 +108,8 @@ class Orchestrator:
             return await run_blocking(requirement_of, effect, permissions, boundary, rules, host)
         return requirement_of(effect, permissions, boundary, rules, host)
 
-    def _unconfined(self, ctx: ToolContext, notice: str | None = None) -> Access:
-        return Access(self._plain, Files(self._workspace.plain_files, ctx.cwd), notice=notice)
+    def _unconfined(self, ctx: ToolContext, launcher: Launcher, notice: str | None = None) -> Access:
+        return Access(launcher, Files(self._workspace.plain_files, ctx.cwd), notice=notice)
 
     async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
         """Ask, unless the session remembers. Raises `RespondToModel` unless the answer is yes."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrule.lookup import Places, safe_search
 from ferrule.patch.files import FileLayer, PlainFiles
 from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Stdio
 from ferrule.protocol.events import SandboxStatus
@@ -21,6 +22,22 @@ from ferrule.tools.files import Files
 
 if TYPE_CHECKING:
     from ferrule.sandbox.sandbox import Sandbox
+
+
+class _WithSafeSearch:
+    """Starts commands whose PATH has no folder in which commands can write: so what they start by its name (git its
+    ssh) comes from nowhere else than they do."""
+
+    def __init__(self, launcher: Launcher, places: Places) -> None:
+        self._launcher = launcher
+        self._places = places
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        """See `Launcher.launch`."""
+        searched = {**env, "PATH": safe_search(env.get("PATH"), self._places)}
+        return await self._launcher.launch(argv, searched, cwd, stdio, limits)
 
 
 class Workspace:
@@ -69,6 +86,10 @@ class Workspace:
     def unconfined(self, plain: Launcher) -> Launcher:
         """`plain` for commands that leave the sandbox: what they make is a command's work, too."""
         return plain if self._protection is None else WatchedLauncher(plain, self._protection)
+
+    def freed(self, plain: Launcher) -> Launcher:
+        """`plain` for commands that a rule of the user frees."""
+        return _WithSafeSearch(plain, self.places)
 
     @property
     def warnings(self) -> tuple[str, ...]:

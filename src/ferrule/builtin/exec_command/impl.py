@@ -12,7 +12,7 @@ from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.process.interactive import Collected, Ended, Session, clamp_yield
 from ferrule.process.launcher import LaunchError, Pipes, Pty
 from ferrule.process.run import uninterrupted
-from ferrule.process.shell import find_shell, shell_argv
+from ferrule.process.shell import shell_argv
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
@@ -54,7 +54,7 @@ class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
         stdio = Pty() if action.tty else Pipes(merge=True)
         env = await self._commands.environment(login=False, stdio=stdio)
         known = self._commands.shell
-        shell = known if action.shell is None else find_shell(action.shell, env)
+        shell = known if action.shell is None else self._commands.shell_named(action.shell, env)
         if shell.kind == known.kind and login:
             env = await self._commands.environment(login=True, stdio=stdio)
         argv = shell_argv(shell, action.cmd, login=login and shell.kind != known.kind)

@@ -21,7 +21,7 @@ class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
     """Every file not ignored is listed, and the glob decides: as a `--glob` it would bring back ignored ones."""
 
     def __init__(self, state: ConversationState) -> None:
-        self._searcher = Searcher(state, "glob")
+        self._searcher = Searcher(state.commands)
 
     async def __call__(self, action: GlobAction, ctx: ToolContext) -> GlobObservation:
         """The paths. Raises `RespondToModel`."""
@@ -34,7 +34,7 @@ class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
             raise RespondToModel(f"error parsing glob '{action.pattern}': {error}") from error
         if not os.path.isdir(folder):
             raise RespondToModel(f"Search path '{shown_name(folder)}' is not a valid directory")
-        found = await self._searcher.search(Search(path=folder, cwd=folder, hidden=True), ctx)
+        found = await self._searcher.search(Search(path=folder, cwd=folder, hidden=True))
         below = len(folder.rstrip("/")) + 1
         files = [path for path in found.files if matches(path[below:])]
         return GlobObservation(

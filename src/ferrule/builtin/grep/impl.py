@@ -23,7 +23,7 @@ class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
     """One search, shown in one of three ways."""
 
     def __init__(self, state: ConversationState) -> None:
-        self._searcher = Searcher(state, "grep")
+        self._searcher = Searcher(state.commands)
 
     async def __call__(self, action: GrepAction, ctx: ToolContext) -> GrepObservation:
         """The files, lines or counts. Raises `RespondToModel`."""
@@ -45,7 +45,7 @@ class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
             after=context if content else 0,
             newest=LIMIT,
         )
-        found = await self._searcher.search(search, ctx)
+        found = await self._searcher.search(search)
         shown, files, more = _content(found) if content else _files(found)
         return GrepObservation(
             matches=shown,

@@ -18,7 +18,7 @@ class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
     """Only the names that are shown are made readable: others may be many."""
 
     def __init__(self, state: ConversationState) -> None:
-        self._searcher = Searcher(state, "grep_files")
+        self._searcher = Searcher(state.commands)
 
     async def __call__(self, action: GrepFilesAction, ctx: ToolContext) -> GrepFilesObservation:
         """The paths. Raises `RespondToModel`."""
@@ -31,7 +31,7 @@ class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
         include = (action.include or "").strip() or None
         path = ctx.files.path(action.path or ctx.cwd)
         found = await self._searcher.search(
-            Search(path=path, cwd=ctx.cwd, pattern=pattern, include=include, newest=limit), ctx
+            Search(path=path, cwd=ctx.cwd, pattern=pattern, include=include, newest=limit)
         )
         return GrepFilesObservation(
             paths=[shown_name(path) for path in found.files], warnings=shown_warnings(found.warnings)

@@ -7,7 +7,7 @@ import msgspec
 from ferrule.builtin.execution import limit_ms
 from ferrule.builtin.js_repl.definition import JsReplAction, JsReplObservation
 from ferrule.builtin.js_repl.kernel import CellResult, Kernel
-from ferrule.builtin.js_repl.node import find_node
+from ferrule.builtin.js_repl.node import needed_node
 from ferrule.builtin.js_repl.repl import Repl
 from ferrule.builtin.js_repl.source import read_cell
 from ferrule.builtin.output_text import with_notes
@@ -35,7 +35,7 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
         """Evaluate the cell."""
         cell = read_cell(action.code, limit_ms(action.timeout_ms))
         env = await self._commands.environment(login=True)
-        node = find_node(env)
+        node = needed_node(env, self._commands.places)
         nested = NestedCalls(ctx)
 
         async def attempt(access: Access) -> CellResult:

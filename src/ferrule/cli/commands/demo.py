@@ -11,11 +11,14 @@ from pathlib import Path
 from ferrule.cli.demo_task import FILES, PROMPT, script
 from ferrule.cli.exit_codes import DONE, FAILED
 from ferrule.cli.human import Human
-from ferrule.cli.options import Parser
+from ferrule.cli.options import Parser, working_directory
 from ferrule.cli.running import run_interruptibly, run_turn
 from ferrule.cli.terminal import BOLD, DIM, Terminal
+from ferrule.config import ferrule_home
+from ferrule.lookup import Places, locate
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.sandbox.policy import command_places
 from ferrule.session.runtime import as_policy
 from ferrule.testing import ScriptedModel
 
@@ -86,12 +89,17 @@ def make_repository(folder: Path) -> bool:
     folder.mkdir()
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
-    git = shutil.which("git")
+    git = locate("git", os.environ.get("PATH"), _places()).path
     if git is None:
         return False
     for words in (["init", "-q"], ["add", "."], [*_AUTHOR, "commit", "-q", "-m", "Slugs for titles"]):
         subprocess.run([git, *words], cwd=folder, env=os.environ | _NO_USER_CONFIG, check=True, capture_output=True)
     return True
+
+
+def _places() -> Places:
+    """Where commands of a session in the present folder could have written."""
+    return command_places(as_policy(SANDBOX), working_directory(None), ferrule_home())
 
 
 def _python() -> str:

@@ -4,7 +4,6 @@ import asyncio
 import importlib.util
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +15,12 @@ from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, add_model_flags, configuration
 from ferrule.cli.terminal import safe
 from ferrule.config import CONFIG_FILE, ferrule_home
-from ferrule.lookup import is_exposed
+from ferrule.lookup import Located, Places, locate
 from ferrule.model.provider import list_models, open_model
 from ferrule.model.stream import ModelError
 from ferrule.process.environment import child_environment
 from ferrule.process.shell import default_shell
-from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
+from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.policy import command_places
 
@@ -107,14 +106,14 @@ def _writability(folder: Path) -> str:
 def _programs(settings: Settings) -> Iterator[str]:
     places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
     for name, without in PROGRAMS.items():
-        path = _program(name)
-        if path is None:
+        found = _program(name, places)
+        for path in found.passed_over:
+            yield f"{name:<14} PROBLEM: {path} is not run, because commands can write there"
+        if found.path is None:
             yield f"{name:<14} not found: {without}"
-        elif is_exposed(path, places):
-            yield f"{name:<14} PROBLEM: {path} can be written by commands, so it is not run"
         else:
-            yield f"{name:<14} {_version(path)} ({path})"
-    yield f"shell          {default_shell(os.environ).path}"
+            yield f"{name:<14} {_version(found.path)} ({found.path})"
+    yield f"shell          {default_shell(os.environ, places).path}"
     for name, (module, without) in EXTRAS.items():
         there = importlib.util.find_spec(module) is not None
         yield f"extra {name:<8} " + (
@@ -122,16 +121,13 @@ def _programs(settings: Settings) -> Iterator[str]:
         )
 
 
-def _program(name: str) -> str | None:
+def _program(name: str, places: Places) -> Located:
     match name:
         case "rg":
-            return find_ripgrep(os.environ)
+            return find_ripgrep(os.environ, places)
         case "node":
-            try:
-                return find_node(os.environ)
-            except RespondToModel:
-                return None
-    return shutil.which(name)
+            return find_node(os.environ, places)
+    return locate(name, os.environ.get("PATH"), places)
 
 
 def _version(path: str) -> str:
@@ -189,6 +185,7 @@ def _sandbox(settings: Settings) -> Iterator[str]:
     from ferrule.sandbox.probe import probe
 
     try:
-        yield from asyncio.run(probe(Path(settings.home))).lines()
+        places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
+        yield from asyncio.run(probe(Path(settings.home), places)).lines()
     except FerruleError as error:
         yield f"Sandbox: PROBLEM: {error}"

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, con
 from ferrule.cli.running import run_interruptibly
 from ferrule.cli.terminal import safe
 from ferrule.config import CONFIG_FILE, ferrule_home
+from ferrule.lookup import Places, safe_search
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.policy import command_places
 
 USAGE = """ferrule mcp add NAME [OPTIONS] -- COMMAND [ARGUMENT]...
        ferrule mcp add NAME --url URL [OPTIONS]
@@ -22,6 +25,8 @@ USAGE = """ferrule mcp add NAME [OPTIONS] -- COMMAND [ARGUMENT]...
        ferrule mcp get NAME [--json]
        ferrule mcp remove NAME
        ferrule mcp login NAME [--no-browser]"""
+
+_BROWSE = "import sys, webbrowser; webbrowser.open(sys.argv[1])"
 
 
 def main(arguments: list[str]) -> int:
@@ -150,15 +155,19 @@ def _login(arguments: list[str]) -> int:
     def show(address: str) -> None:
         print(f"Open this address to log in:\n{safe(address)}", flush=True)
         if not options.no_browser:
-            import webbrowser
-
-            webbrowser.open(address)
+            open_browser(address, command_places(settings.sandbox_policy, settings.cwd, settings.home))
 
     if not run_interruptibly(log_in(server.url, settings.home, show)):
         print(f"{options.name} wants no login", file=sys.stderr)
         return FAILED
     print(f"logged in at {options.name}")
     return DONE
+
+
+def open_browser(address: str, places: Places) -> None:
+    """In a process of its own: what opens browsers is looked for in PATH, and nowhere that commands can write."""
+    env = {**os.environ, "PATH": safe_search(os.environ.get("PATH"), places)}
+    subprocess.run([sys.executable, "-I", "-c", _BROWSE, address], env=env, check=False)
 
 
 def _configured(parser: Parser, arguments: list[str]) -> tuple[Settings, argparse.Namespace]:

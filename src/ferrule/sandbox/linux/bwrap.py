@@ -34,8 +34,7 @@ class BwrapLauncher:
     """The `Launcher` that puts `bwrap` before the command."""
 
     def __init__(self, plan: ConfinementPlan, state_dir: Path, covers: Callable[[], Sequence[Cover]] = tuple) -> None:
-        places = Places(tuple(root.path for root in plan.roots), plan.read_only)
-        located = locate("bwrap", os.environ.get("PATH"), places)
+        located = locate("bwrap", os.environ.get("PATH"), _places(plan))
         if located.path is None:
             raise LaunchError(f"bwrap: {located.problem}")
         self._program = located.path
@@ -119,6 +118,11 @@ class BwrapLauncher:
                 yield from ("--ro-bind", str(self._empty), cover.path)
             elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
                 yield from ("--bind-try" if cover.kind == "pin" else "--ro-bind-try", cover.path, cover.path)
+
+
+def _places(plan: ConfinementPlan) -> Places:
+    roots = (root.path for root in plan.roots)
+    return Places((*roots, *plan.places.roots), (*plan.read_only, *plan.places.kept))
 
 
 class Starting:

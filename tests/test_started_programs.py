@@ -1,0 +1,79 @@
+"""Which modules start programs or look for them. A new one must say here why no command can have put them there."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import ferrule
+
+SOURCE = Path(ferrule.__file__).parent
+
+WHY = {
+    "builtin/exec_command/impl.py": "commands, by ctx.run",
+    "builtin/execution.py": "commands, by ctx.run",
+    "builtin/js_repl/kernel.py": "node, located; by ctx.run",
+    "builtin/kept_shell.py": "bash, located; by ctx.run",
+    "builtin/searching/ripgrep.py": "rg, located",
+    "builtin/shell_keeper.py": "bash, located; by ctx.run",
+    "cli/commands/demo.py": "git, located; whether commands would find a python3",
+    "cli/commands/doctor.py": "--version of what was located",
+    "cli/commands/mcp.py": "our interpreter, which looks for a browser in a safe PATH",
+    "cli/commands/sandbox.py": "the user's own command",
+    "execpolicy/host.py": "looks for what a command would start, to judge it",
+    "execpolicy/load.py": "our interpreter",
+    "lookup.py": "passes over what commands can write",
+    "mcp/stdio.py": "servers, located",
+    "process/interactive.py": "commands",
+    "process/plain.py": "what its caller chose; setsid from a system folder",
+    "process/run.py": "what its caller chose",
+    "process/shell.py": "the login shell, located, with a safe PATH; looks for a shell by its path",
+    "process/tree.py": "/bin/ps",
+    "sandbox/linux/bwrap.py": "/bin/sh; bwrap, located; looks for a command's program, which is confined",
+    "sandbox/linux/client.py": "our interpreter",
+    "sandbox/linux/zygote.py": "commands, confined",
+    "sandbox/macos.py": "/usr/bin/sandbox-exec",
+    "sandbox/pool.py": "commands, confined",
+    "sandbox/probe.py": "/bin/sh",
+    "sandbox/watched.py": "commands",
+    "session/hooks.py": "/bin/sh, with a safe PATH",
+    "tools/workspace.py": "commands",
+}
+_STARTS = re.compile(
+    r"os\.(exec|spawn|posix_spawn|system|fork|popen|startfile)\w*|(subprocess|webbrowser|pty|multiprocessing)\b.*"
+    r"|asyncio\.(create_subprocess|subprocess)\w*|(shutil|.*)\.which|ctypes\.util.*|ferrule\.process\.run\.run"
+    r"|Session\.start|KeptShell\.start|\.launch"
+)
+
+
+def names(tree: ast.Module) -> Iterator[str]:
+    """What is imported, with its module; attributes of names, as `os.fork`; attributes of anything, as `.launch`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            yield f".{node.attr}"
+            if isinstance(node.value, ast.Name):
+                yield f"{node.value.id}.{node.attr}"
+
+
+def starts(source: str) -> bool:
+    return any(map(_STARTS.fullmatch, names(ast.parse(source))))
+
+
+def test_s09_every_module_that_starts_programs_is_known() -> None:
+    found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if starts(path.read_text())}
+    assert found == set(WHY)
+
+
+def test_s09_each_way_of_starting_is_seen() -> None:
+    for source in (
+        "import subprocess", "from subprocess import run", "import os; os.posix_spawnp('x')", "from os import execvp",
+        "from shutil import which", "import shutil as s; s.which('x')", "import webbrowser", "import pty",
+        "import asyncio; asyncio.create_subprocess_exec('x')", "launcher.launch()", "self.a.launch()",
+        "import ctypes.util",
+    ):  # fmt: skip
+        assert starts(source), source
+    assert not starts("import os, platform; os.path.join(platform.system())")
