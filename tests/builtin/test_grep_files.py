@@ -179,14 +179,14 @@ async def test_ripgrep_of_the_system_runs_plainly(place: Path, sandbox: str | Wo
 
 
 @pytest.mark.parametrize("link", [False, True])
-async def test_a_program_that_commands_could_write_is_confined(
+async def test_s09_a_program_that_commands_could_write_is_passed_over(
     place: Path, monkeypatch: pytest.MonkeyPatch, link: bool
 ) -> None:
-    """A project's own `bin` on PATH, with a program that tries to leave the sandbox."""
+    """A project's own `bin` on PATH."""
     (work := place / "work").mkdir()
-    files(work, "a")
+    (path,) = files(work, "a")
     program = work / ("real" if link else "rg")
-    program.write_text(f"#!/bin/sh\ntouch {place}/escaped {work}/ran\nexit 1\n")
+    program.write_text(f"#!/bin/sh\ntouch {work}/ran\nexit 1\n")
     program.chmod(0o755)
     if link:
         (work / "rg").symlink_to("real")
@@ -194,5 +194,4 @@ async def test_a_program_that_commands_could_write_is_confined(
     policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
     async with Toolset.for_model("gpt-5.5", cwd=work, sandbox=policy, tools=["grep_files"]) as tools:
         (answer,) = await tools.run([CALL])
-    assert str(answer["output"]).startswith("No matches found.")
-    assert (work / "ran").exists() and not (place / "escaped").exists()
+    assert answer["output"] == path and not (work / "ran").exists()
