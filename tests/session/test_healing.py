@@ -1,6 +1,7 @@
 """A refusal that would come again: what it names is left out for the session, and the session file keeps it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,14 +60,14 @@ async def test_m016_reasoning_that_the_server_cannot_read_is_left_out(place: Pla
     with ScriptedModel([items(thought(), function_call()), items(thought("rs_2", "gBBB"), said("Ok."))]) as server:
         await place.talk(server, "responses", "go", model="gpt-5.5")
     kept = stored(place)
-    for _ in range(2):  # each resume heals itself
+    for refused in ([400], []):
         place.warnings.clear()
         script = refusing("responses", lambda text, _: "gAAA" in text or "gBBB" in text, SECRET)
         with ScriptedModel(script) as server:
             await place.talk(server, "responses", "more", "and more", model="gpt-5.5", resume=True)
-            assert [request.status for request in server.requests] == [400, 200, 200]
+            assert [request.status for request in server.requests] == [*refused, 200, 200]
             assert "function_call_output" in server.requests[-1].raw.decode()
-        assert len([warning for warning in place.warnings if "cannot read" in warning]) == 1
+        assert len([warning for warning in place.warnings if "cannot read" in warning]) == len(refused)
     assert stored(place).startswith(kept)
 
 
@@ -108,6 +109,7 @@ async def test_m025_a_model_that_refuses_images_goes_on_without_them(
         assert "left out because the server refused it" in json.dumps(sent(server))
         assert len([warning for warning in place.warnings if "image" in warning]) == 1
         await place.talk(server, wire, "more", model="gpt-5.5", resume=True)
+        assert server.requests[-1].status == 200 and len(server.requests) == 5
     assert PIXEL in stored(place)
 
 
@@ -263,6 +265,54 @@ async def test_what_was_left_out_in_vain_is_sent_again(place: Place) -> None:
         assert "parallel_tool_calls" in server.requests[-1].body
 
 
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+async def test_what_was_refused_is_not_asked_for_again_by_a_resumed_session(place: Place, wire: Wire) -> None:
+    refusals = RESPONSES_REFUSALS[4:] if wire == "responses" else CHAT_REFUSALS
+
+    def answer(request: Request) -> Raw:
+        for held, words in refusals:
+            if held(request.raw.decode(), dict(request.body)):
+                return http_error(400, words)
+        return WORDS[wire]
+
+    with ScriptedModel(answer) as server:
+        await place.talk(server, wire, "go", model="gpt-5.5")
+        before = len(server.requests)
+        assert before > 2
+        for prompt in ("more", "and more"):
+            await place.talk(server, wire, prompt, model="gpt-5.5", resume=True)
+        assert [request.status for request in server.requests[before:]] == [200, 200]
+        await place.talk(server, wire, "and now?", model="gpt-5.5", name="another", resume=True)
+        assert server.requests[before + 2].status == 400
+
+
+async def test_a_lesson_that_cannot_be_read_is_passed_over(place: Place) -> None:
+    refused = http_error(400, "Unsupported parameter: 'parallel_tool_calls'")
+    with ScriptedModel([refused, WORDS["chat"], refused, WORDS["chat"], WORDS["chat"]]) as server:
+        await place.talk(server, "chat", "go")
+        path = next(place.folder.glob("home/sessions/*/*/*/*.jsonl"))
+        whole = path.read_text()
+        for omitted in ('{"fields":5}', '{"fields":["parallel_tool_calls"],"later":{}}'):
+            path.write_text(re.sub(r'"omitted":\{[^}]*\}', f'"omitted":{omitted},"profile":{{"later":1}}', whole))
+            await place.talk(server, "chat", "more", resume=True)
+        assert [request.status for request in server.requests] == [400, 200, 400, 200, 200]
+    assert len([warning for warning in place.warnings if "1 line could not be read" in warning]) == 1
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+async def test_one_image_that_was_refused_stays_out_after_resume(place: Place, wire: Wire) -> None:
+    first = items(function_call(name="picture")) if wire == "responses" else chunks(call(name="picture"))
+    refusal = http_error(400, "The image is too large", code="image_too_large")
+    script = refusing(wire, lambda text, _: PIXEL in text, refusal, first)
+    with ScriptedModel(script) as server:
+        await place.talk(server, wire, "go", model="gpt-5.5")
+        await place.talk(server, wire, "more", model="gpt-5.5", resume=True)
+        assert [request.status for request in server.requests] == [200, 400, 200, 200]
+        await place.talk(server, wire, "more", model="gpt-5.5", name="another", resume=True)
+        assert [request.status for request in server.requests[4:]] == [400, 200]
+    assert PIXEL in stored(place)
+
+
 async def test_a_quoted_request_names_nothing(place: Place) -> None:
     quoted = json.dumps({"tool_choice": "auto", "parallel_tool_calls": True, "stream_options": {}})
     words = '[{"type":"value_error","loc":["body","messages",0,"role"],"msg":"invalid role","input":' + quoted + "}]"
@@ -365,7 +415,7 @@ RESPONSES_REFUSALS: list[tuple[Held, str]] = [
 @pytest.mark.parametrize("wire", ["responses", "chat"])
 async def test_soak_a_server_that_refuses_something_new_every_few_turns(place: Place, wire: Wire) -> None:
     refusals = RESPONSES_REFUSALS if wire == "responses" else CHAT_REFUSALS
-    turns = 3 * len(refusals)
+    turns = 3 * len(refusals) + 3
     chat = [
         chunks({"reasoning_content": "Hm."}, call(extra_content={"google": {"thought_signature": "S"}})),
         chunks(call(name="picture")),
@@ -391,4 +441,6 @@ async def test_soak_a_server_that_refuses_something_new_every_few_turns(place: P
         await place.talk(server, wire, *(f"turn {number}" for number in range(turns)), model="gpt-5.5")
         refused = sum(request.status == 400 for request in server.requests)
         assert len(refusals) - 3 <= refused <= len(refusals)
+        before, warned = len(server.requests), len(place.warnings)
         await place.talk(server, wire, "after all", model="gpt-5.5", resume=True)
+        assert {request.status for request in server.requests[before:]} == {200}, place.warnings[warned:]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ferrule.model.profiles import ProviderProfile
-from ferrule.model.recipient import PARTS, Omissions, Recipient
+from ferrule.model.recipient import PARTS, Omissions, Recipient, mark_of
 from ferrule.model.stream import ContextOverflow, ForcedTool, ModelError, ModelRequest
 from ferrule.protocol.content import ContentPart
 from ferrule.protocol.items import Compaction, ItemView, Message, Reasoning
@@ -223,7 +223,7 @@ def _unreadable(refusal: Refusal) -> Healed | None:
     if refusal.code != "invalid_encrypted_content" and not _UNREADABLE.search(refusal.text):
         return None
     secrets = {secret for item in refusal.request.items for secret in _secrets(item.view)}
-    return refusal.without("the reasoning of earlier answers, which it cannot read", unreadable=secrets)
+    return refusal.without("the reasoning of earlier answers, which it cannot read", unreadable=map(mark_of, secrets))
 
 
 def _secrets(view: ItemView) -> Iterator[bytes]:
@@ -250,7 +250,7 @@ def _alone(refusal: Refusal) -> Healed | None:
     named = found["alone"] or found["gone"]
     ids = {item.view.id for item in refusal.request.items if isinstance(item.view, Reasoning) and item.view.id}
     if named in ids and refusal.to.reads(named.encode()):
-        return refusal.without("reasoning without what followed it", unreadable={named.encode()})
+        return refusal.without("reasoning without what followed it", unreadable={mark_of(named.encode())})
     return refusal.without("the reasoning of earlier answers", kinds={"reasoning"})
 
 

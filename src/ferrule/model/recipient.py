@@ -34,7 +34,7 @@ class Omissions(msgspec.Struct, frozen=True):
 
     `fields` are paths of the body (`reasoning.summary`); `item_fields`, `tool_fields` names of fields in items and in
     tools; `kinds` types of items and of tools; `tools` names of tools; `parts` kinds of content (`image`); `unreadable`
-    what the server could not read, and ids of items that it does not want. `ids`: items go without theirs.
+    marks of what the server could not read, and of ids of items that it does not want. `ids`: items go without theirs.
     """
 
     fields: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Omissions(msgspec.Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
     tools: frozenset[str] = frozenset()
     parts: frozenset[str] = frozenset()
-    unreadable: frozenset[bytes] = frozenset()
+    unreadable: frozenset[str] = frozenset()
     ids: bool = False
     signatures: bool = False
     """The server wants a signature at each call, also where there is none."""
@@ -77,7 +77,7 @@ class Recipient(msgspec.Struct, frozen=True):
 
     def reads(self, secret: bytes) -> bool:
         """Whether the server has not refused this before."""
-        return secret not in self.omitted.unreadable
+        return not self.omitted.unreadable or mark_of(secret) not in self.omitted.unreadable
 
     def shown(self, content: OutputBody, *, tool: bool = True) -> OutputBody:
         """Content with a note in words for each part that the model cannot be shown; itself where there is none.
@@ -109,6 +109,11 @@ class Recipient(msgspec.Struct, frozen=True):
         if len(call_id) <= longest and (own or _PORTABLE.fullmatch(call_id)):
             return call_id
         return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
+def mark_of(secret: bytes) -> str:
+    """A short text that stands for a long secret."""
+    return hashlib.sha256(secret).hexdigest()[:32]
 
 
 def family_of(model: str) -> str:

@@ -5,6 +5,7 @@ from typing import Literal, Protocol, Self
 
 import msgspec
 
+from ferrule.model.lessons import Lesson
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import ResponseItem
@@ -40,6 +41,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     interrupted_calls: frozenset[str] = frozenset()
     """Call ids of a response that broke off. A call that comes again under one of them keeps its id, so that the turn
     knows it; any other id that the history has already is made unique."""
+    lessons: tuple[Lesson, ...] = ()
+    """What `Learned` told before in this session, also in an earlier life of it."""
     lineage: object | None = None
     """The same object as in the request before: its items are these items' beginning, which need not be compared."""
 
@@ -112,6 +115,12 @@ class LeftOut(msgspec.Struct, frozen=True):
     message: str
 
 
+class Learned(msgspec.Struct, frozen=True):
+    """A request has succeeded without what the server refused: whoever goes on with the session is to know it."""
+
+    lesson: Lesson
+
+
 class PassedOver(msgspec.Struct, frozen=True):
     """An event of the stream could not be read; the stream goes on. `kind` is what was wrong with it."""
 
@@ -122,6 +131,7 @@ class PassedOver(msgspec.Struct, frozen=True):
 ResponseEvent = (
     Created
     | LeftOut
+    | Learned
     | PassedOver
     | ItemAdded
     | TextDelta

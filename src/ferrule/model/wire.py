@@ -14,6 +14,7 @@ from ferrule.model.adapt import WireTools, adapt_tools, without_refused
 from ferrule.model.calls import CallReader, random_id
 from ferrule.model.heal import MAX_HEALS, Healed, heal
 from ferrule.model.http import Server
+from ferrule.model.lessons import Lesson, about, changed_fields, taken_for
 from ferrule.model.names import KnownIds
 from ferrule.model.profiles import Profiles, ProviderProfile
 from ferrule.model.recipient import ANYWHERE, NOTHING_OMITTED, Recipient, family_of
@@ -22,6 +23,7 @@ from ferrule.model.stream import (
     CallUnreadable,
     Created,
     ItemDone,
+    Learned,
     LeftOut,
     ModelError,
     ModelRequest,
@@ -98,6 +100,7 @@ class _Lane:
         self.tools = WireTools.empty()
         self.ids = KnownIds()
         self.passed_over: set[str] = set()
+        self.is_told = True
 
 
 class WireModel:
@@ -152,10 +155,10 @@ class WireModel:
         """Who is asked in a session, made anew only for another model or after a refusal."""
         lane = self._lane(request.session_id)
         if lane.asked is None or lane.model != request.model:
-            profile, endpoint = self.profiles.model(request.model), self.server.endpoint
+            profile = self.profiles.model(request.model)
             recipient = Recipient(
                 lane.accepts,
-                f"{endpoint.provider}{ANYWHERE}{endpoint.name}@{urlsplit(endpoint.base_url).hostname}",
+                self._provider,
                 family_of(request.model),
                 self.wire,
                 profile.image_input,
@@ -163,6 +166,11 @@ class WireModel:
             )
             lane.model, lane.asked = request.model, _Asked(recipient, self.new_body(recipient), profile)
         return lane.asked
+
+    @property
+    def _provider(self) -> str:
+        endpoint = self.server.endpoint
+        return f"{endpoint.provider}{ANYWHERE}{endpoint.name}@{urlsplit(endpoint.base_url).hostname}"
 
     def _lane(self, session_id: str) -> _Lane:
         """The session's lane, moved to the end of those that are kept."""
@@ -179,6 +187,7 @@ class WireModel:
     async def _attempt(self, request: ModelRequest, healed_before: tuple[Healed, ...] = ()) -> Batches:
         """One request. Where the server has lost the stored response, the whole history is sent instead; where it
         refuses what the request can do without, the rest."""
+        self._recall(request)
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
         merger = self.new_merger(CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids))
@@ -194,10 +203,10 @@ class WireModel:
                     if merger.error is not None:
                         raise merger.error
                     if merger.ended:
-                        yield _signed(merger.close(), origin)
+                        yield [*_signed(merger.close(), origin), *self._learned(request)]
                         await _drain(arrivals)
                         return
-            yield _signed(merger.close(), origin)
+            yield [*_signed(merger.close(), origin), *self._learned(request)]
             return
         except ModelError as error:
             if merger.said_all:
@@ -252,6 +261,24 @@ class WireModel:
         """Remember for the session what its server refuses."""
         lane = self._lane(request.session_id)
         lane.accepts, lane.omitted, lane.specs, lane.asked = healed.accepts, healed.omitted, (), None
+        lane.is_told = False
+
+    def _recall(self, request: ModelRequest) -> None:
+        """Take the server for what the session has learned that it is."""
+        if not request.lessons or request.session_id in self._lanes:
+            return
+        if (lesson := about(request.lessons, self._provider, self.wire, request.model)) is not None:
+            lane = self._lane(request.session_id)
+            lane.accepts, lane.omitted = taken_for(self.accepts, lesson), lesson.omitted
+
+    def _learned(self, request: ModelRequest) -> Sequence[ResponseEvent]:
+        """What is new about the server, once a request has shown that it holds."""
+        lane = self._lane(request.session_id)
+        if lane.is_told:
+            return ()
+        lane.is_told = True
+        changed = changed_fields(self.accepts, lane.accepts)
+        return [Learned(Lesson(self._provider, self.wire, request.model, changed, lane.omitted))]
 
 
 def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:

@@ -1,10 +1,11 @@
 """Images in the history: the oldest give way to a note when there are too many bytes of them, and so do those that a
 server refuses. Otherwise every later request would fail."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
+from ferrule.model.recipient import mark_of
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
 from ferrule.session.history import answered_id
@@ -43,6 +44,11 @@ def without_refused(items: Sequence[ResponseItem]) -> list[ResponseItem] | None:
         if any(one is not other for one, other in zip(changed, items, strict=True)):
             return changed
     return None
+
+
+def without_marked(items: Iterable[ResponseItem], marks: Set[str]) -> list[ResponseItem]:
+    """The items, of which those with these marks go without their images."""
+    return [without_images(item, REFUSED) if marks and mark_of(item.raw) in marks else item for item in items]
 
 
 def without_images(item: ResponseItem, note: str) -> ResponseItem:

@@ -1,7 +1,8 @@
 """A session on disk: one JSON object a line, written as it happens, read again by `exec resume`.
 
 Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, event_msg. Beside
-the payload of an item that a model said stands its `origin`. A `token_count` event ends each response of the model.
+the payload of an item that a model said stands its `origin`. A `token_count` event ends each response of the model;
+`server_lesson` and `images_refused` events tell what requests go without, of which the file keeps all.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule._version import __version__
+from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import ANYWHERE, family_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
@@ -51,6 +53,18 @@ class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _TokenCount(msgspec.Struct, tag="token_count"):
     usage: TokenUsage | None
+
+
+class _ServerLesson(msgspec.Struct, tag="server_lesson"):
+    lesson: Lesson
+
+
+class ImagesRefused(msgspec.Struct, frozen=True, tag="images_refused"):
+    """A server refused the images of these items, which are named by the marks of their bytes."""
+
+    provider: str
+    model: str
+    items: frozenset[str]
 
 
 _encode = msgspec.json.encode
@@ -98,6 +112,14 @@ class Rollout:
         """Write that a response of the model, and its calls, are complete."""
         self._write("event_msg", _encode(_TokenCount(usage)))
 
+    def lesson(self, lesson: Lesson) -> None:
+        """Write what a server refuses."""
+        self._write("event_msg", _encode(_ServerLesson(lesson)))
+
+    def images_refused(self, refused: ImagesRefused) -> None:
+        """Write whose images were refused."""
+        self._write("event_msg", _encode(refused))
+
     def event(self, name: str, message: str = "") -> None:
         """Write something that happened (turn_aborted, error)."""
         self._write("event_msg", _encode({"type": name, "message": message}))
@@ -138,6 +160,8 @@ class StoredSession(msgspec.Struct, frozen=True):
     context: TurnContext | None
     responses: tuple[tuple[ResponseItem, ...], ...]
     skipped_lines: int = 0
+    lessons: tuple[Lesson, ...] = ()
+    refused: tuple[ImagesRefused, ...] = ()
 
     @property
     def damage(self) -> str:
@@ -168,7 +192,8 @@ def read_rollout(path: Path) -> StoredSession:
         _id_of(path) or new_session_id(), "", reader.context.cwd if reader.context else ""
     )
     responses = (*reader.responses, tuple(reader.items))
-    return StoredSession(path, meta, reader.context, responses, damaged + (reader.meta is None and not damaged))
+    damaged += reader.meta is None and not damaged
+    return StoredSession(path, meta, reader.context, responses, damaged, latest(reader.lessons), tuple(reader.refused))
 
 
 class _Reader:
@@ -179,6 +204,8 @@ class _Reader:
         self.context: TurnContext | None = None
         self.responses: list[tuple[ResponseItem, ...]] = []
         self.items: list[ResponseItem] = []
+        self.lessons: list[Lesson] = []
+        self.refused: list[ImagesRefused] = []
 
     def read(self, line: Line) -> None:
         """Take one line. Raises `msgspec.DecodeError` for one that is not what it says it is."""
@@ -189,8 +216,17 @@ class _Reader:
                 self.context = msgspec.json.decode(line.payload, type=TurnContext)
             case "response_item":
                 self._add(read_item(bytes(line.payload), _origin(line.origin)))
-            case "event_msg" if _event_type(line.payload) == "token_count":
+            case "event_msg":
+                self._event(line.payload)
+
+    def _event(self, payload: msgspec.Raw) -> None:
+        match _event_type(payload):
+            case "token_count":
                 self._cut()
+            case "server_lesson":
+                self.lessons.append(msgspec.json.decode(payload, type=_ServerLesson).lesson)
+            case "images_refused":
+                self.refused.append(msgspec.json.decode(payload, type=ImagesRefused))
 
     def _add(self, item: ResponseItem) -> None:
         """A response ends where somebody else speaks, and, should the line of its end be lost, where another begins."""

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ferrule.model.lessons import Lesson, latest
+from ferrule.model.recipient import mark_of
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import Model, ModelError, ModelRequest, ToolChoice
 from ferrule.process.plain import PlainLauncher
@@ -33,9 +35,16 @@ from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.session.front_end import FrontEnd
 from ferrule.session.history import History, settled
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
-from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_refused
+from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
-from ferrule.session.rollout import Rollout, SessionMeta, StoredSession, TurnContext, new_session_id
+from ferrule.session.rollout import (
+    ImagesRefused,
+    Rollout,
+    SessionMeta,
+    StoredSession,
+    TurnContext,
+    new_session_id,
+)
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
 from ferrule.session.toolset import Toolset
 from ferrule.session.turn import Turn, TurnResult
@@ -78,7 +87,8 @@ class Session(LoopBound):
         self.model = model
         self.model_name = model_name
         self.toolset = toolset
-        self.history = History(settled(stored.responses) if stored else ())
+        self.history = History(_restored(stored, settings, model_name) if stored else ())
+        self._lessons = stored.lessons if stored else ()
         toolset.recall(self.history.items)
         self.usage = TokenUsage()
         self.stream_retries = settings.provider.stream_max_retries if settings.provider else 0
@@ -256,14 +266,24 @@ class Session(LoopBound):
             stored_items=stored.items if stored else 0,
             on_sent=None if self._loaded is specs else self._load_tools,
             interrupted_calls=frozenset(interrupted_calls),
+            lessons=self._lessons,
         )
 
     def leave_out_refused(self) -> bool:
         """Go on without the images that the server has refused. Returns whether there were any."""
-        items = without_refused(self.history.items)
-        if items is not None:
-            self.history.replace(items)
-        return items is not None
+        before, items = self.history.items, without_refused(self.history.items)
+        if items is None:
+            return False
+        self.history.replace(items)
+        marks = {mark_of(one.raw) for one, other in zip(before, items, strict=True) if one is not other}
+        refused = ImagesRefused(_provider_of(self.settings), self.model_name, frozenset(marks))
+        self._write(lambda rollout: rollout.images_refused(refused))
+        return True
+
+    def learn(self, lesson: Lesson) -> None:
+        """Keep what the server refuses, for the requests of this session's later lives."""
+        self._lessons = latest((*self._lessons, lesson))
+        self._write(lambda rollout: rollout.lesson(lesson))
 
     def record(self, item: ResponseItem) -> None:
         """Put an item into history and on disk."""
@@ -338,7 +358,7 @@ class Session(LoopBound):
             id=self.id,
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             cwd=self.toolset.conversation.cwd,
-            model_provider=self.settings.provider.name if self.settings.provider else "",
+            model_provider=_provider_of(self.settings),
             instructions=self.settings.instructions,
         )
         self._write(lambda rollout: rollout.meta(meta))
@@ -369,6 +389,17 @@ async def _end(turn: "asyncio.Task[TurnResult]") -> None:
 
 async def _ended(turn: "asyncio.Task[TurnResult]") -> None:
     await asyncio.wait([turn])
+
+
+def _provider_of(settings: Settings) -> str:
+    return settings.provider.name if settings.provider else ""
+
+
+def _restored(stored: StoredSession, settings: Settings, model_name: str) -> list[ResponseItem]:
+    """The items of a stored session, without the images that this server has refused."""
+    who = (_provider_of(settings), model_name)
+    marks = {mark for refused in stored.refused if (refused.provider, refused.model) == who for mark in refused.items}
+    return without_marked(settled(stored.responses), marks)
 
 
 def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:

@@ -15,6 +15,7 @@ from ferrule.model.stream import (
     ContentRefused,
     ItemAdded,
     ItemDone,
+    Learned,
     LeftOut,
     ModelError,
     PassedOver,
@@ -208,6 +209,8 @@ class Turn:
                         session.history.mark_stored(event.response_id if as_said else "")
                         if event.incomplete is not None:
                             session.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
+                    elif isinstance(event, Learned):
+                        session.learn(event.lesson)
                     elif session.observed:
                         self._show(event, dispatcher)
             broken = False
