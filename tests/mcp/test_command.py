@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from ferrule.cli.main import main
 from ferrule.config.edit import put_server, remove_server
+from ferrule.mcp.logins import Login, LoginStore
 from tests.cli.command import Place
+from tests.mcp.stub import server
 from tests.mcp.web import mcp_result, stub
 
 CONFIG = """# my settings
@@ -56,13 +58,13 @@ def test_a_server_is_added_shown_and_removed_and_comments_stay(place: Place) -> 
     text = config.read_text()
     for line in CONFIG.splitlines():
         assert line in text
-    listed = place.run("mcp", "list")
+    listed = place.run("mcp", "list", "--configured")
     assert listed.out.splitlines() == ["docs  docs", "fs    npx -y server --env x"]
-    shown = json.loads(place.run("mcp", "get", "fs", "--json").out)
+    shown = json.loads(place.run("mcp", "get", "fs", "--json", "--configured").out)
     assert shown == {
         "name": "fs", "command": "npx", "args": ["-y", "server", "--env", "x"], "env": {"A": "*****"}, "cwd": "/tmp",
     }  # fmt: skip
-    assert "secret" not in place.run("mcp", "list", "--json").out
+    assert "secret" not in place.run("mcp", "list", "--json", "--configured").out
     assert place.run("mcp", "remove", "fs").code == 0
     assert config.read_text().rstrip() == CONFIG.rstrip()
     assert place.run("mcp", "remove", "docs").code == 0
@@ -86,8 +88,8 @@ def test_a_remote_server_is_added_to_an_empty_home(place: Place) -> None:
         (("add", "a", "--env", "X", "--", "c"), "is not NAME=VALUE"),
         (("get", "nothing"), "there is no MCP server named"),
         (("remove", "nothing"), "has no server named"),
-        (("fetch",), "knows add, list, get, remove, login"),
-        ((), "knows add, list, get, remove, login"),
+        (("fetch",), "knows add, list, get, remove, login, logout"),
+        ((), "knows add, list, get, remove, login, logout"),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_exit_2(place: Place, arguments: tuple[str, ...], why: str) -> None:
@@ -115,6 +117,58 @@ def test_logging_in_where_no_login_is_wanted(place: Place) -> None:
     assert (done.code, done.err) == (1, "web wants no login\n")
     place.run("mcp", "add", "local", "--", "c")
     assert place.run("mcp", "login", "local").code == 2
+    assert place.run("mcp", "logout", "web").err == "there is no login at web\n"
+
+
+def test_m051_what_a_login_needs_is_configured_and_forgotten_by_the_command(place: Place) -> None:
+    flags = [
+        "--client-id",
+        "us",
+        "--client-secret-env-var",
+        "S",
+        "--callback-port",
+        "8765",
+        "--scope",
+        "a",
+        "--scope",
+        "b",
+    ]
+    url = "https://x.example/mcp"
+    added = place.run("mcp", "add", "web", "--url", url, *flags)
+    assert added.code == 0, added.err
+    shown = json.loads(place.run("mcp", "get", "web", "--json", "--configured").out)
+    assert shown["oauth"] == {
+        "client_id": "us", "client_secret_env_var": "S", "callback_port": 8765, "scopes": ["a", "b"],
+    }  # fmt: skip
+    assert place.run("mcp", "add", "b", "--url", url, "--callback-port", "70000").code == 2
+    LoginStore(str(place.home), url).write(Login("token", "https://x.example/token", "us"))
+    assert place.run("mcp", "logout", "web").out == "forgot the login at web\n"
+    assert LoginStore(str(place.home), url).read() is None
+
+
+def test_the_state_of_each_server_is_one_line(place: Place) -> None:
+    for name, modes in {"good": [], "dead": ["crash-at-start"], "off": [], "mute": ["silent"]}.items():
+        made = server(*modes)
+        place.run("mcp", "add", name, "--", made["command"], *made["args"])
+    config = place.home / "config.toml"
+    text = config.read_text().replace("[mcp_servers.off]", "[mcp_servers.off]\nenabled = false")
+    config.write_text(text.replace("[mcp_servers.mute]", "[mcp_servers.mute]\nstartup_timeout = 1"))
+    with stub(lambda asked: (401, {}, b"")) as url:
+        place.run("mcp", "add", "web", "--url", url)
+        listed = place.run("mcp", "list")
+        found = json.loads(place.run("mcp", "list", "--json").out)
+    states = dict(line.split(maxsplit=1) for line in listed.out.splitlines())
+    assert list(states) == ["good", "dead", "off", "mute", "web"]
+    assert ": ready, 13 tools and 1 that cannot be used (stub 1)" in states["good"]
+    assert states["dead"].endswith(": exited with code 3; its stderr ends with: no license found")
+    assert states["off"].endswith(": disabled")
+    assert "did not answer within 1 seconds (startup_timeout)" in states["mute"]
+    assert states["web"] == f"{url}: needs a login (HTTP 401): run `ferrule mcp login web`"
+    assert [server.get("status") for server in found] == ["ready", "failed", None, "failed", "login"]
+    shown = place.run("mcp", "get", "good").out
+    assert "status: ready\nstate: ready, 13 tools" in shown
+    assert '"echo"' in shown
+    assert "left_out: " in shown
 
 
 def test_the_mcp_json_of_a_trusted_project_counts(place: Place) -> None:
@@ -123,12 +177,12 @@ def test_the_mcp_json_of_a_trusted_project_counts(place: Place) -> None:
     )
     assert "no MCP servers" in place.run("mcp", "list").out
     (place.home / "config.toml").write_text(f'[projects."{place.cwd}"]\ntrust_level = "trusted"\n')
-    assert place.run("mcp", "list").out == "p  fallback\n"
-    assert place.run("mcp", "list", env={"TOOL": "mine"}).out == "p  mine\n"
+    assert place.run("mcp", "list", "--configured").out == "p  fallback\n"
+    assert place.run("mcp", "list", "--configured", env={"TOOL": "mine"}).out == "p  mine\n"
     (place.cwd / ".mcp.json").write_text('{"mcpServers": {"p": {"cmd": "x"}}}')
     assert ".mcp.json (changed)" in place.run("mcp", "list").err
     assert ".mcp.json: unknown key mcp_servers.p.cmd" in place.run("trust", "--yes").out
-    wrong = place.run("mcp", "list")
+    wrong = place.run("mcp", "list", "--configured")
     assert wrong.code == 0 and "no MCP servers" in wrong.out
     assert ".mcp.json: unknown key mcp_servers.p.cmd" in wrong.err
 

@@ -1,6 +1,7 @@
 """Remote servers for tests: a real one of the SDK, and a stub that answers what it is told."""
 
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,14 +19,20 @@ Reply = tuple[int, dict[str, str], bytes]
 @asynccontextmanager
 async def served(server: MCPServer, **options: Any) -> AsyncIterator[str]:
     """The SDK's server on loopback; gives its address."""
-    config = uvicorn.Config(server.streamable_http_app(**options), port=0, log_level="error", lifespan="on")
-    running = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        async with run_app(server.streamable_http_app(**options), place):
+            yield f"http://127.0.0.1:{place.getsockname()[1]}/mcp"
+
+
+@asynccontextmanager
+async def run_app(app: Any, place: socket.socket) -> AsyncIterator[None]:
+    """An ASGI application behind a socket that listens."""
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
     async with anyio.create_task_group() as group:
-        group.start_soon(running.serve)
+        group.start_soon(running.serve, [place])
         while not running.started:  # noqa: ASYNC110 - it has no event for it
             await anyio.sleep(0.01)
-        port = running.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield
         running.should_exit = True
         running.force_exit = True
 
@@ -34,6 +41,7 @@ class Asked:
     """One request as the stub got it."""
 
     def __init__(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        self.method = handler.command
         self.path = handler.path
         self.headers = {name.lower(): value for name, value in handler.headers.items()}
         self.raw = body.decode()
@@ -54,8 +62,9 @@ class Asked:
 
 
 @contextmanager
-def stub(answer: Callable[[Asked], Reply]) -> Iterator[str]:
-    """An HTTP server whose POSTs `answer` answers; gives its address. There is no stream to listen to."""
+def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[str]:
+    """An HTTP server whose POSTs, and with `gets` GETs, `answer` answers; gives its address. There is no stream to
+    listen to."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -71,7 +80,10 @@ def stub(answer: Callable[[Asked], Reply]) -> Iterator[str]:
             self.wfile.write(body)
 
         def do_GET(self) -> None:
-            self.send_error(405)
+            if gets:
+                self.do_POST()
+            else:
+                self.send_error(405)
 
         def do_DELETE(self) -> None:
             self.send_error(405)

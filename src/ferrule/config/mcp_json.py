@@ -16,6 +16,10 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 _TRANSPORTS = frozenset({"stdio", "http", "streamable-http", "streamable_http"})
 _UNUSED = frozenset({"type", "transport", "description", "icon", "keep_alive"})
 """What other keys say too, what only people read, and what is always so."""
+_OAUTH_KEYS = {
+    "clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "callback_port",
+    "clientMetadataUrl": "client_metadata_url",
+}  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -61,6 +65,9 @@ def _table(server: object, where: str) -> object:
         if kind not in _TRANSPORTS:
             raise UsageError(f"{where}.{key} must be stdio or http (streamable HTTP), not {kind!r}")
     table = {key: value for key, value in server.items() if key not in _UNUSED}
+    oauth = table.get("oauth")
+    if isinstance(oauth, Mapping):
+        table["oauth"] = {_OAUTH_KEYS.get(key, key): value for key, value in oauth.items()}
     timeout, auth = table.pop("timeout", None), table.pop("auth", None)
     if timeout is not None:
         if not isinstance(timeout, int | float):

@@ -147,6 +147,10 @@ class MCPClient:
         """Whether the server says that it has any. Raises `McpFailure`."""
         return (await self._on_own_loop(self._connected)).declares("resources")
 
+    async def server_name(self) -> str:
+        """What the server calls itself, with its version; empty where it does not say. Raises `McpFailure`."""
+        return (await self._on_own_loop(self._connected)).server_name
+
     async def close(self) -> None:
         """End the connection and the server's whole process tree. May be called more than once."""
         self._closed = True

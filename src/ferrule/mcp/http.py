@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 import httpx2
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 from mcp.client.streamable_http import streamable_http_client
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
@@ -34,11 +35,12 @@ class HttpTransport:
         self._url = settings.url
         headers = request_headers(settings, env)
         knows_who = home is None or any(header.lower() == "authorization" for header in headers)
+        store = None if knows_who or home is None else LoginStore(home, settings.url)
         self._client = httpx2.AsyncClient(
             headers=headers,
-            auth=None if knows_who or home is None else LoginAuth(LoginStore(home, settings.url)),
+            auth=None if store is None else LoginAuth(store),
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
-            transport=_Careful(name),
+            transport=_Careful(_advice(name, settings, headers), store),
         )
         self._stack = AsyncExitStack()
 
@@ -69,11 +71,22 @@ def request_headers(settings: McpServerSettings, env: Mapping[str, str]) -> dict
     return headers | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
-class _Careful(httpx2.AsyncBaseTransport):
-    """Answers are read up to a limit; a status that is an error becomes a JSON-RPC error that names it."""
+def _advice(name: str, settings: McpServerSettings, headers: Mapping[str, str]) -> str:
+    """What the user can do where the server does not take who asks."""
+    if any(header.lower() == "authorization" for header in headers):
+        return "check the token in its settings (headers, bearer_token_env_var)"
+    if settings.bearer_token_env_var is not None:
+        return f"set the variable {settings.bearer_token_env_var}, which is to hold its token"
+    return f"run `ferrule mcp login {name}`"
 
-    def __init__(self, server: str) -> None:
-        self._server = server
+
+class _Careful(httpx2.AsyncBaseTransport):
+    """Answers are read up to a limit; a status that is an error becomes a JSON-RPC error that names it, with `advice`
+    where the server does not take who asks. Scopes that the stored login lacks are noted for the next one."""
+
+    def __init__(self, advice: str, store: LoginStore | None) -> None:
+        self._advice = advice
+        self._store = store
         self._inner = httpx2.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -87,6 +100,9 @@ class _Careful(httpx2.AsyncBaseTransport):
         if failed is None:
             return response
         code, message = failed
+        lacked = _lacked_scope(response)
+        if lacked and self._store is not None:
+            await self._store.want(lacked)
         await response.aclose()
         body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
         headers = [(k, v) for k, v in response.headers.raw if k.lower() not in _BODY_HEADERS]
@@ -101,8 +117,13 @@ class _Careful(httpx2.AsyncBaseTransport):
         status = response.status_code
         if status == 404 and in_session:
             return SESSION_EXPIRED, "the server ended the session"
-        if status in (401, 403):
-            return LOGIN_NEEDED, f"needs a login (HTTP {status}): run `ferrule mcp login {self._server}`"
+        lacked = _lacked_scope(response)
+        if lacked is not None:
+            return LOGIN_NEEDED, f"needs {_rights(response, lacked)} (HTTP 403): {self._advice}"
+        if status == 401:
+            return LOGIN_NEEDED, f"needs a login (HTTP 401): {self._advice}"
+        if status == 403:
+            return LOGIN_NEEDED, f"refuses who asks (HTTP 403): {self._advice}"
         if response.headers.get("content-type", "").lower().startswith("application/json"):
             return None  # the body says more than the status
         if status == 404:
@@ -113,6 +134,27 @@ class _Careful(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+def _lacked_scope(response: httpx2.Response) -> str | None:
+    """The scopes that a refusal asks for; None where it is not about scopes. RFC 6750, section 3.1."""
+    if response.status_code != 403 or extract_field_from_www_auth(response, "error") != "insufficient_scope":
+        return None
+    return extract_scope_from_www_auth(response) or ""
+
+
+def _rights(response: httpx2.Response, scope: str) -> str:
+    """What the login lacks, in the server's words where it has any."""
+    if scope:
+        return f"the scope {_word(scope)}, which its login does not have"
+    description = extract_field_from_www_auth(response, "error_description")
+    return f"more rights than its login has{f' ({_word(description)})' if description else ''}"
+
+
+def _word(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN]
+
+
+_SHOWN = 200
+"""Characters of the scopes that are told."""
 _BODY_HEADERS = frozenset({b"content-type", b"content-length", b"content-encoding", b"transfer-encoding"})
 
 

@@ -1,71 +1,156 @@
 """The login at a remote server: the SDK's OAuth flow, with the user's browser and a page of ours on loopback."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from hmac import compare_digest
-from urllib.parse import parse_qs, urljoin, urlsplit
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urljoin
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
+from mcp.client.auth.utils import build_protected_resource_metadata_discovery_urls, union_scopes
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
+from pydantic import AnyUrl, PrivateAttr
 
+from ferrule.mcp.callback import CALLBACK, CallbackPage
 from ferrule.mcp.logins import Login, LoginStore
 from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.mcp_settings import McpOAuthSettings
 
 LOGIN_SECONDS = 300.0
 """How long the user has to log in."""
-REQUEST_SECONDS = 5.0
-"""How long a connection may take to say what it wants: browsers open some that they never use, and the end waits for
-all of them."""
-CALLBACK = "/callback"
-_HEAD = "HTTP/1.1 {}\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n{}\n"
-_DONE = _HEAD.format("200 OK", "Done: you can close this window.").encode()
-_NOT_FOUND = _HEAD.format("404 Not Found", "There is nothing here.").encode()
+ANSWER_SECONDS = 30.0
+"""How long a server may take to answer one request of the login."""
+LONGEST_REASON = 300
+"""Characters of a reason that is told."""
+
+Show = Callable[[str], None]
 
 
 class LoginFailed(FerruleError):
     """The login did not succeed. The text has no secrets."""
 
 
-async def log_in(url: str, home: str, show: Callable[[str], None]) -> bool:
+async def log_in(
+    url: str, home: str, show: Show, oauth: McpOAuthSettings | None = None, env: Mapping[str, str] | None = None
+) -> Login | None:
     """Log in at `url` and store what it gives. `show` is handed the address that the user must open.
 
-    Returns False where the server wants no login. Raises `LoginFailed`.
+    Asks for the scopes of the login that is there, and for those that it lacked, beside what the server names.
+    Returns None where the server wants no login. Raises `LoginFailed`.
     """
+    oauth = oauth or McpOAuthSettings()
+    store = LoginStore(home, url)
     page = CallbackPage()
-    server = await asyncio.start_server(page.answer, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        provider = _provider(url, f"http://127.0.0.1:{port}{CALLBACK}", show, page)
-        try:
-            async with asyncio.timeout(LOGIN_SECONDS), httpx2.AsyncClient(auth=provider) as client:
-                response = await client.post(url, json=_PING, headers={"Accept": "application/json, text/event-stream"})
-        except TimeoutError as error:
-            raise LoginFailed(f"nobody logged in within {LOGIN_SECONDS:g} seconds") from error
-        except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as error:
-            raise LoginFailed(f"the login at {url} failed ({type(error).__name__})") from error
-        except httpx2.HTTPError as error:
-            raise LoginFailed(f"{url} cannot be reached: is the server running, and is the URL right?") from error
+    async with _listening(page, oauth.callback_port or 0) as port:
+        callback = f"http://127.0.0.1:{port}{CALLBACK}"
+        provider = _provider(url, callback, show, page, oauth, env or {}, _needed(store.read(), oauth))
+        response = await _knock(url, provider, page, oauth)
     login = _login_of(provider, url)
     if login is None:
-        return False
+        return None
     if response.status_code in (401, 403):
         raise LoginFailed(f"{url} refuses the new login (HTTP {response.status_code})")
-    LoginStore(home, url).write(login)
-    return True
+    store.write(login)
+    return login
+
+
+@asynccontextmanager
+async def _listening(page: CallbackPage, port: int) -> AsyncIterator[int]:
+    """The page on loopback; gives its port."""
+    try:
+        server = await asyncio.start_server(page.answer, "127.0.0.1", port)
+    except OSError as error:
+        text = f"the callback port {port} cannot be used ({error.strerror}): end what uses it, or set another one"
+        raise LoginFailed(text) from error
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def _knock(
+    url: str, provider: OAuthClientProvider, page: CallbackPage, oauth: McpOAuthSettings
+) -> httpx2.Response:
+    """Ask the server something, so that it asks for the login. Raises `LoginFailed`."""
+    door = _Door()
+    try:
+        async with asyncio.timeout(LOGIN_SECONDS), _client(auth=provider, transport=door) as client:
+            response = await client.post(url, json=_PING, headers=_HEADERS)
+            if response.is_redirect:
+                to = response.headers.get("location", "")
+                raise LoginFailed(f"{url} redirects to {to[:LONGEST_REASON]}: use that address if it is the server's")
+            if provider.context.current_tokens is None and await _offers_login(url):
+                door.closed = True  # it lets anybody ask this, and wants the login later
+                response = await client.post(url, json=_PING, headers=_HEADERS)
+    except TimeoutError as error:
+        raise LoginFailed(f"nobody logged in within {LOGIN_SECONDS:g} seconds") from error
+    except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as error:
+        raise LoginFailed(f"the login at {url} failed: {_reason(error, page, provider, oauth)}") from error
+    except httpx2.HTTPError as error:
+        raise LoginFailed(f"{url} cannot be reached: is the server running, and is the URL right?") from error
+    return response
 
 
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+_HEADERS = {"Accept": "application/json, text/event-stream"}
+
+
+def _client(**options: Any) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(timeout=ANSWER_SECONDS, **options)
+
+
+class _Door(httpx2.AsyncBaseTransport):
+    """The way to the servers. While it is `closed`, the next request is answered as one that wants a login."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._inner = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self.closed:
+            self.closed = False
+            return httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"}, request=request)
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _offers_login(url: str) -> bool:
+    """Whether the server says where one logs in for it."""
+    async with _client() as client:
+        for place in build_protected_resource_metadata_discovery_urls(None, url):
+            response = await client.get(place)
+            if response.status_code == 200 and b'"authorization_servers"' in response.content:
+                return True
+    return False
+
+
+def _reason(error: Exception, page: CallbackPage, provider: OAuthClientProvider, oauth: McpOAuthSettings) -> str:
+    """Why it failed, and what to do; without the server's own text, which may hold anything."""
+    if page.refusal:
+        return f"the login server refused it ({page.refusal})"
+    if isinstance(error, OAuthRegistrationError):
+        (callback,) = provider.context.client_metadata.redirect_uris or ("",)
+        fixed = "" if oauth.callback_port else ", and callback_port, so that this address stays the same"
+        return (
+            "the login server registers no client by itself. Register one there with the redirect address "
+            f"{callback}, and set client_id in the server's oauth table (docs/mcp.md){fixed}"
+        )
+    if isinstance(error, OAuthTokenError):
+        code = re.search(r'"error"\s*:\s*"([a-z_]{1,60})"', str(error))
+        told = code[1] if code else "no token came"
+        check = ": check client_id, the client's secret and token_endpoint_auth_method" if oauth.client_id else ""
+        return f"the login server gave no token ({told}){check}"
+    return " ".join(str(error).split())[:LONGEST_REASON]
 
 
 class _Memory:
-    """The flow's storage; what it gave is stored at its end."""
+    """The flow's storage; what it gave is stored at its end. A client that is registered already is not registered."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: OAuthClientInformationFull | None) -> None:
         self._tokens: OAuthToken | None = None
-        self._client: OAuthClientInformationFull | None = None
+        self._client = client
 
     async def get_tokens(self) -> OAuthToken | None:
         return self._tokens
@@ -80,59 +165,76 @@ class _Memory:
         self._client = client_info
 
 
-class CallbackPage:
-    """The page to which the login sends the user's browser: this path, with the secret that only the login knows.
+class _Metadata(OAuthClientMetadata):
+    """What the client says of itself. Whatever scope the flow chooses, those that are needed are asked for, too."""
 
-    Any other page of the web can send the browser here, too: that changes nothing.
-    """
+    _needed: str | None = PrivateAttr(default=None)
 
-    def __init__(self) -> None:
-        self.answered: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
-        self._state = ""
-
-    def expect(self, address: str) -> None:
-        """The user is sent to `address`: its state must come back."""
-        self._state = _one(parse_qs(urlsplit(address).query), "state") or ""
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request of a browser."""
-        with suppress(TimeoutError, ValueError, ConnectionError):  # ValueError: longer than any line of a browser
-            async with asyncio.timeout(REQUEST_SECONDS):
-                result = self._read(await reader.readline())
-                writer.write(_DONE if result is not None else _NOT_FOUND)
-                await writer.drain()
-                if result is not None and not self.answered.done():
-                    self.answered.set_result(result)
-        writer.close()
-
-    def _read(self, line: bytes) -> AuthorizationCodeResult | None:
-        """What the first line of a request says about our login; None if it is not about it."""
-        method, _, rest = line.decode("latin-1").partition(" ")
-        place = urlsplit(rest.partition(" ")[0])
-        query = parse_qs(place.query)
-        state = _one(query, "state") or ""
-        ours = method == "GET" and place.path == CALLBACK and ("code" in query or "error" in query)
-        if not ours or not self._state or not compare_digest(state.encode(), self._state.encode()):
-            return None
-        return AuthorizationCodeResult(code=_one(query, "code") or "", state=state, iss=_one(query, "iss"))
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, union_scopes(self._needed, value) if name == "scope" else value)
 
 
-def _one(query: Mapping[str, Sequence[str]], name: str) -> str | None:
-    return query[name][0] if name in query else None
+def _needed(login: Login | None, oauth: McpOAuthSettings) -> str | None:
+    """The scopes of the configuration, of the login that is there, and those that it lacked."""
+    held = None if login is None else union_scopes(login.scope, login.wanted)
+    return union_scopes(" ".join(oauth.scopes) or None, held)
 
 
-def _provider(url: str, callback: str, show: Callable[[str], None], page: CallbackPage) -> OAuthClientProvider:
+def _provider(
+    url: str,
+    callback: str,
+    show: Show,
+    page: CallbackPage,
+    oauth: McpOAuthSettings,
+    env: Mapping[str, str],
+    needed: str | None,
+) -> OAuthClientProvider:
     async def redirect(address: str) -> None:
+        if oauth.token_endpoint_auth_method is None:
+            _choose_auth_method(provider)
         page.expect(address)
         show(address)
 
     async def wait() -> AuthorizationCodeResult:
         return await page.answered
 
-    metadata = OAuthClientMetadata(
+    metadata = _Metadata(
         client_name="Ferrule", redirect_uris=[AnyUrl(callback)], grant_types=["authorization_code", "refresh_token"]
     )
-    return OAuthClientProvider(url, metadata, _Memory(), redirect, wait)
+    metadata._needed = needed
+    provider = OAuthClientProvider(
+        url, metadata, _Memory(_registered(oauth, env, callback)), redirect, wait, oauth.client_metadata_url
+    )
+    return provider
+
+
+def _registered(oauth: McpOAuthSettings, env: Mapping[str, str], callback: str) -> OAuthClientInformationFull | None:
+    """The client of the configuration. Raises `LoginFailed` where the variable of its secret is not set."""
+    if oauth.client_id is None:
+        return None
+    secret = oauth.client_secret
+    if oauth.client_secret_env_var is not None:
+        secret = env.get(oauth.client_secret_env_var)
+        if not secret:
+            raise LoginFailed(f"the variable {oauth.client_secret_env_var} with the client's secret is not set")
+    return OAuthClientInformationFull(
+        client_id=oauth.client_id,
+        client_secret=secret,
+        redirect_uris=[AnyUrl(callback)],
+        token_endpoint_auth_method=(oauth.token_endpoint_auth_method or "client_secret_basic") if secret else "none",
+    )
+
+
+def _choose_auth_method(provider: OAuthClientProvider) -> None:
+    """How a registered client shows its secret: the basic way, which is the default, unless the server takes others."""
+    client, server = provider.context.client_info, provider.context.oauth_metadata
+    taken = (server and server.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
+    if (
+        client is not None
+        and client.token_endpoint_auth_method == "client_secret_basic"
+        and ("client_secret_basic" not in taken and "client_secret_post" in taken)
+    ):
+        client.token_endpoint_auth_method = "client_secret_post"
 
 
 def _login_of(provider: OAuthClientProvider, url: str) -> Login | None:
@@ -141,6 +243,8 @@ def _login_of(provider: OAuthClientProvider, url: str) -> Login | None:
     if tokens is None or client is None:
         return None
     known = context.oauth_metadata
+    granted = (tokens.scope or "").split()
+    missing = [scope for scope in (context.client_metadata.scope or "").split() if scope not in granted]
     return Login(
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token,
@@ -151,4 +255,5 @@ def _login_of(provider: OAuthClientProvider, url: str) -> Login | None:
         auth_method=client.token_endpoint_auth_method,
         resource=context.get_resource_url() if context.protected_resource_metadata else None,
         scope=tokens.scope,
+        wanted=" ".join(missing) or None,
     )

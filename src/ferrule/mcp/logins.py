@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import msgspec
@@ -36,6 +37,8 @@ class Login(msgspec.Struct, frozen=True, omit_defaults=True):
     auth_method: str | None = None
     resource: str | None = None
     scope: str | None = None
+    wanted: str | None = None
+    """Scopes that a server has asked for since, or that were asked for and not granted: the next login asks again."""
 
     def expires_soon(self, now: float) -> bool:
         """Whether it is time to renew it."""
@@ -69,9 +72,13 @@ class LoginStore:
             os.fsync(file.fileno())
         temporary.replace(self.path)
 
-    def remove(self) -> None:
-        """Forget it."""
-        self.path.unlink(missing_ok=True)
+    def remove(self) -> bool:
+        """Forget it. False where there is none."""
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     async def current(self) -> Login | None:
         """The login to use now, renewed if it expires soon."""
@@ -91,6 +98,17 @@ class LoginStore:
                 return self.read() or used
             self.write(fresh)
             return fresh
+
+    async def want(self, scope: str) -> None:
+        """Remember scopes that the login lacks."""
+        async with self._locked():
+            login = self.read()
+            if login is None:
+                return
+            known = [*(login.scope or "").split(), *(login.wanted or "").split()]
+            new = [word for word in dict.fromkeys(scope.split()) if word not in known]
+            if new:
+                self.write(msgspec.structs.replace(login, wanted=" ".join([*(login.wanted or "").split(), *new])))
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:
@@ -133,7 +151,7 @@ async def _refreshed(login: Login) -> Login | None:
     form |= {"resource": login.resource} if login.resource else {}
     basic: tuple[str, str] | None = None
     if login.client_secret and login.auth_method == "client_secret_basic":
-        basic = (login.client_id, login.client_secret)
+        basic = (quote(login.client_id, safe=""), quote(login.client_secret, safe=""))
     elif login.client_secret:
         form["client_secret"] = login.client_secret
     try:

@@ -15,6 +15,37 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 McpApproval = Literal["auto", "prompt", "allow"]
 
 
+class McpOAuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How `ferrule mcp login` logs in, where the server's login needs to be told."""
+
+    client_id: str | None = None
+    """A client that is registered at the login server, where that registers none by itself."""
+    client_secret: str | None = None
+    client_secret_env_var: str | None = None
+    """The variable that holds the secret of that client."""
+    token_endpoint_auth_method: Literal["client_secret_basic", "client_secret_post"] | None = None
+    """How the secret is shown. None: the basic way, unless the login server says that it takes only the other."""
+    client_metadata_url: str | None = None
+    """Where a document describes the client: its id for login servers that read such documents."""
+    callback_port: int | None = None
+    """The port of `http://127.0.0.1:PORT/callback`, for clients that are registered with that address."""
+    scopes: tuple[str, ...] = ()
+    """Asked for beside those that the server names."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, in the words of `McpServerSettings.problem`."""
+        secrets = (self.client_secret, self.client_secret_env_var)
+        if (any(secrets) and self.client_id is None) or all(secrets):
+            return "oauth: a secret needs a client_id, and stands in client_secret or client_secret_env_var"
+        if self.callback_port is not None and not 0 < self.callback_port < 65536:
+            return "oauth.callback_port must be a port, from 1 to 65535"
+        place = urlsplit(self.client_metadata_url or "https://none/x")
+        if place.scheme != "https" or place.path in ("", "/"):
+            return "oauth.client_metadata_url must be an https:// address with a path"
+        return None
+
+
 class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One server: a `command` that speaks over its standard streams, or the `url` of a streamable HTTP one.
 
@@ -37,6 +68,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """From a header to the variable that holds its value."""
     bearer_token_env_var: str | None = None
     """The variable that holds the bearer token."""
+    oauth: McpOAuthSettings | None = None
     startup_timeout: float = STARTUP_TIMEOUT
     tool_timeout: float = TOOL_TIMEOUT
     enabled: bool = True
@@ -71,4 +103,4 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             return "command must not be empty"
         if self.startup_timeout <= 0 or self.tool_timeout <= 0:
             return "startup_timeout and tool_timeout must be seconds above zero"
-        return None
+        return None if self.oauth is None else self.oauth.problem

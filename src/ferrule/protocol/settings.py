@@ -166,5 +166,8 @@ class _Keyed(Protocol):
 def secret_variables(providers: Iterable[_Keyed], servers: Iterable[McpServerSettings]) -> frozenset[str]:
     """The names of all variables that hold a secret of a model provider or an MCP server."""
     called = [(provider.env_key, provider.env_http_headers) for provider in providers]
-    called += [(server.bearer_token_env_var, server.env_http_headers) for server in servers]
+    for server in servers:
+        called.append((server.bearer_token_env_var, server.env_http_headers))
+        if server.oauth is not None:
+            called.append((server.oauth.client_secret_env_var, {}))
     return frozenset(name for key, headers in called for name in (key, *headers.values()) if name)

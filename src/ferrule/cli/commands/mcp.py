@@ -1,10 +1,13 @@
 """`ferrule mcp`: which MCP servers there are, and the login at those that want one."""
 
 import argparse
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,19 +22,23 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.policy import command_places
 
+if TYPE_CHECKING:
+    from ferrule.mcp.state import ServerState
+
 USAGE = """ferrule mcp add NAME [OPTIONS] -- COMMAND [ARGUMENT]...
        ferrule mcp add NAME --url URL [OPTIONS]
-       ferrule mcp list [--json]
-       ferrule mcp get NAME [--json]
+       ferrule mcp list [--configured] [--json]
+       ferrule mcp get NAME [--configured] [--json]
        ferrule mcp remove NAME
-       ferrule mcp login NAME [--no-browser]"""
+       ferrule mcp login NAME [--no-browser]
+       ferrule mcp logout NAME"""
 
 _BROWSE = "import sys, webbrowser; webbrowser.open(sys.argv[1])"
 
 
 def main(arguments: list[str]) -> int:
     """Change or show the configured servers. Returns the exit code."""
-    commands = {"add": _add, "list": _list, "get": _get, "remove": _remove, "login": _login}
+    commands = {"add": _add, "list": _list, "get": _get, "remove": _remove, "login": _login, "logout": _logout}
     parser = Parser("mcp", "Use MCP servers: their tools become the model's.")
     parser.usage = USAGE
     if not arguments or arguments[0] not in commands:
@@ -47,6 +54,11 @@ def _add(arguments: list[str]) -> int:
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--url", metavar="URL", help="a remote server (streamable HTTP)")
     parser.add_argument("--bearer-token-env-var", metavar="VAR", help="the variable that holds its bearer token")
+    parser.add_argument("--client-id", metavar="ID", help="a client that is registered at its login server")
+    parser.add_argument("--client-secret-env-var", metavar="VAR", help="the variable that holds the client's secret")
+    parser.add_argument("--client-metadata-url", metavar="URL", help="where a document describes the client")
+    parser.add_argument("--callback-port", metavar="PORT", type=int, help="as in http://127.0.0.1:PORT/callback")
+    parser.add_argument("--scope", metavar="SCOPE", action="append", default=[], help="a scope to ask for at the login")
     parser.add_argument("--header", metavar="NAME=VALUE", action="append", default=[], help="a header for it")
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable for the command")
     parser.add_argument("--env-var", metavar="NAME", action="append", default=[], help="a variable to pass on")
@@ -65,9 +77,16 @@ def _add(arguments: list[str]) -> int:
         "cwd": options.cwd,
         "headers": _pairs(options.header, "--header"),
         "bearer_token_env_var": options.bearer_token_env_var,
+        "oauth": _given(
+            client_id=options.client_id,
+            client_secret_env_var=options.client_secret_env_var,
+            client_metadata_url=options.client_metadata_url,
+            callback_port=options.callback_port,
+            scopes=options.scope,
+        ),
         "approval": options.approval,
     }
-    given = {key: value for key, value in table.items() if value}
+    given = _given(**table)
     problem = msgspec.convert(given, McpServerSettings).problem
     if problem is not None:
         raise UsageError(f"the server {options.name} {problem}")
@@ -79,6 +98,10 @@ def _add(arguments: list[str]) -> int:
     return DONE
 
 
+def _given(**values: object) -> dict[str, object]:
+    return {key: value for key, value in values.items() if value}
+
+
 def _pairs(given: list[str], flag: str) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     wrong = next((text for text, (name, sign, _) in zip(given, pairs, strict=True) if not (name and sign)), None)
@@ -88,25 +111,47 @@ def _pairs(given: list[str], flag: str) -> dict[str, str]:
 
 
 def _list(arguments: list[str]) -> int:
-    parser = Parser("mcp list", "Show the servers that a session here would use.")
+    parser = Parser("mcp list", "Show the servers that a session here would use, and how each is doing.")
+    _add_configured_flag(parser)
     settings, options = _configured(parser, arguments)
-    if options.json:
-        _print_json([_shown(name, server) for name, server in settings.mcp_servers.items()])
-        return DONE
-    if not settings.mcp_servers:
+    servers = settings.mcp_servers
+    if not servers and not options.json:
         print("no MCP servers are configured; `ferrule mcp add` adds one")
-    width = max(map(len, settings.mcp_servers), default=0)
-    for name, server in settings.mcp_servers.items():
-        print(safe(f"{name:<{width}}  {_where(server)}{'' if server.enabled else '  (disabled)'}"))
+    states = {} if options.configured else run_interruptibly(_states(servers, settings))
+    if options.json:
+        _print_json([_shown(name, server, states.get(name)) for name, server in servers.items()])
+        return DONE
+    width = max(map(len, servers), default=0)
+    for name, server in servers.items():
+        state = "disabled" if not server.enabled else states[name].text if name in states else ""
+        print(safe(f"{name:<{width}}  {_where(server)}{f': {state}' if state else ''}"))
     return DONE
+
+
+def _add_configured_flag(parser: Parser) -> None:
+    parser.add_argument("--configured", action="store_true", help="only what is configured: start and reach no server")
+
+
+async def _states(servers: Mapping[str, McpServerSettings], settings: Settings) -> dict[str, "ServerState"]:
+    """How those that are enabled are doing, all at once."""
+    from ferrule.mcp.client import MCPClient
+    from ferrule.mcp.state import state_of
+
+    enabled = {name: server for name, server in servers.items() if server.enabled}
+    cwd, home = settings.cwd, settings.home
+    places = command_places(settings.sandbox_policy, cwd, home)
+    clients = [MCPClient(name, server, cwd=cwd, home=home, places=places) for name, server in enabled.items()]
+    return dict(zip(enabled, await asyncio.gather(*map(state_of, clients)), strict=True))
 
 
 def _get(arguments: list[str]) -> int:
     parser = Parser("mcp get", "Show one server.")
     parser.add_argument("name", metavar="NAME")
+    _add_configured_flag(parser)
     settings, options = _configured(parser, arguments)
     server = _server(settings, options.name)
-    shown = _shown(options.name, server)
+    asked = {} if options.configured else {options.name: server}
+    shown = _shown(options.name, server, run_interruptibly(_states(asked, settings)).get(options.name))
     if options.json:
         _print_json(shown)
         return DONE
@@ -126,9 +171,7 @@ def _remove(arguments: list[str]) -> int:
     if not remove_server(path, options.name):
         raise UsageError(f"{path} has no server named {options.name!r}")
     if url is not None:
-        from ferrule.mcp.logins import LoginStore
-
-        LoginStore(ferrule_home(), url).remove()
+        _forget_login(url)
     print(f"removed {options.name} from {path}")
     return DONE
 
@@ -137,6 +180,24 @@ def _url_of(name: str) -> str | None:
     settings, _ = _configured(Parser("mcp remove", ""), [])
     server = settings.mcp_servers.get(name)
     return None if server is None else server.url
+
+
+def _forget_login(url: str) -> bool:
+    from ferrule.mcp.logins import LoginStore
+
+    return LoginStore(ferrule_home(), url).remove()
+
+
+def _logout(arguments: list[str]) -> int:
+    parser = Parser("mcp logout", "Forget the login at a remote server, with the scopes that it asked for.")
+    parser.add_argument("name", metavar="NAME")
+    settings, options = _configured(parser, arguments)
+    server = _server(settings, options.name)
+    if server.url is None or not _forget_login(server.url):
+        print(f"there is no login at {options.name}", file=sys.stderr)
+        return FAILED
+    print(f"forgot the login at {options.name}")
+    return DONE
 
 
 def _login(arguments: list[str]) -> int:
@@ -157,10 +218,12 @@ def _login(arguments: list[str]) -> int:
         if not options.no_browser:
             open_browser(address, command_places(settings.sandbox_policy, settings.cwd, settings.home))
 
-    if not run_interruptibly(log_in(server.url, settings.home, show)):
+    login = run_interruptibly(log_in(server.url, settings.home, show, server.oauth, os.environ))
+    if login is None:
         print(f"{options.name} wants no login", file=sys.stderr)
         return FAILED
-    print(f"logged in at {options.name}")
+    without = f", but not granted: {login.wanted}" if login.wanted else ""
+    print(safe(f"logged in at {options.name}{without}"))
     return DONE
 
 
@@ -187,14 +250,18 @@ def _server(settings: Settings, name: str) -> McpServerSettings:
     return server
 
 
-def _shown(name: str, server: McpServerSettings) -> dict[str, object]:
-    """The settings that were given; values that may be secrets are not shown."""
+def _shown(name: str, server: McpServerSettings, state: "ServerState | None") -> dict[str, object]:
+    """The settings that were given, and how the server is doing; values that may be secrets are not shown."""
     values: dict[str, object] = msgspec.to_builtins(server)
     for key in ("env", "headers", "http_headers"):
         secret = values.get(key)
         if isinstance(secret, dict):
             values[key] = dict.fromkeys(secret, "*****")
-    return {"name": name, **values}
+    oauth = values.get("oauth")
+    if isinstance(oauth, dict) and "client_secret" in oauth:
+        oauth["client_secret"] = "*****"
+    found = _given(status=state.status, state=state.text, tools=state.tools, left_out=state.left_out) if state else {}
+    return {"name": name, **values, **found}
 
 
 def _where(server: McpServerSettings) -> str:
