@@ -82,7 +82,7 @@ def test_other_items_are_none_of_them() -> None:
 
 
 async def test_items_are_kept_and_sent_back_byte_for_byte(tmp_path: Path) -> None:
-    raw = [msgspec.json.encode(item) for item in ITEMS.values()]
+    raw = [msgspec.json.encode(item) for item in ITEMS.values() if item["type"] != "computer_call"]
 
     async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         yield Created("resp_1")

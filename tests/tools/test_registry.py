@@ -112,10 +112,10 @@ async def test_a_payload_of_another_kind_is_answered_and_not_run() -> None:
     builder.register_handler("time", Remote())
     ctx = context()
     answer = await Dispatcher(builder.build()[1], lambda invocation: ctx).respond(
-        FunctionCall(call_id="1", name="time", arguments="{}")
+        CustomToolCall(call_id="1", name="time", input="now")
     )
     assert answer is not None
-    assert "time does not take calls of this kind" in answer.raw.decode()
+    assert "time takes JSON arguments" in answer.raw.decode()
 
 
 @pytest.mark.parametrize(

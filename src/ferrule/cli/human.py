@@ -163,6 +163,8 @@ class Human:
         call_id = called_id(item.view) or ""
         running = self._running.pop(call_id, None)
         failed = output.success is False
+        if running is None:
+            self._say(item)
         if running is None or (isinstance(running.call, PlanCall) and not failed):
             return
         if self._heading != call_id:

@@ -30,7 +30,7 @@ from ferrule.protocol.events import (
     TurnStarted,
     WarningEvent,
 )
-from ferrule.protocol.items import ItemView, Message, Reasoning, ResponseItem, UnknownItem, WebSearchCall
+from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCall, kind_of
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import shown
@@ -139,6 +139,8 @@ class JsonLines:
     def _finish(self, item: ResponseItem, output: ToolOutput) -> None:
         running = self._running.pop(called_id(item.view) or "", None)
         if running is None:
+            answer = output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
+            self._item({**_hosted(item), "output": answer})
             return
         if isinstance(running.call, PlanCall):
             if output.success is not False:
@@ -162,8 +164,8 @@ class JsonLines:
             case WebSearchCall(action=action):
                 query = msgspec.json.decode(action).get("query", "") if bytes(action) else ""
                 self._item({"type": "web_search", "query": query})
-            case view:
-                self._item({"type": "hosted_call", "kind": _kind(view), "item": msgspec.Raw(item.raw)})
+            case _:
+                self._item(_hosted(item))
 
     def _show_plan(self, event: PlanUpdate) -> None:
         kind = "item.started" if self._plan is None else "item.updated"
@@ -252,5 +254,6 @@ def _usage(usage: TokenUsage) -> Fields:
     return msgspec.structs.asdict(usage)
 
 
-def _kind(view: ItemView) -> str:
-    return view.original_type if isinstance(view, UnknownItem) else str(view.__struct_config__.tag)
+def _hosted(item: ResponseItem) -> Fields:
+    """An item of the provider's own."""
+    return {"type": "hosted_call", "kind": kind_of(item.view), "item": msgspec.Raw(item.raw)}

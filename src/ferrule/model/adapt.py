@@ -1,7 +1,6 @@
 """Tools and their choice, adapted to what a server accepts."""
 
 import hashlib
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -18,7 +17,6 @@ from ferrule.protocol.schema_plain import plain_schema
 from ferrule.protocol.specs import (
     ApplyPatchTool,
     FreeformTool,
-    LocalEnvironment,
     LocalShell,
     NamespaceTool,
     RawTool,
@@ -27,10 +25,9 @@ from ferrule.protocol.specs import (
     ToolSearchTool,
     ToolSpec,
     Wire,
+    runs_here,
     spec_name,
 )
-
-log = logging.getLogger("ferrule.model")
 
 LONGEST_NAME = 64
 """Characters of a function's name that OpenAI and those who copy it accept."""
@@ -63,6 +60,8 @@ class WireTools(msgspec.Struct, frozen=True):
     names: CallNames
     sent_names: dict[tuple[str | None, str], str]
     """How a declared tool, by namespace and name, is called on the wire."""
+    left_out: tuple[str, ...] = ()
+    """A sentence for each tool that is not sent."""
 
     @classmethod
     def empty(cls) -> "WireTools":
@@ -100,6 +99,7 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
     tools: list[WireTool] = []
     declared: dict[tuple[str | None, str], Callee] = {}
     sent: dict[tuple[str | None, str], str] = {}
+    left_out = tuple(_unknown_there(spec, server, wire) for spec in specs if not _is_sent(spec, server, wire))
     told = searched_for(specs) if server.tool_search and wire == "responses" else []
     for spec in specs:
         for tool, space, callees in _adapt(spec, server, wire):
@@ -110,7 +110,7 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
                     raise ModelError(f"Two tools are called {name!r} on the wire: rename or disable one of them.")
                 declared[space, name] = callee
                 sent[callee.namespace, callee.name] = name
-    return WireTools(tuple(tools), CallNames(declared), sent)
+    return WireTools(tuple(tools), CallNames(declared), sent, left_out)
 
 
 def without_refused(tools: WireTools, omitted: Omissions) -> WireTools:
@@ -218,14 +218,22 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
     if isinstance(spec, RawTool):
         yield WireTool(spec.responses_json, None, kind), None, []
     elif _knows(server, wire, kind):
-        yield WireTool(spec.responses_json, None, kind, serial=not _runs_here(spec)), None, []
-    elif _runs_here(spec):
+        yield WireTool(spec.responses_json, None, kind, serial=not runs_here(spec)), None, []
+    elif runs_here(spec):
         raise ModelError(
             f"{server.title} on the {wire} wire does not know the tool type {kind!r}: "
             "choose another form of the tool in the model's profile."
         )
-    else:
-        log.warning("%s does not know the tool type %r on the %s wire: it is left out", server.title, kind, wire)
+
+
+def _is_sent(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> bool:
+    """Whether the server knows such a tool, or takes it in another form."""
+    function = ResponsesApiTool | FreeformTool | NamespaceTool | RawTool
+    return isinstance(spec, function) or runs_here(spec) or _knows(server, wire, spec_name(spec))
+
+
+def _unknown_there(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> str:
+    return f"{server.title} does not know the tool type {spec_name(spec)!r} on the {wire} wire: it is left out"
 
 
 def _without_twins(specs: tuple[ToolSpec, ...], server: ProviderProfile, wire: Wire) -> tuple[ToolSpec, ...]:
@@ -233,7 +241,7 @@ def _without_twins(specs: tuple[ToolSpec, ...], server: ProviderProfile, wire: W
     names = {spec.name for spec in specs if isinstance(spec, ResponsesApiTool | FreeformTool)}
 
     def has_twin(spec: ToolSpec) -> bool:
-        shell = isinstance(spec, LocalShell) or (isinstance(spec, ShellTool) and _runs_here(spec))
+        shell = isinstance(spec, LocalShell) or (isinstance(spec, ShellTool) and runs_here(spec))
         twins = _SHELLS if shell else {"apply_patch"} if isinstance(spec, ApplyPatchTool) else frozenset()
         return not twins.isdisjoint(names) and not _knows(server, wire, spec_name(spec))
 
@@ -245,12 +253,6 @@ _SHELLS = frozenset({"shell", "shell_command", "exec_command"})
 
 def _knows(server: ProviderProfile, wire: Wire, kind: str) -> bool:
     return wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools)
-
-
-def _runs_here(spec: ToolSpec) -> bool:
-    if isinstance(spec, ShellTool):
-        return isinstance(spec.environment, LocalEnvironment)
-    return isinstance(spec, LocalShell | ApplyPatchTool | ToolSearchTool)
 
 
 def _adapt_callable(

@@ -101,6 +101,7 @@ class _Lane:
         self.ids = KnownIds()
         self.passed_over: set[str] = set()
         self.is_told = True
+        self.left_out: set[str] = set()
 
 
 class WireModel:
@@ -190,6 +191,8 @@ class WireModel:
         self._recall(request)
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
+        if news := self._untold(request, tools.left_out):
+            yield news
         merger = self.new_merger(CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids))
         recipient = self._asked(request).recipient
         given_out = False
@@ -252,6 +255,13 @@ class WireModel:
             if isinstance(event, PassedOver):
                 told.add(event.kind)
         return kept
+
+    def _untold(self, request: ModelRequest, left_out: Sequence[str]) -> Sequence[ResponseEvent]:
+        """What is not sent in a session, told once."""
+        told = self._lane(request.session_id).left_out
+        news = [LeftOut(text) for text in left_out if text not in told]
+        told.update(left_out)
+        return news
 
     @staticmethod
     def _may_heal(error: ModelError, given_out: bool, healed_before: tuple[Healed, ...]) -> bool:

@@ -1,5 +1,6 @@
 """Tools that the provider runs: switched on by configuration, and told in a line when their items arrive."""
 
+import difflib
 from collections.abc import Mapping
 from typing import cast
 
@@ -16,21 +17,30 @@ from ferrule.protocol.items import (
     McpCall,
     McpListTools,
     WebSearchCall,
+    kind_of,
 )
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
     AllowedDomains,
     CodeInterpreter,
+    ComputerUsePreview,
     DomainAllowList,
     FileSearch,
     ImageGeneration,
+    RawTool,
+    RemoteMcp,
     SearchContextSize,
+    ShellTool,
+    ToolSearchTool,
+    ToolSpec,
     UserLocation,
     WebSearch,
     WebSearchPreview,
+    runs_here,
 )
 
-HostedTool = WebSearch | WebSearchPreview | FileSearch | CodeInterpreter | ImageGeneration
+HostedTool = ToolSpec
+"""What is only shown to the model: the provider runs its calls, or somebody who handles them."""
 
 
 class _WebSearchTable(msgspec.Struct, tag="web_search"):
@@ -44,10 +54,21 @@ class _WebSearchTable(msgspec.Struct, tag="web_search"):
 
 _KINDS = {
     str(kind.__struct_config__.tag): kind
-    for kind in (_WebSearchTable, WebSearchPreview, FileSearch, CodeInterpreter, ImageGeneration)
+    for kind in (
+        _WebSearchTable,
+        WebSearchPreview,
+        FileSearch,
+        CodeInterpreter,
+        ImageGeneration,
+        ComputerUsePreview,
+        ShellTool,
+        RemoteMcp,
+        ToolSearchTool,
+    )
 }
-"""What can be switched on. Not among them: what somebody here would have to answer (`computer_use_preview`), and MCP
-servers, which have their own settings."""
+"""What is checked before it is sent. A table of another type goes out as it is."""
+_OURS = ("local_shell", "apply_patch")
+"""Types that run here, under the names by which `tools` has them."""
 _LEFT_OUT: dict[str, dict[str, JsonValue]] = {"code_interpreter": {"container": {"type": "auto"}}}
 """What a type cannot be without and a user need not say."""
 
@@ -62,15 +83,38 @@ def hosted_tool(given: str | Mapping[str, JsonValue]) -> HostedTool:
     name = str(table.get("type"))
     kind = _KINDS.get(name)
     if kind is None:
-        raise UsageError(f"hosted_tools: there is no tool {name!r} to switch on; there are: {', '.join(_KINDS)}")
+        return _other(name, table)
+    if isinstance(given, str) and (needed := _required(kind) - set(_LEFT_OUT.get(name, {}))):
+        raise UsageError(
+            f"hosted_tools: there is no tool {name!r} to switch on by its name alone; "
+            f"give a table with type and {', '.join(sorted(needed))}"
+        )
     unknown = set(table) - {"type", *kind.__struct_fields__}
     if unknown:
         raise UsageError(f"hosted_tools: {name} has no parameter {min(unknown)!r}")
     try:
         spec = msgspec.convert(_LEFT_OUT.get(name, {}) | table, kind)
-        return _web_search(spec) if isinstance(spec, _WebSearchTable) else cast("HostedTool", spec)
+        tool = _web_search(spec) if isinstance(spec, _WebSearchTable) else cast("HostedTool", spec)
     except msgspec.ValidationError as error:
         raise UsageError(f"hosted_tools: {name}: {error}") from error
+    if runs_here(tool):
+        raise UsageError(f"hosted_tools: this {name} runs here, not at the provider; name its tool in `tools` instead")
+    return tool
+
+
+def _required(kind: type[msgspec.Struct]) -> set[str]:
+    return {field.name for field in msgspec.structs.fields(kind) if field.required}
+
+
+def _other(name: str, table: dict[str, JsonValue]) -> HostedTool:
+    """A tool of a type that we do not know. Raises `UsageError` for what is rather a slip."""
+    if name in _OURS:
+        raise UsageError(f"hosted_tools: {name} runs here, not at the provider; name it in `tools` instead")
+    near = difflib.get_close_matches(name, _KINDS, n=1)
+    if len(table) < 2 or "type" not in table or near:
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KINDS)}"
+        raise UsageError(f"hosted_tools: there is no tool {name!r} to switch on; {hint}")
+    return RawTool(definition=table)
 
 
 def _web_search(table: _WebSearchTable) -> WebSearch:
@@ -88,6 +132,27 @@ def _web_search(table: _WebSearchTable) -> WebSearch:
         if "://" in domain:
             raise UsageError(f"hosted_tools: web_search wants {domain.partition('://')[2]!r} and not {domain!r}")
     return WebSearch(table.external_web_access, table.search_context_size, table.user_location, filters)
+
+
+_RUNNING = frozenset({"in_progress", "searching", "interpreting", "generating", "calling"})
+_OVER = frozenset({"failed", "incomplete"})
+
+
+def is_unfinished(view: ItemView) -> bool:
+    """Whether a call of a hosted tool came without its end: its server lets the model call the tool, but has none."""
+    match view:
+        case ImageGenerationCall(result=result, status=status):  # OpenAI's own end as `generating`, with their result
+            return result is None and status not in _OVER
+        case McpCall(output=output, status=status):
+            return output is None and status in _RUNNING
+        case WebSearchCall(status=status) | FileSearchCall(status=status) | CodeInterpreterCall(status=status):
+            return status in _RUNNING
+    return False
+
+
+def nobody_runs(view: ItemView) -> str:
+    """What the model reads of such a call."""
+    return f"Nobody runs the {kind_of(view)} of your last answer here: go on with the tools that you were given."
 
 
 def hosted_line(view: ItemView) -> str | None:

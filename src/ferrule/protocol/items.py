@@ -107,11 +107,18 @@ class ShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
     max_output_length: int | None = None
 
 
+class CallEnvironment(msgspec.Struct, frozen=True):
+    """Where the commands of a `shell_call` run: `local` is here, anything else is the provider's."""
+
+    type: str = "local"
+
+
 class ShellCall(_Item, frozen=True, tag="shell_call"):
-    """The native shell call."""
+    """The native shell call. Without an `environment` the tool that was declared says where its commands run."""
 
     call_id: str
     action: ShellAction
+    environment: CallEnvironment | None = None
 
 
 class ShellExit(msgspec.Struct, frozen=True, tag="exit"):
@@ -298,9 +305,13 @@ class ItemReference(_Item, frozen=True, tag="item_reference"):
 
 
 class UnknownItem(msgspec.Struct, frozen=True, tag="unknown"):
-    """An item of a kind, or in a shape, that this version does not know. Its raw bytes are sent back as they came."""
+    """An item of a kind, or in a shape, that this version does not know. Its raw bytes are sent back as they came.
+
+    `awaits` is the id under which it waits for an output, `answers` the id of the call that it is the output of."""
 
     original_type: str
+    awaits: str | None = None
+    answers: str | None = None
 
 
 ItemView = (
@@ -407,7 +418,31 @@ def _read_loosely(data: bytes) -> ItemView:
     try:
         return msgspec.convert(loose, ItemView)  # type: ignore[no-any-return]  # a union is no type to `convert`
     except msgspec.ValidationError:
+        return _unknown(tag, loose)
+
+
+_OUTPUT_FIELDS = ("output", "outputs", "result", "results")
+_ELSEWHERE = "server"
+
+
+def _unknown(tag: str, fields: dict[str, Any]) -> UnknownItem:
+    """An unknown item, with what it has to do with others. A call that has its result in it, or says that the provider
+    runs it, waits for nothing."""
+    if tag == "mcp_approval_request":
+        return UnknownItem(tag, awaits=_text_of(fields.get("id")))
+    call_id = _text_of(fields.get("call_id") or (fields.get("id") if tag == "local_shell_call" else None))
+    if tag.endswith("_output"):
+        return UnknownItem(tag, answers=call_id)
+    environment = fields.get("environment")
+    where = environment.get("type") if isinstance(environment, dict) else None
+    run = any(name in fields for name in _OUTPUT_FIELDS) or fields.get("execution") == _ELSEWHERE
+    if run or not tag.endswith("_call") or where not in (None, "local"):
         return UnknownItem(tag)
+    return UnknownItem(tag, awaits=call_id)
+
+
+def _text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _known_part(part: Any) -> Any:

@@ -4,12 +4,15 @@ from enum import StrEnum
 
 import msgspec
 
-from ferrule.protocol.content import InputText, text_of
+from ferrule.protocol.content import InputImage, InputText, text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
+    ComputerCallOutput,
     CustomToolCallOutput,
     FunctionCallOutput,
+    ItemView,
     LocalShellCallOutput,
+    McpApprovalResponse,
     OutputBody,
     ResponseInputItem,
     ShellCallOutput,
@@ -17,6 +20,7 @@ from ferrule.protocol.items import (
     ShellExit,
     ToolSearchOutput,
     make_item,
+    read_item,
 )
 
 
@@ -67,14 +71,15 @@ class McpPayload(msgspec.Struct, frozen=True):
 
 
 class NativePayload(msgspec.Struct, frozen=True):
-    """A native item (`shell_call`, `apply_patch_call`, `tool_search_call`); `arguments` is its action as JSON."""
+    """A native item (`shell_call`, `apply_patch_call`, `tool_search_call`, `computer_call`, `mcp_approval_request`, or
+    one of a kind that is not known); `arguments` is what it asks for as JSON."""
 
     item_type: str
     arguments: str
 
 
 ToolPayload = FunctionPayload | CustomPayload | LocalShellPayload | McpPayload | NativePayload
-NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput
+NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput | ComputerCallOutput | McpApprovalResponse
 
 
 ABORTED = "aborted"
@@ -102,6 +107,11 @@ class ToolOutput(msgspec.Struct, frozen=True):
         body = self.body
         return text_of(body) if isinstance(body, (str, tuple)) else msgspec.json.encode(body).decode()
 
+    def unsaid(self, payload: ToolPayload) -> str | None:
+        """The words of a failure for which the answer to such a call has no room."""
+        wordless = isinstance(payload, NativePayload) and payload.item_type == "computer_call"
+        return self.text if wordless and self.success is False and isinstance(self.body, str) else None
+
     def into_response(self, call_id: str, payload: ToolPayload) -> ResponseInputItem:
         """The item that answers the call, in the form that its payload asks for."""
         body = self.body
@@ -114,7 +124,14 @@ class ToolOutput(msgspec.Struct, frozen=True):
             return make_item(CustomToolCallOutput(call_id=call_id, output=body))
         if isinstance(payload, LocalShellPayload):
             return make_item(LocalShellCallOutput(id=call_id, call_id=call_id, output=text_of(body)))
-        return make_item(_native_text(call_id, payload.item_type, text_of(body), failed=self.success is False))
+        return _native_answer(call_id, payload, msgspec.structs.replace(self, body=body))
+
+
+def output_in(view: ItemView) -> ToolOutput:
+    """What an item says that answers a call."""
+    if isinstance(view, NativeOutput):
+        return ToolOutput(view)
+    return ToolOutput(view.output if isinstance(view, FunctionCallOutput | CustomToolCallOutput) else "")
 
 
 def _never_empty(body: OutputBody) -> OutputBody:
@@ -125,11 +142,46 @@ def _never_empty(body: OutputBody) -> OutputBody:
     return kept or NO_OUTPUT
 
 
-def _native_text(call_id: str, item_type: str, text: str, *, failed: bool) -> NativeOutput:
-    """A text (mostly an error) as the answer to a native call."""
-    if item_type == "shell_call":
-        outcome = ShellExit(exit_code=1 if failed else 0)
-        return ShellCallOutput(call_id=call_id, output=(ShellCommandOutput("", text, outcome),))
-    if item_type == "tool_search_call":
-        return ToolSearchOutput(call_id=call_id, execution="client", status="completed")
-    return ApplyPatchCallOutput(call_id=call_id, status="failed" if failed else "completed", output=text)
+NO_SCREENSHOT = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR4nGNgAAIAAAUAAXpeqz8AAAAASUVORK5CYII="
+)
+"""One transparent pixel: servers refuse the answer to a `computer_call` that is no picture."""
+
+
+def _native_answer(call_id: str, payload: NativePayload, output: ToolOutput) -> ResponseInputItem:
+    """A text (mostly an error), or a picture of the screen, as the answer to a native call."""
+    text, failed = output.text, output.success is False
+    match payload.item_type:
+        case "shell_call":
+            one = ShellCommandOutput("", text, ShellExit(exit_code=1 if failed else 0))
+            return make_item(ShellCallOutput(call_id=call_id, output=(one,)))
+        case "tool_search_call":
+            return make_item(ToolSearchOutput(call_id=call_id, execution="client", status="completed"))
+        case "apply_patch_call":
+            status = "failed" if failed else "completed"
+            return make_item(ApplyPatchCallOutput(call_id=call_id, status=status, output=text))
+        case "local_shell_call":
+            return make_item(LocalShellCallOutput(id=call_id, call_id=call_id, output=text))
+        case "mcp_approval_request":
+            return make_item(McpApprovalResponse(approval_request_id=call_id, approve=False, reason=text))
+        case "computer_call":
+            return make_item(_screenshot(call_id, payload, output))
+    answer = {"type": f"{payload.item_type}_output", "call_id": call_id, "output": text}
+    return read_item(msgspec.json.encode(answer))
+
+
+class _SafetyChecks(msgspec.Struct):
+    pending_safety_checks: tuple[msgspec.Raw, ...] = ()
+
+
+def _screenshot(call_id: str, payload: NativePayload, output: ToolOutput) -> ComputerCallOutput:
+    """What the screen shows. The checks of the call are acknowledged, or the server would take no further request."""
+    body = output.body if isinstance(output.body, tuple) else ()
+    picture = next((part for part in body if isinstance(part, InputImage)), InputImage(image_url=NO_SCREENSHOT))
+    shown = {"type": "computer_screenshot", "image_url": picture.image_url, "file_id": picture.file_id}
+    checks = msgspec.json.decode(payload.arguments or "{}", type=_SafetyChecks).pending_safety_checks
+    return ComputerCallOutput(
+        call_id=call_id,
+        output=msgspec.Raw(msgspec.json.encode({name: value for name, value in shown.items() if value})),
+        acknowledged_safety_checks=checks or None,
+    )

@@ -3,11 +3,13 @@
 Each spec makes its JSON once; a request sends those bytes.
 """
 
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Iterator
+from functools import cache, cached_property
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 
@@ -16,7 +18,34 @@ Wire = Literal["responses", "chat"]
 _encode = msgspec.json.encode
 
 
-class _Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+class _Worded(msgspec.Struct, frozen=True):
+    """Refuses words that the API does not know, also where no type checker looks: `UsageError` names the right ones."""
+
+    def __post_init__(self) -> None:
+        for name, words in _words_of(type(self)):
+            value = getattr(self, name)
+            for word in value if isinstance(value, tuple) else (value,):
+                if word is not None and word not in words:
+                    known = ", ".join(words)
+                    raise UsageError(f"{type(self).__name__}: {name} is one of {known}, not {word!r}")
+
+
+@cache
+def _words_of(kind: type[_Worded]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The fields of a spec that take certain words only."""
+    found = ((name, tuple(_literals(hint))) for name, hint in get_type_hints(kind).items())
+    return tuple((name, words) for name, words in found if words)
+
+
+def _literals(hint: object) -> Iterator[str]:
+    if get_origin(hint) is Literal:
+        yield from get_args(hint)
+    else:
+        for part in get_args(hint):
+            yield from _literals(part)
+
+
+class _Spec(_Worded, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """What all specs share: JSON made once for each wire."""
 
     @cached_property
@@ -224,7 +253,7 @@ NetworkPolicy = NetworkDisabled | NetworkAllowlist
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
 
-class AutoContainer(msgspec.Struct, frozen=True, tag="auto", omit_defaults=True):
+class AutoContainer(_Worded, frozen=True, tag="auto", omit_defaults=True):
     """A container that the provider makes or reuses."""
 
     memory_limit: MemoryLimit | None = None
@@ -250,7 +279,7 @@ class ApplyPatchTool(_Spec, frozen=True, tag="apply_patch"):
     """The native patch tool; we apply its operations."""
 
 
-class ContainerAuto(msgspec.Struct, frozen=True, tag="container_auto", omit_defaults=True):
+class ContainerAuto(_Worded, frozen=True, tag="container_auto", omit_defaults=True):
     """The provider runs the commands in a container of its own."""
 
     memory_limit: MemoryLimit | None = None
@@ -391,6 +420,15 @@ ToolSpec = (
     | NamespaceTool
     | RawTool
 )
+
+
+def runs_here(spec: ToolSpec) -> bool:
+    """Whether calls of a native tool are run by us; a function's are by whoever has its handler."""
+    if isinstance(spec, ShellTool):
+        return isinstance(spec.environment, LocalEnvironment)
+    if isinstance(spec, ToolSearchTool):
+        return spec.execution == "client"
+    return isinstance(spec, LocalShell | ApplyPatchTool)
 
 
 def spec_name(spec: ToolSpec) -> str:

@@ -11,7 +11,7 @@ from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpApproval, McpServerSettings
 from ferrule.protocol.schema_alias import PORTABLE_NAMES
-from ferrule.protocol.specs import RemoteMcp
+from ferrule.protocol.specs import RemoteMcp, ToolSpec, runs_here
 from ferrule.session.sources import ToolLike
 from ferrule.tools.registry import ToolRegistryBuilder
 
@@ -27,16 +27,21 @@ class Brought(NamedTuple):
     hosted: tuple[HostedTool, ...] = ()
 
 
-def group_by_owner(tools: Sequence[ToolLike] | None) -> Brought:
-    """Who runs what."""
-    if tools is None:
-        return Brought(None)
+def group_by_owner(tools: Sequence[ToolLike] | None, hosted: Sequence[HostedTool] = ()) -> Brought:
+    """Who runs what; `hosted` are specs that come from the settings."""
+    given = tools or ()
+    specs = [*hosted, *(tool for tool in given if isinstance(tool, ToolSpec) and not runs_here(tool))]
+    own = [tool for tool in given if not isinstance(tool, DynamicToolSpec | ToolSpec) or _is_ours(tool)]
     return Brought(
-        [tool for tool in tools if not isinstance(tool, DynamicToolSpec | RemoteMcp | HostedTool)],
-        tuple(tool for tool in tools if isinstance(tool, DynamicToolSpec)),
-        tuple(tool for tool in tools if isinstance(tool, RemoteMcp)),
-        tuple(tool for tool in tools if isinstance(tool, HostedTool)),
+        None if tools is None else own,
+        tuple(tool for tool in given if isinstance(tool, DynamicToolSpec)),
+        tuple(spec for spec in specs if isinstance(spec, RemoteMcp)),
+        tuple(spec for spec in specs if not isinstance(spec, RemoteMcp)),
     )
+
+
+def _is_ours(tool: ToolLike) -> bool:
+    return isinstance(tool, ToolSpec) and runs_here(tool)
 
 
 def runs_remote_mcp(model: Model) -> bool:

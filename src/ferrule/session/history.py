@@ -7,6 +7,8 @@ from typing import NamedTuple
 from ferrule.protocol.items import (
     ApplyPatchCall,
     ApplyPatchCallOutput,
+    ComputerCall,
+    ComputerCallOutput,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -14,11 +16,15 @@ from ferrule.protocol.items import (
     ItemView,
     LocalShellCall,
     LocalShellCallOutput,
+    McpApprovalRequest,
+    McpApprovalResponse,
     ResponseItem,
     ShellCall,
     ShellCallOutput,
     ToolSearchCall,
     ToolSearchOutput,
+    UnknownItem,
+    kind_of,
 )
 from ferrule.protocol.payload import (
     ABORTED,
@@ -37,6 +43,7 @@ Output = (
     | LocalShellCallOutput
     | ShellCallOutput
     | ApplyPatchCallOutput
+    | ComputerCallOutput
     | ToolSearchOutput
 )
 
@@ -120,41 +127,60 @@ def place_of(item: ResponseItem) -> int:
 
 
 def called_id(view: ItemView) -> str | None:
-    """The id under which a call is answered, or None for an item that is no call of ours."""
-    if isinstance(view, FunctionCall | CustomToolCall | ShellCall | ApplyPatchCall):
-        return view.call_id
-    if isinstance(view, LocalShellCall):
-        return view.call_id or view.id or ""
-    if isinstance(view, ToolSearchCall) and view.execution == "client":
-        return view.call_id
+    """The id under which an item waits for an answer from here, or None for an item that waits for none."""
+    match view:
+        case FunctionCall() | CustomToolCall() | ApplyPatchCall() | ComputerCall():
+            return view.call_id
+        case ShellCall(environment=where):
+            return view.call_id if where is None or where.type == "local" else None
+        case LocalShellCall():
+            return view.call_id or view.id or ""
+        case ToolSearchCall(execution="client"):
+            return view.call_id
+        case McpApprovalRequest():
+            return view.id
+        case UnknownItem():
+            return view.awaits
     return None
 
 
 def answered_id(view: ItemView) -> str | None:
     """The id of the call that an output answers, or None for an item that is no output."""
-    if isinstance(view, LocalShellCallOutput):
-        return view.call_id or view.id
+    match view:
+        case LocalShellCallOutput():
+            return view.call_id or view.id
+        case McpApprovalResponse():
+            return view.approval_request_id
+        case UnknownItem():
+            return view.answers
     return view.call_id if isinstance(view, Output) else None
 
 
 def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
     """The items of a replay as they were sent: response by response, the calls' outputs in call order at its end.
 
-    A call without an output gets `aborted`; an output without a call, and a second output of one, are left out.
+    A call without an output gets `aborted`; an output without a call, and a second output of one, are left out. What
+    the provider itself answered stays where it is.
     """
     history: list[ResponseItem] = []
     for response in responses:
         outputs: dict[str, ResponseItem] = {}
         calls: list[ItemView] = []
+        there: set[str] = set()
         for item in in_place(response):
             answered = answered_id(item.view)
-            if answered is not None:
+            if answered is not None and item.origin is None:
                 outputs.setdefault(answered, item)
                 continue
+            if answered is not None:
+                there.add(answered)
             if called_id(item.view) is not None:
                 calls.append(item.view)
             history.append(item)
-        history.extend(outputs.get(called_id(call) or "") or aborted_output(call) for call in calls)
+        for call in calls:
+            call_id = called_id(call) or ""
+            if call_id not in there:
+                history.append(outputs.get(call_id) or aborted_output(call))
     return history
 
 
@@ -168,6 +194,6 @@ def _payload(call: ItemView) -> ToolPayload:
         return CustomPayload("")
     if isinstance(call, LocalShellCall):
         return LocalShellPayload(ShellToolCallParams(command=()))
-    if isinstance(call, ShellCall | ApplyPatchCall | ToolSearchCall):
-        return NativePayload(str(call.__struct_config__.tag), "")
-    return FunctionPayload("")
+    if isinstance(call, FunctionCall):
+        return FunctionPayload("")
+    return NativePayload(kind_of(call), "")

@@ -54,12 +54,12 @@ async def open_session(
     profile = profiles.model(name or "")
     chosen = profiles.tool_set(settings.profile or profile.tools)
     runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env)
-    brought = group_by_owner(tools if tools is not None else settings.tools)
+    brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
     sources = tool_sources(runtime.conversation, chosen.include, brought.own, settings.features)
     toolset = Toolset(runtime, sources, front_end=front_end)
     toolset.warnings = (*warnings, *toolset.warnings)
     mcp_servers = settings.mcp_servers
-    toolset.add_source(NativeSource((*settings.hosted_tools, *brought.hosted)))
+    toolset.add_source(NativeSource(brought.hosted))
     if runs_remote_mcp(model):
         toolset.add_source(NativeSource(brought.remote))
     else:

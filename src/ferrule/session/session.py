@@ -90,6 +90,7 @@ class Session(LoopBound):
         self.history = History(_restored(stored, settings, model_name) if stored else ())
         self._lessons = stored.lessons if stored else ()
         toolset.recall(self.history.items)
+        toolset.session_id = self.id
         self.usage = TokenUsage()
         self.stream_retries = settings.provider.stream_max_retries if settings.provider else 0
         self._front_end = front_end
@@ -122,7 +123,7 @@ class Session(LoopBound):
         made = SessionHooks(
             hooks, PlainLauncher(), base, commands.base, commands.policy.secrets, self.toolset.workspace.places
         )
-        made.report, made.add_context = self.emit, self._context.append
+        made.report, made.add_context = self.emit, self.tell_model
         made.programs = self.settings.hook_programs
         self.toolset.use_hooks(made)
         return made
@@ -239,6 +240,10 @@ class Session(LoopBound):
         context, self._context[:] = list(self._context), []
         for text in context:
             self.record(make_item(Message(role="developer", content=(InputText(text),))))
+
+    def tell_model(self, text: str) -> None:
+        """Let the model read this behind the response that goes on."""
+        self._context.append(text)
 
     def say(self, text: str) -> None:
         """Put words of the user into history."""

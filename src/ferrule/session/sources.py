@@ -9,7 +9,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ShellFeatures
-from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool
+from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSearchTool
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
@@ -20,7 +20,13 @@ ToolLike = Any
 """A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec, or its class with
 `create`; a plain function; the spec of a native tool that runs here."""
 
-_NATIVE_SPECS = {LocalShell(): "local_shell", ShellTool(): "native_shell", ApplyPatchTool(): "native_apply_patch"}
+_NATIVE_SPECS: dict[type[Any], str] = {
+    LocalShell: "local_shell",
+    ShellTool: "native_shell",
+    ApplyPatchTool: "native_apply_patch",
+    ToolSearchTool: "tool_search",
+}
+"""The built-in tools that run what these specs stand for."""
 
 
 class BuiltinSource:
@@ -136,8 +142,8 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
             if tool.name not in registered_tools():
                 raise unknown_tool(tool.name, [*BUILTINS, *registered_tools()])
             made.extend(resolve_tool(tool, state))
-        elif isinstance(tool, LocalShell | ShellTool | ApplyPatchTool) and tool in _NATIVE_SPECS:
-            names.append(_NATIVE_SPECS[tool])
+        elif type(tool) in _NATIVE_SPECS:
+            names.append(_NATIVE_SPECS[type(tool)])
         elif isinstance(tool, type) and hasattr(tool, "create"):
             made.extend(tool.create(conv_state=state))
         elif hasattr(tool, "spec"):

@@ -22,7 +22,9 @@ from ferrule.protocol.permissions import (
 )
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire
+from ferrule.session.brought import NativeSource, group_by_owner
 from ferrule.session.front_end import Approver, FrontEnd, Listener, Questioned, callbacks
+from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
@@ -67,7 +69,7 @@ class Toolset(LoopBound):
         self._files = Files(runtime.workspace.readable_files, runtime.conversation.cwd)
         self._runtime = runtime
         self._hooks: ToolHooks | None = None
-        self._session_id = session_id
+        self.session_id = session_id
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
 
     @classmethod
@@ -102,7 +104,11 @@ class Toolset(LoopBound):
         runtime = build_runtime(settings, profile)
         include = profiles.tool_set(profile.tools).include
         front_end = callbacks(on_event, on_approval, on_question)
-        toolset = cls(runtime, tool_sources(runtime.conversation, include, tools), front_end=front_end)
+        brought = group_by_owner(tools)
+        sources = tool_sources(runtime.conversation, include, brought.own)
+        toolset = cls(runtime, [*sources, NativeSource((*brought.remote, *brought.hosted))], front_end=front_end)
+        if brought.dynamic:
+            toolset.add_dynamic_tools(brought.dynamic)
         if front_end is not None:
             front_end.decide = toolset.pending.decide
         return toolset
@@ -185,7 +191,7 @@ class Toolset(LoopBound):
             self.current()[1],
             self._context,
             hooks=self._hooks,
-            session_id=self._session_id,
+            session_id=self.session_id,
             turn_id=turn_id,
             asks_for_risk=self.asks_for_risk,
         )
@@ -209,23 +215,22 @@ class Toolset(LoopBound):
         """Run the calls among `items` and return their answers in call order.
 
         Takes the items of a Responses `output`, or the `tool_calls` of a Chat Completions message: dicts or the SDK's
-        objects. Answers have the form of the wire that the call came over. Other items are passed over.
+        objects. Answers have the form of the wire that the call came over. What waits for nobody is passed over, as are
+        calls whose answer is among the items, and what runs at the provider.
         """
         self.bind_to_running_loop()
         import asyncio
 
         dispatcher = self.dispatcher()
-        return [
-            answer
-            for answer in await asyncio.gather(*(self._answer(_as_dict(item), dispatcher) for item in items))
-            if answer is not None
-        ]
-
-    async def _answer(self, item: Mapping[str, JsonValue], dispatcher: Dispatcher) -> dict[str, JsonValue] | None:
-        if isinstance(item.get("function"), Mapping) or isinstance(item.get("custom"), Mapping):
-            return await self._answer_chat(item, dispatcher)
-        response = await dispatcher.respond(read_item(msgspec.json.encode(item)).view)
-        return None if response is None else msgspec.json.decode(response.raw, type=dict[str, Any])
+        given = [_as_dict(item) for item in items]
+        views = [None if _is_chat(item) else read_item(msgspec.json.encode(item)).view for item in given]
+        there = {answered_id(view) for view in views if view is not None}
+        answers = (
+            self._answer_chat(item, dispatcher) if view is None else _respond(view, dispatcher)
+            for item, view in zip(given, views, strict=True)
+            if view is None or called_id(view) not in there
+        )
+        return [answer for answer in await asyncio.gather(*answers) if answer is not None]
 
     async def _answer_chat(self, call: Mapping[str, JsonValue], dispatcher: Dispatcher) -> dict[str, JsonValue]:
         call_id = str(call.get("id", ""))
@@ -294,6 +299,15 @@ def tool_sources(
         return [BuiltinSource(expand_profile(include, conversation.profile, features), conversation)]
     names, made = split_tools(tools, conversation)
     return [BuiltinSource(names, conversation), DefinitionSource(made)]
+
+
+async def _respond(view: ItemView, dispatcher: Dispatcher) -> dict[str, JsonValue] | None:
+    response = await dispatcher.respond(view)
+    return None if response is None else msgspec.json.decode(response.raw, type=dict[str, Any])
+
+
+def _is_chat(item: Mapping[str, JsonValue]) -> bool:
+    return isinstance(item.get("function"), Mapping) or isinstance(item.get("custom"), Mapping)
 
 
 def _as_dict(item: object) -> Mapping[str, JsonValue]:

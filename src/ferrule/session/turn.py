@@ -30,11 +30,12 @@ from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import InputText, Refusal, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
+from ferrule.protocol.hosted import is_unfinished, nobody_runs
 from ferrule.protocol.items import FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
-from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.payload import ToolOutput, output_in
 from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.failures import Failures, SameFailure
-from ferrule.session.history import aborted_output, called_id, place_of
+from ferrule.session.history import aborted_output, answered_id, called_id, place_of
 from ferrule.session.tool_choice import after_a_call
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.handler import InputWatcher
@@ -52,6 +53,7 @@ TOO_MANY_CALLS = (
     f"not run: one response may make {MAX_CALLS} calls, and this one came after them; "
     "make it again in your next response if it is still wanted"
 )
+BROKEN_OFF = "not run: the response broke off; make the call again if it is still wanted"
 CONTINUE = "Your last answer was empty. Go on with the task: call a tool, or say what you have found."
 """What a model is told whose answers stay empty."""
 LONGEST_GENERATION = 2_000
@@ -77,6 +79,7 @@ class _Call(msgspec.Struct):
     item: ResponseItem
     task: "asyncio.Task[ResponseItem]"
     started: float
+    answered_there: bool = False
 
     @property
     def view(self) -> ItemView:
@@ -95,6 +98,8 @@ class Turn:
         self.text = ""
         self.interrupted_calls: set[str] = set()
         self._calls: list[_Call] = []
+        self._ended = asyncio.Event()
+        self._broken = False
         self._began = 0
         self._left_out = False
         self._last_word: str | None = None
@@ -197,6 +202,7 @@ class Turn:
         dispatcher = session.toolset.dispatcher(self.id)
         request = session.request(specs, self.interrupted_calls, self.tool_choice)
         self._began = len(request.items)
+        self._ended = asyncio.Event()
         self._calls, self._left_out, more, usage, broken = [], False, False, None, True
         try:
             async with aclosing(session.model.stream(request)) as events:
@@ -221,7 +227,7 @@ class Turn:
         if self._last_word is not None:
             self.text = self._last_word
             return False
-        return more or bool(self._calls)
+        return more or not all(call.answered_there for call in self._calls)
 
     def _take(self, item: ResponseItem, dispatcher: Dispatcher) -> None:
         """Record an item of the model, and start it if it is a call that has not run yet."""
@@ -242,17 +248,36 @@ class Turn:
             task = start_task(self._pass_over(item) if crowded else self._answer(item, routed, dispatcher, started))
             self._calls.append(_Call(item, task, started))
             return
+        if (answered := answered_id(item.view)) is not None:
+            self._leave_to_provider(answered, item.view)
+        if is_unfinished(item.view):
+            session.tell_model(nobody_runs(item.view))
         if isinstance(item.view, Message):
             self.text = shown(text_of(item.view.content))
         if session.observed:
             session.emit(ItemCompleted(item=item))
 
+    def _leave_to_provider(self, call_id: str, output: ItemView) -> None:
+        """The provider has answered a call of its response itself: it is none of ours."""
+        for call in self._calls:
+            if called_id(call.view) == call_id and not call.answered_there:
+                call.answered_there = True
+                if call.task.cancel() and self.session.observed:
+                    self.session.emit(ItemCompleted(item=call.item, output=output_in(output), duration_ms=0))
+
     async def _answer(
         self, item: ResponseItem, routed: RoutedCall, dispatcher: Dispatcher, started: float
     ) -> ResponseItem:
         """Run a call; its answer is on disk as soon as it is there."""
-        output = await dispatcher.run(routed)
         invocation = routed.invocation
+        if routed.perhaps_elsewhere:
+            await self._ended.wait()
+        if routed.perhaps_elsewhere and routed.handler is not None and self._broken:
+            output = ToolOutput(BROKEN_OFF, False)
+        else:
+            output = await dispatcher.run(routed)
+        if (unsaid := output.unsaid(invocation.payload)) is not None:
+            self.session.tell_model(unsaid)
         hint = self._failures.note(invocation, output)
         output = output if hint is None else _with_hint(output, hint)
         if output.ends_turn:
@@ -275,6 +300,8 @@ class Turn:
     async def _settle(self, usage: TokenUsage | None, broken: bool) -> None:
         """Wait for the calls and put their answers into history, in call order. When the turn is cancelled, so are
         they; an answer that is there already stays."""
+        self._broken = broken
+        self._ended.set()
         try:
             await _all_done(self._calls)
         except asyncio.CancelledError:
@@ -296,10 +323,13 @@ class Turn:
         self._calls.sort(key=lambda call: place_of(call.item))
         for call in self._calls:
             error = None if call.task.cancelled() else call.task.exception()
+            if call.answered_there:
+                continue
             if call.task.cancelled() or error is not None:
                 fatal = fatal or error
                 waited = max(time.monotonic() - call.started, 0.1)
-                answer = aborted_output(call.view, f"aborted by user after {waited:.1f}s")
+                cause = f"aborted by user after {waited:.1f}s" if error is None else f"the runtime failed: {error}"
+                answer = aborted_output(call.view, cause)
                 self.session.store(answer)
             else:
                 answer = call.task.result()
@@ -334,11 +364,13 @@ class Turn:
 
 
 def _says_something(view: ItemView) -> bool:
-    """Whether an item is more than reasoning or an empty message."""
+    """Whether an item is more than reasoning, an empty message, or a call that nobody runs."""
     if isinstance(view, Message) and not isinstance(view.content, str):
         refused = any(isinstance(part, Refusal) for part in view.content)
         return refused or bool(shown(text_of(view.content)).strip())
-    return not isinstance(view, Reasoning) and not (isinstance(view, Message) and not text_of(view.content).strip())
+    if isinstance(view, Message):
+        return bool(text_of(view.content).strip())
+    return not isinstance(view, Reasoning) and not is_unfinished(view)
 
 
 def _with_hint(output: ToolOutput, hint: str) -> ToolOutput:

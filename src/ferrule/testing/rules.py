@@ -45,7 +45,7 @@ def _pairing(request: Request) -> str | None:
 
 
 def _calls(item: JsonObject) -> Iterator[tuple[str, str]]:
-    if item.get("type") in CALL_TYPES or (item.get("type") == "tool_search_call" and item.get("call_id")):
+    if item.get("type") in CALL_TYPES or (as_text(item.get("type")).endswith("_call") and item.get("call_id")):
         yield as_text(item.get("call_id")), as_text(item.get("id"))
     for call in as_objects(item.get("tool_calls")):
         yield as_text(call.get("id")), ""

@@ -73,8 +73,9 @@ def _mcp(effect: McpEffect, policy: AskForApproval) -> ExecApprovalRequirement:
     if effect.approval == "allow" or (effect.approval == "auto" and hints.readOnlyHint):
         return Skip()
     if policy is AskForApproval.NEVER:
+        setting = 'require_approval = "never"' if effect.approval == "provider" else 'approval = "allow"'
         return Forbidden(
-            f'MCP tool call requires approval, but the approval policy is never; the setting approval = "allow" of the '
+            f"MCP tool call requires approval, but the approval policy is never; the setting {setting} of the "
             f"server {effect.server} permits its tools"
         )
     return NeedsApproval(f"the tool {effect.tool} of the MCP server {effect.server} may change things")

@@ -33,7 +33,8 @@ class PatchEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of an MCP server will be called. `approval` is the server's setting: auto, prompt or allow."""
+    """A tool of an MCP server will be called. `approval` is the server's setting: auto, prompt or allow; `provider`:
+    the model's provider calls it, and wants it approved."""
 
     server: str
     tool: str

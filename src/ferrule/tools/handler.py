@@ -36,10 +36,11 @@ class ToolHandler:
     """Which payloads it serves."""
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """Whether the payload has a shape that this handler can run."""
+        """Whether the payload has a shape that this handler can run. Native items come only to who is registered for
+        them."""
         if self.kind is ToolKind.MCP:
             return isinstance(payload, McpPayload)
-        return isinstance(payload, FunctionPayload | CustomPayload)
+        return isinstance(payload, FunctionPayload | CustomPayload | NativePayload)
 
     def function_payload(self, arguments: str) -> ToolPayload:
         """The payload of a JSON call to this tool."""

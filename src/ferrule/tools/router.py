@@ -7,18 +7,23 @@ import msgspec
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
     ApplyPatchCall,
+    ComputerCall,
     CustomToolCall,
     FunctionCall,
     ItemView,
     LocalShellAction,
     LocalShellCall,
+    McpApprovalRequest,
     ShellCall,
     ToolSearchCall,
+    UnknownItem,
+    kind_of,
 )
 from ferrule.protocol.payload import (
     CustomPayload,
     FunctionPayload,
     LocalShellPayload,
+    McpPayload,
     NativePayload,
     ShellToolCallParams,
     ToolKind,
@@ -26,7 +31,11 @@ from ferrule.protocol.payload import (
 )
 from ferrule.tools.context import ToolInvocation
 from ferrule.tools.handler import ToolHandler
-from ferrule.tools.registry import NATIVE, ToolRegistry
+from ferrule.tools.registry import NATIVE, FoundTool, ToolRegistry
+from ferrule.tools.remote_approval import RemoteApproval
+
+_FOR_THE_USER = FoundTool(RemoteApproval(), NATIVE, "mcp_approval_request", True)
+"""What is not run but asked, whatever tools there are."""
 
 
 class RoutedCall(msgspec.Struct, frozen=True):
@@ -36,6 +45,8 @@ class RoutedCall(msgspec.Struct, frozen=True):
     handler: ToolHandler | None
     parallel: bool = False
     error: str | None = None
+    perhaps_elsewhere: bool = False
+    """It may have run where the model runs: its response can still bring the answer."""
 
 
 def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id: str = "") -> RoutedCall | None:
@@ -44,14 +55,26 @@ def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id:
     if asked is None:
         return None
     call_id, namespace, name, payload = asked
-    found = registry.find(name, namespace)
+    found = _FOR_THE_USER if isinstance(view, McpApprovalRequest) else registry.find(name, namespace)
     if found is None:
         invocation = ToolInvocation(call_id, name, payload, namespace, session_id, turn_id)
-        return RoutedCall(invocation, None, error=_unsupported(view, name, namespace, registry))
-    if isinstance(payload, FunctionPayload) and found.handler.kind is ToolKind.MCP:
-        payload = found.handler.function_payload(payload.arguments)
-    invocation = ToolInvocation(call_id, found.name, payload, found.namespace, session_id, turn_id)
-    return RoutedCall(invocation, found.handler, found.parallel)
+        return RoutedCall(invocation, None, error=_unsupported(view, name, namespace, registry), perhaps_elsewhere=True)
+    invocation = ToolInvocation(call_id, found.name, payload_for(found, payload), found.namespace, session_id, turn_id)
+    unsaid = isinstance(view, ShellCall) and view.environment is None
+    return RoutedCall(invocation, found.handler, found.parallel, perhaps_elsewhere=unsaid)
+
+
+def payload_for(found: FoundTool, payload: ToolPayload) -> ToolPayload:
+    """A JSON call in the form that its tool takes: of a tool of an MCP server, the server and the tool that are
+    meant."""
+    if not isinstance(payload, FunctionPayload) or found.handler.kind is not ToolKind.MCP:
+        return payload
+    made = found.handler.function_payload(payload.arguments)
+    if not isinstance(made, FunctionPayload):
+        return made
+    flat = found.name if found.namespace is None else f"{found.namespace}__{found.name}"
+    server, known, tool = flat.removeprefix("mcp__").partition("__")
+    return McpPayload(server if known else "", tool if known else flat, payload.arguments)
 
 
 def _asked(view: ItemView) -> tuple[str, str | None, str, ToolPayload] | None:
@@ -63,13 +86,19 @@ def _asked(view: ItemView) -> tuple[str, str | None, str, ToolPayload] | None:
             return view.call_id, view.namespace, view.name, CustomPayload(view.input)
         case LocalShellCall():
             return view.call_id or view.id or "", NATIVE, "local_shell", LocalShellPayload(_shell_params(view.action))
-        case ShellCall():
+        case ShellCall(environment=where) if where is None or where.type == "local":
             return view.call_id, NATIVE, "shell", NativePayload("shell_call", _json(view.action))
         case ApplyPatchCall():
             return view.call_id, NATIVE, "apply_patch", NativePayload("apply_patch_call", _json(view.operation))
         case ToolSearchCall(execution="client", call_id=str(call_id)):
             arguments = bytes(view.arguments).decode()
             return call_id, NATIVE, "tool_search", NativePayload("tool_search_call", arguments)
+        case ComputerCall():
+            return view.call_id, NATIVE, "computer", NativePayload("computer_call", _json(view))
+        case McpApprovalRequest(id=str(request_id)):
+            return request_id, NATIVE, "mcp_approval_request", NativePayload("mcp_approval_request", _json(view))
+        case UnknownItem(original_type=kind, awaits=str(call_id)):
+            return call_id, NATIVE, kind.removesuffix("_call"), NativePayload(kind, "{}")
     return None
 
 
@@ -85,11 +114,13 @@ def _json(value: msgspec.Struct) -> str:
 
 
 def _unsupported(view: ItemView, name: str, namespace: str | None, registry: ToolRegistry) -> str:
+    if namespace == NATIVE:
+        return f"unsupported call: nobody answers a {kind_of(view)} here; use the tools that you were given"
     kind = "custom tool call" if isinstance(view, CustomToolCall) else "call"
     known = [tool for space, tool in registry if space == namespace]
     near = difflib.get_close_matches(name, known, n=3)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    return f"unsupported {kind}: {namespace or ''}{name}{hint}"
+    return f"unsupported {kind}: {f'{namespace}.' if namespace else ''}{name}{hint}"
 
 
 def unanswerable(routed: RoutedCall) -> RespondToModel:
