@@ -1,58 +1,181 @@
-"""What tools that read files do not read: file systems of the kernel, which show what the agent's own process holds.
+"""What tools that read files do not read: file systems that store no files but show what the kernel knows.
 
 `/proc/self/environ` has the keys that commands must not see, `/proc/self/fd` the files that we have open. A command
 that looks there sees itself, so it may.
+
+What is read must lie on a file system that stores files: one that the kernel puts on a block device, or one of the
+known ones that need none. So a new kind of the kernel's is refused until somebody has looked at it. Each step of a path
+is opened before it is looked at, and what was looked at is what is read: whoever changes the path meanwhile leads
+nowhere else.
 """
 
+import errno
 import os
-from collections.abc import Iterator
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from ferrule.lookup import steps
+from ferrule.lookup import MAX_LINKS
 
-_TYPES = """
-    proc sysfs cgroup cgroup2 debugfs tracefs securityfs selinuxfs smackfs bpf configfs efivarfs pstore mqueue devpts
-    fusectl binfmt_misc nsfs hugetlbfs rpc_pipefs autofs
+_WITHOUT_DEVICE = """
+    tmpfs ramfs rootfs devtmpfs zfs ubifs jffs2
+    overlay overlayfs aufs unionfs shiftfs ecryptfs
+    fuse virtiofs 9p vboxsf prl_fs vmhgfs hgfs drvfs lxfs wslfs
+    nfs nfs4 cifs smb3 smbfs afs ceph coda lustre gpfs beegfs orangefs pvfs2 panfs wekafs
 """
-KERNEL_TYPES = frozenset(_TYPES.split())
-"""Types of file systems that hold no files of people (Documentation/filesystems of the kernel)."""
+STORING = frozenset(_WITHOUT_DEVICE.split())
+"""Types of file systems that store files without a block device: in memory, over others, from a host or a server."""
+TYPES = "/proc/filesystems"
+"""A line of a type that needs a block device begins with a tab, others with `nodev` (proc(5))."""
 MOUNTS = "/proc/self/mountinfo"
+
+_STEP = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 class KernelFileError(OSError):
-    """The path leads to a file system of the kernel, or through one."""
+    """The path leads to a file system that stores no files, or through a link on one."""
+
+
+class Storage:
+    """Tells which open files are stored ones, and remembers their devices. Make one for each call."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def check(self, descriptor: int, path: str) -> None:
+        """Raise `KernelFileError` unless what is open (also by `O_PATH`) is stored."""
+        device = os.fstat(descriptor).st_dev
+        if sys.platform != "linux" or os.major(device) or device in self._known:  # 0: on no block device
+            return
+        kind = _type_of(descriptor, device)
+        if kind is None and device != os.stat("/").st_dev:
+            raise KernelFileError(f"{path} lies on a file system that {MOUNTS} does not list; commands can read it")
+        if kind is not None and not _stores(kind):
+            raise KernelFileError(
+                f"{path} lies on a file system of the kernel ({kind}), or of a type that is not known to store files; "
+                "commands can read it"
+            )
+        self._known.add(device)
+
+
+def open_stored(path: str, flags: int, check: Callable[[int], None] = lambda mode: None) -> int:
+    """Open the absolute path, links followed. `check` gets the mode of what is there before it is opened, and raises
+    `OSError` for what is not wanted.
+
+    Raises `OSError`: a `KernelFileError` where it, or a link on the way, is not stored.
+    """
+    if sys.platform != "linux":
+        check(os.stat(path).st_mode)
+        return os.open(path, flags)
+    found = _reach(path)
+    try:
+        check(os.fstat(found).st_mode)
+        return os.open(f"/proc/self/fd/{found}", flags)
+    finally:
+        os.close(found)
 
 
 def refuse_kernel_files(path: str, *, below: bool = False) -> None:
-    """Raise `KernelFileError` unless every step of the absolute path, links followed, lies on an ordinary file system.
+    """Raise `OSError` for a path that `open_stored` would not open, whatever its kind.
 
-    `below`: what is under it will be read, too, so that none of these may be mounted there.
+    `below`: what is under it will be read, too, so that nothing that stores no files may be mounted there.
     """
-    mounts = dict(_kernel_mounts())
-    devices = set(mounts.values())
-    for step in steps(path):
-        try:
-            device = os.lstat(step).st_dev
-        except (OSError, ValueError):
-            continue
-        if device in devices:
-            raise KernelFileError(f"{step} lies on a file system of the kernel, which is read by commands only")
+    if sys.platform != "linux":
+        return
+    os.close(_reach(path))
     if below:
         real = os.path.realpath(path).rstrip("/")
-        for mount in mounts:
-            if mount.startswith(f"{real}/"):
-                raise KernelFileError(f"it holds {mount}, a file system of the kernel: name a folder below it")
+        for mount in _mounts():
+            if mount.point.startswith(f"{real}/") and not _stores(mount.kind):
+                raise KernelFileError(f"it holds {mount.point}, a file system of the kernel: name a folder below it")
 
 
-def _kernel_mounts() -> Iterator[tuple[str, int]]:
-    """Mount point and device of each (proc(5), mountinfo)."""
+def _reach(path: str) -> int:
+    """What stands at the path, open by `O_PATH`. A link is followed only where somebody stored it: `/proc/self/fd/5`
+    and its like are the kernel's word."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "it holds a NUL", path)
+    storage, todo, links = Storage(), deque(path.split("/")), 0
+    here = os.open("/", _STEP)
     try:
-        lines = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:  # not Linux
-        return
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if after.split(" ")[0] in KERNEL_TYPES:
-            major, minor = map(int, fields[2].split(":"))
-            yield fields[4], os.makedev(major, minor)
+        while todo:
+            name = todo.popleft()
+            if name in ("", "."):
+                continue
+            step = os.open(name, _STEP, dir_fd=here)
+            if not stat.S_ISLNK(os.fstat(step).st_mode):
+                os.close(here)
+                here = step
+                continue
+            target = _target(step, storage, path)
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            todo.extendleft(reversed(target.split("/")))
+            if target.startswith("/"):
+                os.close(here)
+                here = os.open("/", _STEP)
+        storage.check(here, path)
+    except OSError:
+        os.close(here)
+        raise
+    return here
+
+
+def _target(link: int, storage: Storage, path: str) -> str:
+    """Where an open link leads. Closes it."""
+    try:
+        storage.check(link, path)
+        return os.readlink("", dir_fd=link)
+    finally:
+        os.close(link)
+
+
+class _Mount(NamedTuple):
+    """One line of mountinfo (proc(5))."""
+
+    device: int
+    point: str
+    kind: str
+
+
+def _mounts(start: bytes = b"") -> Iterator[_Mount]:
+    """Those whose line begins so; it begins with the mount's number."""
+    for line in _lines(MOUNTS):
+        if not line.startswith(start):
+            continue
+        before, _, after = line.partition(b" - ")
+        fields = before.split(b" ")
+        major, minor = map(int, fields[2].split(b":"))
+        point = os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), fields[4]))
+        yield _Mount(os.makedev(major, minor), point, os.fsdecode(after.split(b" ")[0]))
+
+
+def _type_of(descriptor: int, device: int) -> str | None:
+    """The type of the file system, by its mount; by its device where there is no number (gVisor). None: it is not
+    listed, as the root of a `chroot` is not."""
+    told = [line.split() for line in _lines(f"/proc/self/fdinfo/{descriptor}")]
+    starts = [words[1] + b" " for words in told if words[0] == b"mnt_id:"]
+    starts.append(b"")
+    for start in starts:
+        for mount in _mounts(start):
+            if start or mount.device == device:
+                return mount.kind
+    return None
+
+
+def _stores(kind: str) -> bool:
+    return kind.partition(".")[0] in STORING or b"\t" + os.fsencode(kind) in _lines(TYPES)
+
+
+def _lines(path: str) -> list[bytes]:
+    """None where it cannot be read: then only our root and block devices are known."""
+    try:
+        return Path(path).read_bytes().splitlines()
+    except OSError:
+        return []

@@ -4,6 +4,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ferrule.kernel_files import Storage, open_stored
+
+KERNEL = "a file system of the kernel"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
 
 class Entry(NamedTuple):
     """`folder` is the path of what it stands in, relative to the root and empty there; `level` is 0 there. `label`
@@ -24,13 +29,15 @@ class Tree:
     """The entries down to `depth` levels, links not followed: in each directory by name (code points), what is in a
     directory directly after it. `hidden` false leaves out names that start with a dot.
 
-    A directory below that cannot be read is one of `problems`; iterating raises `OSError` for the root alone.
+    A directory below that cannot be read, or where the kernel shows what it knows, is one of `problems`; iterating
+    raises `OSError` for the root alone.
     """
 
     def __init__(self, root: str, depth: int, *, hidden: bool = True) -> None:
         self._root = root
         self._depth = depth
         self._hidden = hidden
+        self._storage = Storage()
         self.problems: list[str] = []
 
     def __iter__(self) -> Iterator[Entry]:
@@ -45,17 +52,32 @@ class Tree:
                     try:
                         pending.append((entry.path, iter(self._entries(entry.path))))
                     except OSError as error:
-                        self.problems.append(f"{entry.path} ({error.strerror})")
+                        self.problems.append(f"{entry.path} ({error.strerror or KERNEL})")
                     else:
                         break
             else:
                 pending.pop()
 
     def _entries(self, folder: str) -> list[tuple[str, str]]:
-        with os.scandir(f"{self._root}/{folder}" if folder else self._root) as entries:
-            found = [(entry.name, _label(entry)) for entry in entries if self._hidden or entry.name[0] != "."]
+        descriptor = self._open(folder)
+        try:
+            with os.scandir(descriptor) as entries:
+                found = [(entry.name, _label(entry)) for entry in entries if self._hidden or entry.name[0] != "."]
+        finally:
+            os.close(descriptor)
         found.sort()
         return found
+
+    def _open(self, folder: str) -> int:
+        if not folder:
+            return open_stored(self._root, _FOLDER)
+        descriptor = os.open(f"{self._root}/{folder}", _FOLDER | os.O_NOFOLLOW)
+        try:
+            self._storage.check(descriptor, folder)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
 
 def _label(entry: "os.DirEntry[str]") -> str:

@@ -6,10 +6,12 @@ link that is put in between, or a root that is replaced, leads nowhere. Reading 
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 
-from ferrule.kernel_files import refuse_kernel_files
+from ferrule.kernel_files import open_stored
 from ferrule.patch.files import PlainFiles
 from ferrule.sandbox.boundary import Boundary, boundary_of
 from ferrule.sandbox.plan import ConfinementPlan, is_within
@@ -36,8 +38,8 @@ class ConfinedFiles(PlainFiles):
 
     def read(self, path: str) -> bytes:
         """See `PlainFiles.read`; not of a file system of the kernel."""
-        refuse_kernel_files(path)
-        return super().read(path)
+        with FileIO(open_stored(path, os.O_RDONLY | os.O_CLOEXEC, _refuse_folder)) as file:
+            return file.readall()
 
     def close(self) -> None:
         """Let the roots go; every later write is refused."""
@@ -61,6 +63,11 @@ class ConfinedFiles(PlainFiles):
                     os.close(last)
                 return
         raise _refused("outside of the folders that may be written", path)
+
+
+def _refuse_folder(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
 def _walk(root: int, below: str) -> int:

@@ -5,13 +5,13 @@ import os
 import stat
 from io import FileIO
 
-from ferrule.kernel_files import KernelFileError, refuse_kernel_files
+from ferrule.kernel_files import open_stored
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Non-blocking: a FIFO that is put in place after the look is opened at once, and files of the kernel do not wait."""
+"""Non-blocking: a regular file never waits, and on macOS a FIFO can be put in place after the look."""
 
 
 class Files:
@@ -40,15 +40,7 @@ class Files:
         Raises `OSError` and nothing else: what is no regular file is refused by its kind, and never opened.
         """
         absolute = self.path(path)
-        refuse_kernel_files(absolute)
-        _check_regular(os.stat(absolute).st_mode, absolute)
-        file = FileIO(os.open(absolute, _READ))
-        try:
-            _check_regular(os.fstat(file.fileno()).st_mode, absolute)
-        except OSError:
-            file.close()
-            raise
-        return file
+        return FileIO(open_stored(absolute, _READ, lambda mode: _check_regular(mode, absolute)))
 
     async def read_bytes(self, path: str) -> bytes:
         """The whole content of a regular file. A FIFO, socket or device is refused, never opened."""
@@ -57,12 +49,10 @@ class Files:
         if entry.kind is not Kind.FILE:
             raise RespondToModel(f"{path}: {_NOT_A_FILE[entry.kind]}")
         try:
-            refuse_kernel_files(absolute)
-            return self.layer.read(absolute)
-        except KernelFileError as error:
-            raise RespondToModel(f"{path}: {error}") from error
+            with self.open(absolute) as file:
+                return file.readall()
         except OSError as error:
-            raise RespondToModel(f"{path}: {error.strerror}") from error
+            raise RespondToModel(f"{path}: {error.strerror or error}") from error
 
     async def read_text(self, path: str) -> str:
         """The whole content as UTF-8; bytes that are not become U+FFFD."""

@@ -6,7 +6,6 @@ from itertools import islice
 from ferrule.builtin.list_dir.definition import ListDirAction, ListDirObservation
 from ferrule.builtin.paging import shown_name, whole
 from ferrule.builtin.tree import Tree
-from ferrule.kernel_files import KernelFileError, refuse_kernel_files
 from ferrule.patch.planner import reason
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.context import ToolContext
@@ -40,10 +39,6 @@ class ListDirExecutor(ToolExecutor[ListDirAction, ListDirObservation]):
 
 
 def _listed(path: str, offset: int, limit: int, depth: int) -> ListDirObservation:
-    try:
-        refuse_kernel_files(path)
-    except KernelFileError as error:
-        raise RespondToModel(f"{path}: {error}") from error
     tree = Tree(path, depth)
     try:
         entries = list(islice(tree, offset - 1, offset + limit))

@@ -12,6 +12,7 @@ from ferrule.builtin.searching.ignores import Walk
 from ferrule.builtin.searching.patterns import LinePattern, text_lines
 from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.builtin.searching.ripgrep import MAX_LINES
+from ferrule.kernel_files import Storage
 from ferrule.protocol.errors import RespondToModel
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ def search_in_python(search: Search) -> Found:
     deadline = time.monotonic() + SEARCH_SECONDS
     pattern = None if search.pattern is None else LinePattern(search.pattern, ignore_case=search.ignore_case)
     walk = Walk(search.path, search.cwd, search.include, hidden=search.hidden)
-    files = Dated()
+    files, storage = Dated(), Storage()
     lines: list[FoundLine] = []
     warnings: list[str] = []
     for path in _in_time(walk, deadline):
@@ -36,13 +37,14 @@ def search_in_python(search: Search) -> Found:
                 files.add([os.fsencode(path)])
                 continue
             with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+                storage.check(file.fileno(), path)
                 texts = _in_time(_texts(file), deadline)
                 if search.lines:
                     lines += islice(_matching_lines(texts, path, pattern, search), MAX_LINES - len(lines))
                 elif any(map(pattern.in_text, texts)):
                     files.add([os.fsencode(path)])
         except OSError as error:
-            warnings.append(f"{path}: {error.strerror}")
+            warnings.append(str(error) if error.strerror is None else f"{path}: {error.strerror}")
         if len(lines) >= MAX_LINES:
             break
     return Found(
