@@ -70,6 +70,25 @@ async def test_b034_an_interactive_login_shell_does_not_wait_for_its_jobs(bench:
 
 
 @pytest.mark.parametrize("name", SHELLS)
+async def test_b034_a_name_that_is_not_there_yet_is_waited_for(bench: Bench, leftovers: list[int], name: str) -> None:
+    """The job is busy for a while between fork and exec."""
+    text = await run(bench, name, "(for i in {1..20000}; do :; done; exec sleep 600) >/dev/null 2>&1 & echo $!")
+    first, second = body(text).splitlines()
+    leftovers.append(int(first))
+    assert second == f"Left running: {first} (sleep 600)."
+
+
+@pytest.mark.parametrize("name", SHELLS)
+async def test_b034_a_part_of_a_script_has_the_name_of_its_shell(
+    bench: Bench, leftovers: list[int], name: str, tmp_path: Path
+) -> None:
+    text = await run(bench, name, f"mkfifo {tmp_path}/p; (read < {tmp_path}/p) & echo $!")
+    first, second = body(text).splitlines()
+    leftovers.append(int(first))
+    assert re.match(rf"Left running: {first} \(\S*bash -c mkfifo", second)
+
+
+@pytest.mark.parametrize("name", SHELLS)
 async def test_b035_a_timeout_leaves_no_process_of_the_tree(bench: Bench, name: str, tmp_path: Path) -> None:
     mark = f"{tmp_path}/{name}"
     text = await run(bench, name, f"echo begun; python3 -c 'while True: pass' {mark}; true", timeout=1000)

@@ -39,6 +39,12 @@ async def test_b032_background_processes_end_with_their_shell(confined: Bench, n
     assert second.startswith("Ended with the command: ")
 
 
+async def test_b034_a_name_that_is_not_there_yet_is_waited_for(confined: Bench) -> None:
+    """The job is busy for a while between fork and exec."""
+    text = await confined.call("shell_command", command="(for i in {1..5000}; do :; done; exec sleep 600) & true")
+    assert body(text) == "Ended with the command: sleep."
+
+
 async def test_a_server_lives_in_a_session_of_its_own(confined: Bench) -> None:
     server = "python3 -u -m http.server 0 --bind 127.0.0.1"
     number = session_id(await confined.call("exec_command", cmd=server, yield_time_ms=250))

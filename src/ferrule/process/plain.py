@@ -18,12 +18,14 @@ from functools import cache
 from pathlib import Path
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pty, Stdio
-from ferrule.process.tree import MARK_VARIABLE, Tree, command_of, ticks_now
+from ferrule.process.tree import MARK_VARIABLE, Process, Tree, command_of, is_starting, ticks_now
 
 KILL_DEADLINE = 5.0
 """Seconds after which a tree that does not die (uninterruptible input or output) is given up."""
 POLL_SECONDS = 0.02
 """Between two looks at a tree that is ending: no event tells of the end of processes that are not our children."""
+NAME_DEADLINE = 0.5
+"""Seconds for a process between fork and exec to get its name. A busy loop of a shell looks the same and costs them."""
 NAMED_LEFTOVERS = 5
 """Processes that a notice names; the others are counted."""
 LONGEST_ARGUMENT = 128 * 1024
@@ -94,7 +96,7 @@ class PlainChild:
     async def leftovers(self, output_held: bool) -> str | None:
         if not output_held and not self._tree.group_alive():
             return None
-        members = self._tree.members()
+        members = await self._started_members()
         if not members:
             return None
         names = ", ".join(
@@ -102,6 +104,15 @@ class PlainChild:
         )
         more = f" and {len(members) - NAMED_LEFTOVERS} more" if len(members) > NAMED_LEFTOVERS else ""
         return f"Left running: {names}{more}."
+
+    async def _started_members(self) -> list[Process]:
+        """The living processes, once each has its own name."""
+        deadline = time.monotonic() + NAME_DEADLINE
+        members = self._tree.members()
+        while any(is_starting(member.pid) for member in members) and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+            members = self._tree.members()
+        return members
 
     def resize(self, rows: int, columns: int) -> None:
         if self._terminal is not None:

@@ -16,6 +16,10 @@ from pathlib import Path
 MARK_VARIABLE = "FERRULE_PROCESS"
 COMMAND_CHARS = 80
 """A command line is named in at most this many characters."""
+_PF_FORKNOEXEC = 0x40
+"""Of the flags in `/proc/PID/stat` (include/linux/sched.h)."""
+_FLAGS = 5
+_BUSY = (b"R", b"D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,21 @@ def ticks_now() -> int:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, shortened; empty if it is gone or cannot be read."""
-    text = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    """The command line of a process, shortened, or its name if it shows none; empty if it is gone."""
+    line = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm").strip()
+    text = line.decode("utf-8", "replace")
     return text if len(text) <= COMMAND_CHARS else text[: COMMAND_CHARS - 1] + "…"
+
+
+def is_starting(pid: int) -> bool:
+    """Whether a process was forked, has not yet become another program, and is busy: its name is still its parent's.
+    One that sleeps, or has children, is a part of a script and keeps that name."""
+    stat = _read(f"/proc/{pid}/stat")
+    if not stat:
+        return False
+    state, *numbers = stat[stat.rindex(b")") + 2 :].split()
+    forked = int(numbers[_FLAGS]) & _PF_FORKNOEXEC
+    return bool(forked) and state in _BUSY and not _read(f"/proc/{pid}/task/{pid}/children")
 
 
 class Tree:

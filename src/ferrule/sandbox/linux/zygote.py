@@ -33,6 +33,10 @@ LARGEST_MESSAGE = 1 << 18
 """Bytes: above what `client.LARGEST_INLINE` lets through."""
 NAMED_SURVIVORS = 5
 """Names of processes that were ended with their command; more say nothing."""
+NAME_LOOKS, NAME_SECONDS = 50, 0.002
+"""How often, and how long in between, is waited for a process that has not got its own name yet."""
+PF_FORKNOEXEC = 0x40
+"""Of the flags in `/proc/PID/stat` (include/linux/sched.h)."""
 SMALLEST_PID_MAX = 301
 """The kernel takes no smaller one."""
 LANDLOCK_THAT_TRUNCATES = 3
@@ -270,10 +274,18 @@ class Init:
         reap(os.WNOHANG)
         if not self.signal_all(0):
             return []
+        self.let_start()
         names = [name for pid in self.others() if (name := name_of(pid))]
         while self.signal_all(SIGKILL):
             reap(0 if self.namespaces else os.WNOHANG)
         return names[:NAMED_SURVIVORS]
+
+    def let_start(self) -> None:
+        """Wait for those between fork and exec, which still have the name of their parent."""
+        for _ in range(NAME_LOOKS):
+            if not any(map(is_starting, self.others())):
+                return
+            select.select((), (), (), NAME_SECONDS)
 
     def others(self) -> list[int]:
         if not self.namespaces:
@@ -306,12 +318,25 @@ def reap(flags: int) -> None:
 
 def name_of(pid: int) -> bytes:
     """The name of a living process."""
+    name, state, _ = status_of(pid)
+    return b"" if state == b"Z" else name
+
+
+def is_starting(pid: int) -> bool:
+    """Whether it was forked, is no other program yet, and is busy with becoming one."""
+    _, state, flags = status_of(pid)
+    return bool(flags & PF_FORKNOEXEC) and state in (b"R", b"D") and not children(pid)
+
+
+def status_of(pid: int) -> tuple[bytes, bytes, int]:
+    """Name, state and flags; empty if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             name, _, rest = file.read().partition(b"(")[2].rpartition(b")")
     except OSError:
-        return b""
-    return b"" if rest.startswith(b" Z") else name
+        return b"", b"", 0
+    fields = rest.split()
+    return name, fields[0], int(fields[6])
 
 
 def children(pid: int) -> list[int]:
@@ -351,6 +376,7 @@ class Zygote:
         self.folder, self.lock = fds  # of the placeholders' records; on the host's mount, where it can be written
         self.inits: dict[int, int] = {}  # pidfd -> pid
         self.sockets: HostSockets | None = None
+        self.landlock = kernel.landlock_abi()
         self.ruleset: int | None = None
 
     def start(self) -> None:
@@ -368,8 +394,11 @@ class Zygote:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-            if kernel.landlock_abi() < LANDLOCK_THAT_TRUNCATES:
-                raise StepError(0, f"Landlock is missing or older than version {LANDLOCK_THAT_TRUNCATES} (Linux 6.2)")
+            if not self.landlock:
+                raise StepError(0, "this kernel has no Landlock, or it was not chosen at boot (lsm=)")
+            if self.landlock < LANDLOCK_THAT_TRUNCATES:
+                needed = f"{LANDLOCK_THAT_TRUNCATES} (Linux 6.2) is needed"
+                raise StepError(0, f"this kernel has version {self.landlock} of Landlock, and {needed}")
         self.ruleset = kernel.landlock_ruleset((*roots, b"/dev/shm", b"/dev/pts"), (*DEVICES, b"/dev/ptmx"))
         if settings["namespaces"]:
             # The inits inherit it: loading it costs half a millisecond.
@@ -472,7 +501,7 @@ def main(number: int) -> None:
         gc.collect()
         gc.freeze()
         gc.disable()
-        send(control, b"R")
+        send(control, b"R", bytes((zygote.landlock,)))
         zygote.serve()
     except (OSError, StepError) as error:
         send_failure(control, error)
