@@ -112,9 +112,12 @@ class Pool:
             for process in processes:
                 await process.gone()
 
-    async def ready(self, key: ZygoteKey) -> None:
-        """Waits until the zygote has built its namespaces. Raises `LaunchError` if it cannot."""
-        await self._zygote(key).process.wait_ready()
+    async def ready(self, key: ZygoteKey) -> int:
+        """Waits until the zygote has built its namespaces. Returns the version of Landlock that confines as well, 0 for
+        none. Raises `LaunchError` if it cannot."""
+        process = self._zygote(key).process
+        await process.wait_ready()
+        return process.landlock
 
     async def launch(
         self,
@@ -248,9 +251,10 @@ class ZygoteLauncher:
         self._covers: Covers = covers if key.namespaces else tuple
         pool.open(key, self._covers())
 
-    async def ready(self) -> None:
-        """Raises `LaunchError` if this machine cannot build the sandbox."""
-        await self._pool.ready(self._key)
+    async def ready(self) -> int:
+        """The version of Landlock that confines as well, 0 for none. Raises `LaunchError` if this machine cannot build
+        the sandbox."""
+        return await self._pool.ready(self._key)
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits

@@ -27,6 +27,10 @@ TITLES: Final[Mapping[Level, str]] = {
     Level.SEATBELT: "Seatbelt",
     Level.NONE: "nothing",
 }
+NOT_BUILT = "the sandbox could not be built: "
+"""How a launcher starts to say it; beside the name of the level it is one time too many."""
+WITHOUT_LANDLOCK = "namespaces and a system call filter"
+NO_LANDLOCK = "Landlock, a second wall behind the namespaces: this kernel has none, or it was not chosen at boot (lsm=)"
 HOLES: Final[Mapping[Level, tuple[str, ...]]] = {
     Level.NAMESPACES: (
         "commands can read every file that you can read",
@@ -65,15 +69,37 @@ Opener = Callable[[], ClosableLauncher]
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The best level that works, and for each that does not, why."""
+    """The best level that works, and for each that does not, why. `landlock`: whether that is in force as well, where
+    the level can do without."""
 
     level: Level
     failures: Mapping[Level, str] = field(default_factory=dict)
+    landlock: bool = True
 
     def lines(self) -> list[str]:
         """For `doctor`: the level, what it does not stop, why better ones do not work."""
-        shown = [f"Sandbox: {TITLES[self.level]}", *(f"  not stopped: {hole}" for hole in HOLES[self.level])]
-        return shown + [f"  not available: {TITLES[level]}: {why}" for level, why in self.failures.items()]
+        shown = [f"Sandbox: {title(self.level, landlock=self.landlock)}"]
+        shown += [f"  not stopped: {hole}" for hole in HOLES[self.level]]
+        if not self.landlock:
+            shown.append(f"  missing: {NO_LANDLOCK}")
+        reasons: dict[str, list[str]] = {}
+        for level, why in self.failures.items():
+            reasons.setdefault(why.removeprefix(NOT_BUILT), []).append(TITLES[level])
+        return shown + [f"  not available: {'; '.join(titles)}: {why}" for why, titles in reasons.items()]
+
+
+def title(level: Level, *, landlock: bool) -> str:
+    """What confines commands."""
+    return WITHOUT_LANDLOCK if level is Level.NAMESPACES and not landlock else TITLES[level]
+
+
+async def has_landlock(launcher: Launcher) -> bool:
+    """Whether Landlock confines commands of this launcher, too. True where the level does not say that it does."""
+    if sys.platform != "linux":
+        return True
+    from ferrule.sandbox.pool import ZygoteLauncher
+
+    return not isinstance(launcher, ZygoteLauncher) or await launcher.ready() > 0
 
 
 async def probe(home: Path, places: Places = NOWHERE) -> ProbeResult:
@@ -81,10 +107,10 @@ async def probe(home: Path, places: Places = NOWHERE) -> ProbeResult:
     commands can write."""
     failures: dict[Level, str] = {}
     for level, opener in openers(ConfinementPlan(places=places), home / "sandbox").items():
-        why = await try_level(opener, home)
-        if why is None:
-            return ProbeResult(level, failures)
-        failures[level] = why
+        found = await _tried(opener, home)
+        if isinstance(found, bool):
+            return ProbeResult(level, failures, found)
+        failures[level] = found
     return ProbeResult(Level.NONE, failures)
 
 
@@ -124,16 +150,22 @@ def openers(
 
 async def try_level(opener: Opener, home: Path) -> str | None:
     """None if this level holds; else why it does not, in one sentence."""
+    found = await _tried(opener, home)
+    return None if isinstance(found, bool) else found
+
+
+async def _tried(opener: Opener, home: Path) -> str | bool:
+    """Whether Landlock confines commands as well; a sentence if the level does not hold."""
     launcher: ClosableLauncher | None = None
     try:
         launcher = opener()
         await check(launcher, home)
+        return await has_landlock(launcher)
     except LaunchError as error:
         return str(error)
     finally:
         if launcher is not None:
             await launcher.close()
-    return None
 
 
 async def check(launcher: Launcher, home: Path) -> None:

@@ -9,16 +9,18 @@ from pathlib import Path
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.permissions import SandboxPolicy
+from ferrule.sandbox.environment import INSIDE_VARIABLE, NESTED
 from ferrule.sandbox.placeholders import sweep
 from ferrule.sandbox.plan import ConfinementPlan, Level
 from ferrule.sandbox.policy import plan_confinement
-from ferrule.sandbox.probe import TITLES, ClosableLauncher, check, openers
+from ferrule.sandbox.probe import TITLES, ClosableLauncher, check, has_landlock, openers
 from ferrule.sandbox.protection import Protection, Report
 from ferrule.sandbox.watched import WatchedChild, watched
 
 NETWORK_OFF_VARIABLE = "CODEX_SANDBOX_NETWORK_DISABLED"
 """Set to 1 for commands without a network; the name that programs written for agents look for."""
 
+NO_STATE = "the sandbox cannot keep its state in {} ({}); set FERRULE_HOME to a folder that can be written"
 NOTHING_ENFORCED = (
     "this machine offers no sandbox, so commands are not started in this mode ({}); `ferrule doctor` says more, and "
     "-s danger-full-access runs them with all your rights"
@@ -63,6 +65,7 @@ class Sandbox:
         self._levels = levels
         self._interpreter = interpreter
         self._launcher: ClosableLauncher | None = None
+        self.landlock = True
         self._opening = asyncio.create_task(self._open())
         self._running: set[WatchedChild] = set()
         self._closed = False
@@ -110,9 +113,11 @@ class Sandbox:
         try:
             return await self._best_level()
         except OSError as error:
-            raise LaunchError(f"the sandbox could not be built: {error}") from error
+            raise LaunchError(NO_STATE.format(self._home, error.strerror)) from error
 
     async def _best_level(self) -> Level:
+        if os.environ.get(INSIDE_VARIABLE):
+            raise LaunchError(NESTED)
         state_dir = self._home / "sandbox"
         await asyncio.to_thread(sweep, state_dir)
         await self._protection.look()
@@ -131,6 +136,7 @@ class Sandbox:
                     await self._launcher.close()
                     self._launcher = None
             else:
+                self.landlock = await has_landlock(self._launcher)
                 if level is Level.LANDLOCK:
                     await self._protection.hold()
                 return level

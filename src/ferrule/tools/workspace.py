@@ -115,19 +115,21 @@ class Workspace:
     async def status(self) -> SandboxStatus:
         """What confines commands. Waits until the sandbox stands, or is known not to."""
         from ferrule.sandbox.plan import Level
-        from ferrule.sandbox.probe import HOLES, TITLES
+        from ferrule.sandbox.probe import HOLES, TITLES, title
 
         if self.plan is None:
             return SandboxStatus(level=TITLES[Level.NONE], not_stopped=HOLES[Level.NONE])
         try:
-            level = await (await self._opened()).level()
+            sandbox = await self._opened()
+            level = await sandbox.level()
         except LaunchError as error:
             return SandboxStatus(level=TITLES[Level.NONE], reduced=True, problem=str(error))
         reduced = level not in (Level.NAMESPACES, Level.SEATBELT)
-        return SandboxStatus(level=TITLES[level], not_stopped=HOLES[level], reduced=reduced)
+        shown = title(level, landlock=sandbox.landlock)
+        return SandboxStatus(level=shown, not_stopped=HOLES[level], reduced=reduced)
 
     async def _opened(self) -> "Sandbox":
-        from ferrule.sandbox.sandbox import Sandbox
+        from ferrule.sandbox.sandbox import NO_STATE, Sandbox
 
         if self._sandbox is None:
             assert self._protection is not None
@@ -135,8 +137,7 @@ class Workspace:
                 self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._sandbox = Sandbox(self._protection, unconfined_accepted=self._unconfined_accepted)
             except OSError as error:
-                text = f"the sandbox cannot keep its state in {self._home} ({error.strerror}); set FERRULE_HOME"
-                raise LaunchError(text) from error
+                raise LaunchError(NO_STATE.format(self._home, error.strerror)) from error
         return self._sandbox
 
     async def close(self) -> None:

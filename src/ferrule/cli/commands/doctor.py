@@ -1,7 +1,7 @@
 """`ferrule doctor`: what this machine offers, what is configured, which paths are written. Always ends with 0."""
 
 import asyncio
-import importlib.util
+import importlib
 import os
 import platform
 import subprocess
@@ -53,6 +53,7 @@ WRITTEN = {
 }
 """What is written below the home folder. Beside it: what the model's tools write, and files named by flags."""
 
+PROBLEM = "PROBLEM"
 Section = Callable[[Settings], Iterator[str]]
 
 
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
         settings = configuration(options).settings
         print(f"configuration  {_configuration(Path(settings.home, CONFIG_FILE))}")
     except UsageError as error:
-        print(f"configuration  PROBLEM: {error}")
+        print(f"configuration  {PROBLEM}: {error}")
         settings = Settings(cwd=os.getcwd(), home=ferrule_home())
     sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox, _git)
     for section in sections:
@@ -97,9 +98,9 @@ def _paths(settings: Settings) -> Iterator[str]:
 def _writability(folder: Path) -> str:
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
-        return f"PROBLEM: {existing} is not a directory"
+        return f"{PROBLEM}: {existing} is not a directory"
     if not os.access(existing, os.W_OK | os.X_OK):
-        return f"PROBLEM: {existing} cannot be written"
+        return f"{PROBLEM}: {existing} cannot be written"
     return "writable" if existing == folder else "will be made"
 
 
@@ -115,10 +116,19 @@ def _programs(settings: Settings) -> Iterator[str]:
             yield f"{name:<14} {_version(found.path)} ({found.path})"
     yield f"shell          {default_shell(os.environ, places).path}"
     for name, (module, without) in EXTRAS.items():
-        there = importlib.util.find_spec(module) is not None
-        yield f"extra {name:<8} " + (
-            "installed" if there else f"not installed: {without}; pip install 'ferrule[{name}]'"
-        )
+        yield f"extra {name:<8} {_extra(name, module, without)}"
+
+
+def _extra(name: str, module: str, without: str) -> str:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            return f"not installed: {without}; pip install 'ferrule[{name}]'"
+        return f"{PROBLEM}: {module} needs {error.name}, which is not installed: {without}"
+    except ImportError as error:
+        return f"{PROBLEM}: {module} cannot be loaded, so {without}: {error}"
+    return "installed"
 
 
 def _program(name: str, places: Places) -> Located:
@@ -182,10 +192,17 @@ def _git(settings: Settings) -> Iterator[str]:
 
 
 def _sandbox(settings: Settings) -> Iterator[str]:
+    from ferrule.sandbox.environment import INSIDE_VARIABLE, NESTED
     from ferrule.sandbox.probe import probe
 
-    try:
+    home = Path(settings.home)
+    if os.environ.get(INSIDE_VARIABLE):
+        yield f"Sandbox: not tried: {NESTED}"
+    elif _writability(home).startswith(PROBLEM):
+        yield "Sandbox: not tried: it would keep its state in the home folder; set FERRULE_HOME to one that is writable"
+    else:
         places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
-        yield from asyncio.run(probe(Path(settings.home), places)).lines()
-    except FerruleError as error:
-        yield f"Sandbox: PROBLEM: {error}"
+        try:
+            yield from asyncio.run(probe(home, places)).lines()
+        except (FerruleError, OSError) as error:
+            yield f"Sandbox: {PROBLEM}: {error}"

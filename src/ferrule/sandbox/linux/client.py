@@ -90,6 +90,8 @@ class ZygoteProcess:
         self._asked: deque[WireCovers] = deque()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self.ready = False
+        self.landlock = 0
+        """Its version that confines commands, once this is ready; 0: none does."""
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
         with suppress(OSError):  # it ended at once, which is heard of like any other end
@@ -172,6 +174,7 @@ class ZygoteProcess:
     def _heard(self, reply: Reply) -> None:
         if reply.kind == b"R":
             self.ready = True
+            self.landlock = reply.body[0]
             self._settle()
         elif reply.kind == b"C":
             channel, pidfd = reply.fds
