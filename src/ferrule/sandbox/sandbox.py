@@ -20,7 +20,10 @@ from ferrule.sandbox.watched import WatchedChild, watched
 NETWORK_OFF_VARIABLE = "CODEX_SANDBOX_NETWORK_DISABLED"
 """Set to 1 for commands without a network; the name that programs written for agents look for."""
 
-NO_STATE = "the sandbox cannot keep its state in {} ({}); set FERRULE_HOME to a folder that can be written"
+NO_STATE = (
+    "the sandbox could not be built: it cannot keep its state in {} ({}); set FERRULE_HOME to a folder that can "
+    "be written"
+)
 NOTHING_ENFORCED = (
     "this machine offers no sandbox, so commands are not started in this mode ({}); `ferrule doctor` says more, and "
     "-s danger-full-access runs them with all your rights"
