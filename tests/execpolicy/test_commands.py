@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from ferrule.execpolicy.commands import bare, take_apart
-from ferrule.execpolicy.wrappers import command_text, shell_script
+from ferrule.execpolicy.shells import command_text, shell_script
 
 
 def seen(*argv: str) -> list[tuple[str, ...]]:
@@ -68,7 +68,7 @@ def seen(*argv: str) -> list[tuple[str, ...]]:
 )
 def test_the_command_behind_is_seen(argv: str) -> None:
     found = seen(*shlex.split(argv))
-    assert ("rm", "x") in found or ("/bin/rm", "x") in found
+    assert any(argv[:2] in (("rm", "x"), ("/bin/rm", "x")) for argv in found)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_nesting_without_end_is_cut_and_said() -> None:
 def test_commands_that_multiply_are_cut_and_said(words: str) -> None:
     first, *rest = words.split()
     argv = [first, *rest * 3000]
-    assert not take_apart(argv).understood
-    assert not take_apart(["bash", "-lc", shlex.join(argv)]).understood
+    assert take_apart(argv).unread
+    assert take_apart(["bash", "-lc", shlex.join(argv)]).unread
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["a\0b"], ["bash", "-lc", "ls\0"], ["\ud800"], ["bash", "-lc", "ls '"]])

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -392,19 +393,20 @@ def test_hostile_commands_are_decided_and_never_safe(rules: Rules, argv: list[st
     assert json.loads(json.dumps(policy_report(requirement)))["requirement"] == "needs_approval"
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "script", ["ls;" * 40_000, "ls|" * 40_000 + "ls", "git push;" * 14_000, "cd x;" * 20_000 + "git log"]
 )
 def test_a_very_long_script_takes_time_by_its_length_only(rules: Rules, script: str) -> None:
     assert len(script) < 131_072
+    before = time.process_time()  # not the clock: other tests run beside this one
     assert short(judge(script, "untrusted", rules)) in ("run", "no", "ask")
+    assert time.process_time() - before < 8
 
 
 def test_a_restricting_rule_behind_very_many_wrappers_is_still_decided(rules: Rules) -> None:
     for count in range(10, 20):
         argv = ["env"] * count + ["git", "push"]
-        assert short(judge("", "on-request", rules, argv=argv)) in ("no", "run")
+        assert short(judge("", "on-request", rules, argv=argv)) in ("no", "ask")
 
 
 def test_the_argv_of_a_plain_call_is_judged_like_a_script(rules: Rules) -> None:

@@ -15,7 +15,7 @@ from .load import load_rules, read_rules, rule_files, with_project_rules
 from .report import policy_report
 from .risk import command_risk
 from .rules import Rules
-from .wrappers import command_text
+from .shells import command_text
 
 __all__ = [
     "DEFAULT_RULES",

@@ -1,242 +1,418 @@
-"""A shell script taken apart into its commands (tree-sitter-bash), quoting resolved.
+"""A shell script taken apart into its commands, quoting resolved: the grammar of bash, read as bash reads it.
 
-One walk serves both readers. `Script.form` is WORDS when every node is on the allow-list and every byte between the
-tokens is blank: then `commands` is all that the script does. Otherwise `commands` are the commands that could be seen
-in it, which is enough to refuse and never enough to allow.
+One pass serves both readers. `Script.form` is WORDS when nothing but plain words, joined by `&&`, `||`, `;`, `|` and
+line breaks, was met: then `commands` are all that the script does. Otherwise they are the commands that stand in it,
+which is enough to refuse and never enough to allow; where it is BROKEN, not even all of these.
 """
 
 import re
-from dataclasses import dataclass
-from enum import Enum
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
 
 from .options import words
-
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+from .script import BROKEN, Form, Script, SimpleCommand, printed
+from .simple import RESERVED_WORDS, STATE, SimpleReader
+from .words import Unreadable
 
 MAX_SCRIPT_BYTES = 131_072  # Linux passes no longer string to a program (MAX_ARG_STRLEN), so bash would never see it
-
-_PLAIN_NODES = words(
-    """
-    program list pipeline command command_name word string string_content raw_string number concatenation
-    variable_name && || ; | " ' =
-    """
-)
-_HEREDOC_NODES = words(
-    "redirected_statement heredoc_redirect heredoc_start heredoc_body heredoc_content heredoc_end << <<-"
-)
-_WORD_NODES = words("word string raw_string number concatenation")
-_BLANK = b" \t\n"
-# The grammar's scanner looks letters up in a C table of 256 and crashes on others (tree-sitter-bash issue 337). To the
-# shell all bytes above ASCII are letters of a word, so the parser is given an `x` for each; places stay the same.
-_ASCII = bytes(range(0x80)) + b"x" * 0x80
+MAX_RESUMPTIONS = 100  # behind a fault the reading goes on at the next command, to see what it can; this often at most
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-# An unquoted word that means the same to every shell: no expansion, no brace, nothing that may be cut elsewhere.
-_PLAIN_WORD = re.compile(r"(?:[\w./:=@%+,~^#*?\[\]!-]|\\[^\n])+")
-_PLAIN_STRING = re.compile(r'"(?:[^"\\$`]|\\.)*"', re.DOTALL)
-_WORD_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_STRING_ESCAPE = re.compile(r'\\([$`"\\\n])')
-_GLOB = re.compile(r"[*?\[]")
+_ONE_COMMAND = re.compile(r"[A-Za-z0-9_./-]+(?: [A-Za-z0-9_./:@%+,-]+)*", re.ASCII)  # read the quick way
+_RESERVED = re.compile(
+    r"(?:if|then|elif|else|fi|while|until|for|select|do|done|case|esac|function|time|coproc|\{|\}|\[\[|!)"
+    r"(?=[\s;&|<>()]|$)"
+)
+_OPENERS = words("if while until for select case function { [[")
+_RESUME = re.compile(r"[\n;|&({`]|\$\(")
+_PARENTHESES = re.compile(r"\([ \t]*\)")
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
-    """One command: its words and the assignments before them.
-
-    `literal` is False when a word needs the shell to be known (`$x`, `$(...)`); such a word stands as its source text.
-    `globs` is True when a word has an unquoted glob, and so may become many; `may_gain_options` when one of these could
-    be an option.
-    """
-
-    argv: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
-    literal: bool = True
-    globs: bool = False
-    may_gain_options: bool = False
-
-
-class Form(Enum):
-    """How well a script was understood."""
-
-    WORDS = "words"
-    HEREDOC = "heredoc"  # one plain command that reads a literal here-document
-    OTHER = "other"
-    BROKEN = "broken"  # a syntax error, a control character, too long
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The commands of a script in source order."""
-
-    commands: tuple[SimpleCommand, ...]
-    form: Form
-
-
-@dataclass(frozen=True, slots=True)
-class _Word:
-    text: str
-    literal: bool = True
-    glob_at: int = -1  # where the first unquoted glob character stands in `text`
-
-    @property
-    def may_be_option(self) -> bool:
-        """True unless what stands before the glob decides what its expansions are: `src/*`, `--include=*.py`."""
-        fixed = self.text[: max(self.glob_at, 0)]
-        return self.glob_at == 0 or (fixed.startswith("-") and "=" not in fixed)
-
-
-BROKEN = Script((), Form.BROKEN)
-
-
-def parse_script(text: str) -> Script:
-    """Take a script apart. Never raises, whatever the text."""
+def parse_script(text: str, aliases: Mapping[str, str] | None = None) -> Script:
+    """Take a script apart, with these aliases in place if there are any. Never raises, whatever the text."""
     try:
         source = text.encode()
     except UnicodeEncodeError:
         return BROKEN
     if len(source) > MAX_SCRIPT_BYTES:
         return BROKEN
-    script = _Walk(source).script()
-    if "\\\n" in text:
-        # bash joins continued lines before it cuts words, tree-sitter does not: look at both readings.
-        joined = _Walk(source.replace(b"\\\n", b"")).script()
-        form = Form.BROKEN if joined.form is Form.BROKEN else Form.OTHER
-        return Script((*script.commands, *joined.commands), form)
-    if _CONTROL.search(text):
-        return Script(script.commands, Form.BROKEN)
-    return script
+    if _ONE_COMMAND.fullmatch(text) and not aliases:
+        argv = tuple(text.split())
+        if argv[0] not in STATE and argv[0] not in RESERVED_WORDS:
+            return Script((SimpleCommand(argv),), Form.WORDS)
+    script = _Parser(text, aliases=aliases).script()
+    return replace(script, form=Form.BROKEN) if _CONTROL.search(text) else script
 
 
-@cache
-def _parser() -> "Parser":
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
+class _Parser(SimpleReader):
+    """A descent over one script. Where it cannot go on it raises `Unreadable`; what was read before stays."""
 
-    return Parser(Language(tree_sitter_bash.language()))
-
-
-class _Walk:
-    """One pass over the tree of one script; iterative, so that no nesting is too deep."""
-
-    __slots__ = ("commands", "end", "odd", "prefixes", "source")
-
-    def __init__(self, source: bytes) -> None:
-        self.source = source
-        self.commands: list[SimpleCommand] = []
-        self.odd: set[str] = set()  # node kinds and faults outside the allow-list
-        self.prefixes: set[int] = set()  # node ids of the assignments that stand before a command
-        self.end = 0  # where the last token ended
+    def __init__(self, text: str, parent: "_Parser | None" = None, aliases: Mapping[str, str] | None = None) -> None:
+        super().__init__(text, parent, aliases)
+        self.pipes: list[tuple[int, int]] = parent.pipes if parent else []  # of simple commands, by their places
 
     def script(self) -> Script:
-        root = _parser().parse(self.source.translate(_ASCII)).root_node
-        stack = [root]
-        while stack:
-            node = stack.pop()
-            kind = node.type
-            if kind == "command":
-                self.commands.append(self._command(node))
-            if kind not in _PLAIN_NODES and node.id not in self.prefixes:
-                self.odd.add(kind)
-            children = node.children
-            if children:
-                stack.extend(reversed(children))
-            else:
-                self._leaf(node)
-        if self.source[self.end :].strip(_BLANK):
-            self.odd.add("gap")
-        return Script(tuple(self.commands), self._form(root.has_error))
-
-    def _form(self, has_error: bool) -> Form:
-        if has_error:
-            return Form.BROKEN
-        if not self.odd and self.commands:
-            return Form.WORDS
-        if self.odd <= _HEREDOC_NODES and len(self.commands) == 1:
-            return Form.HEREDOC
-        return Form.OTHER
-
-    def _leaf(self, node: "Node") -> None:
-        """What stands between two tokens must be blank: a carriage return or a backslash there means another cut."""
-        start = node.start_byte
-        if self.source[self.end : start].strip(_BLANK):
-            self.odd.add("gap")
-        self.end = max(self.end, node.end_byte)
-
-    def _text(self, node: "Node") -> str:
-        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
-
-    def _command(self, node: "Node") -> SimpleCommand:
-        found: list[_Word] = []
-        env: list[tuple[str, _Word]] = []
-        for child in node.children:
-            kind = child.type
-            if kind == "variable_assignment":
-                self.prefixes.add(child.id)
-                env.append(self._assignment(child))
-            elif kind == "command_name":
-                found.append(self._name(child))
-            elif child.is_named and not kind.endswith("_redirect"):
-                found.append(self._word(child))
-        literal = all(word.literal for word in found)
-        if not (literal and all(value.literal for _, value in env)):
-            self.odd.add("word")
-        return SimpleCommand(
-            tuple([word.text for word in found]),
-            tuple([(name, value.text) for name, value in env]),
-            literal,
-            any(word.glob_at >= 0 for word in found),
-            any(word.may_be_option for word in found),
+        broken = False
+        for _ in range(MAX_RESUMPTIONS):
+            try:
+                self._list("")
+            except Unreadable:
+                broken = True
+                self._resume()
+            if self.at >= self.end:
+                break
+        self._connect()
+        return Script(
+            tuple([command for command in self.commands if command.argv]),
+            self._form(broken),
+            not self.bashism,
+            self.decides or (self.risky and self.hides_index) or (self.prompts and self.hides),
+            frozenset(self.functions),
         )
 
-    def _name(self, node: "Node") -> _Word:
-        """A name that the shell would first have to look up (`./b*`) is not literal."""
-        name = self._word(node.children[0]) if node.children else _Word(self._text(node), False)
-        return name if name.glob_at < 0 else _Word(name.text, False)
+    def _connect(self) -> None:
+        """What one command of a pipeline is known to write, the next one reads."""
+        for producer, consumer in self.pipes:
+            text = printed(self.commands[producer]) if self.commands[consumer].stdin is None else None
+            if text is not None:
+                self.feed(consumer, text)
 
-    def _assignment(self, node: "Node") -> tuple[str, _Word]:
-        name, *rest = node.children
-        label = self._text(name)
-        if name.type == "variable_name" and label.isascii() and rest and rest[0].type == "=" and len(rest) <= 2:
-            return label, self._word(rest[1]) if len(rest) == 2 else _Word("")
-        return label, _Word(self._text(node), False)
+    def _resume(self) -> None:
+        found = _RESUME.search(self.text, min(self.at, self.end))
+        self.at = found.end() if found else self.end
+        self.depth = 0
+        self.heredocs.clear()
 
-    def _word(self, node: "Node") -> _Word:
-        kind, text = node.type, self._text(node)
-        if kind in ("word", "number"):
-            return self._bare(text)
-        if kind == "raw_string":
-            return _Word(text[1:-1], text.count("'") == 2)
-        if kind == "string":
-            if _PLAIN_STRING.fullmatch(text):
-                return _Word(_STRING_ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text[1:-1]))
-            return _Word(text, False)
-        if kind == "concatenation":
-            return self._joined(node, text)
-        return _Word(text, False)
+    def _form(self, broken: bool) -> Form:
+        if broken:
+            return Form.BROKEN
+        if self.odd or not self.commands:
+            return Form.OTHER
+        if not self.documents:
+            return Form.WORDS
+        return Form.HEREDOC if self.documents == len(self.commands) == 1 else Form.OTHER
 
-    @staticmethod
-    def _bare(text: str) -> _Word:
-        if not _PLAIN_WORD.fullmatch(text):
-            return _Word(text.replace("\\", "") if "$" not in text else text, False)
-        if "\\" not in text:
-            glob = _GLOB.search(text)
-            return _Word(text, True, glob.start() if glob else -1)
-        glob = _GLOB.search(_WORD_ESCAPE.sub("_", text))
-        return _Word(_WORD_ESCAPE.sub(r"\1", text), True, glob.start() if glob else -1)
+    # What WordReader asks for.
 
-    def _joined(self, node: "Node", text: str) -> _Word:
-        parts: list[_Word] = []
-        end = node.start_byte
-        for child in node.children:
-            if child.type not in _WORD_NODES or child.start_byte != end:
-                return _Word(text, False)
-            end = child.end_byte
-            parts.append(self._word(child))
-        joined, glob_at = "", -1
-        for part in parts:
-            if glob_at < 0 and part.glob_at >= 0:
-                glob_at = len(joined) + part.glob_at
-            joined += part.text
-        return _Word(joined, all(part.literal for part in parts), glob_at)
+    def mark(self) -> tuple[int, int]:
+        return self.at, len(self.commands)
+
+    def restart(self, mark: tuple[int, int]) -> None:
+        self.at = mark[0]
+        del self.commands[mark[1] :]
+        self.pipes[:] = [pipe for pipe in self.pipes if max(pipe) < mark[1]]
+
+    def commands_until(self, closer: str) -> None:
+        self.deeper()
+        outer, self.heredocs = self.heredocs, []
+        start = self.at
+        if self._list(closer) != closer or self.heredocs:
+            raise Unreadable
+        if outer and "\n" in self.text[start : self.at]:
+            raise Unreadable  # which of the two reads the lines here, hangs on the shell
+        self.heredocs = outer
+        self.depth -= 1
+
+    def commands_of(self, text: str) -> None:
+        child = self.child(text)
+        child._list("")
+        self.merge(child)
+
+    def child(self, text: str) -> "_Parser":
+        child = _Parser(text, self, self.aliases)
+        child.deeper()
+        return child
+
+    # Lists and pipelines.
+
+    def _list(self, closers: str) -> str:
+        """Commands up to one of the closing tokens, which are separated by blanks; which it was. "": the end."""
+        while True:
+            self.skip_lines()
+            if self.at >= self.end:
+                if self.heredocs:
+                    self.end_documents()
+                return ""
+            if closers and (closer := self._closer(closers)):
+                return closer
+            self._and_or()
+            self.skip_blanks()
+            char = self.peek()
+            if char == ";" and self.peek(1) not in (";", "&"):
+                self.at += 1
+            elif char == "&":
+                self.odd = True
+                self.at += 1
+            elif (
+                char not in ("\n", ")", ";", "")
+                or (char == ")" and ")" not in closers)
+                or (char == ";" and ";;" not in closers)
+            ):
+                raise Unreadable
+
+    def _closer(self, closers: str) -> str:
+        for closer in closers.split():
+            if self.text.startswith(closer, self.at):
+                end = self.at + len(closer)
+                if not closer[0].isalpha() and closer != "}":
+                    self.at = end
+                    return closer
+                if end >= self.end or self.text[end] in " \t\n;&|<>()":
+                    self.at = end
+                    return closer
+        return ""
+
+    def _and_or(self) -> None:
+        while True:
+            self._pipeline()
+            self.skip_blanks()
+            if not self.text.startswith(("&&", "||"), self.at):
+                return
+            self.at += 2
+            self.skip_lines()
+
+    def _pipeline(self) -> None:
+        producer: int | None = None
+        while True:
+            start = len(self.commands)
+            simple = self._prefixed()
+            if simple and producer is not None:
+                self.pipes.append((producer, start))
+            self.skip_blanks()
+            if self.peek() != "|" or self.peek(1) == "|":
+                return
+            self.at += 1
+            if self.peek() == "&":
+                self.odd = self.bashism = True
+                self.at += 1
+            self.skip_lines()
+            producer = start if simple else None
+
+    def _prefixed(self) -> bool:
+        """A command behind `!`, `time` and `coproc`; True if it is a simple one."""
+        while True:
+            while self.aliases and self.expand_alias():
+                pass
+            found = _RESERVED.match(self.text, self.at)
+            word = found[0] if found else ""
+            if found is None:
+                break
+            if word == "!":
+                self.odd = True
+                self.at = found.end()
+                self.skip_blanks()
+                continue
+            if word == "time" and self._times_a_compound(found.end()):
+                continue
+            if word == "coproc":
+                self._coproc(found.end())
+                continue
+            break
+        return self._command()
+
+    def _times_a_compound(self, at: int) -> bool:
+        """`time { ...; }`: pass over the word. Before a simple command it is left for the table of wrappers."""
+        mark = self.at
+        self.at = at
+        self.skip_blanks()
+        for option in ("-p", "--"):
+            if self.text.startswith(option, self.at) and self.peek(2) in ("", " ", "\t", "\n"):
+                self.at += 2
+                self.skip_blanks()
+        if self.peek() == "(" or _RESERVED.match(self.text, self.at):
+            self.odd = self.bashism = True
+            return True
+        self.at = mark
+        return False
+
+    def _coproc(self, at: int) -> None:
+        """Pass over `coproc` and, before a compound command, its name."""
+        self.odd = self.bashism = True
+        self.at = at
+        self.skip_blanks()
+        name = _NAME.match(self.text, self.at)
+        if name is None or _RESERVED.match(self.text, self.at):
+            return
+        mark = self.at
+        self.at = name.end()
+        self.skip_blanks()
+        if self.at == name.end() or not (self.peek() == "(" or self._opens()):
+            self.at = mark
+
+    def _opens(self) -> bool:
+        found = _RESERVED.match(self.text, self.at)
+        return found is not None and found[0] in _OPENERS
+
+    # Compound commands.
+
+    def _command(self) -> bool:
+        if self.peek() == "(":
+            self._parenthesis()
+            self.redirects()
+            return False
+        found = _RESERVED.match(self.text, self.at)
+        if found is None or found[0] == "time":
+            return self.simple()
+        self.odd = True
+        read = _COMPOUNDS.get(found[0])
+        if read is None:
+            raise Unreadable
+        self.at = found.end()
+        self.deeper()
+        read(self)
+        self.depth -= 1
+        if found[0] != "function":
+            self.redirects()
+        return False
+
+    def _parenthesis(self) -> None:
+        self.odd = True
+        if self.peek(1) == "(":
+            self.bashism = True
+            if self.arithmetic(self.at):
+                self.risky = True
+                return
+        self.at += 1
+        self.deeper()
+        self._must(")")
+        self.depth -= 1
+
+    def _must(self, *closers: str) -> str:
+        found = self._list(" ".join(closers))
+        if found not in closers:
+            raise Unreadable
+        return found
+
+    def _expect(self, *tokens: str) -> str:
+        self.skip_lines()
+        found = self._closer(" ".join(tokens))
+        if not found:
+            raise Unreadable
+        return found
+
+    def _brace(self) -> None:
+        self._must("}")
+
+    def _if(self) -> None:
+        self._must("then")
+        while (found := self._must("elif", "else", "fi")) != "fi":
+            if found == "elif":
+                self._must("then")
+
+    def _while(self) -> None:
+        self._must("do")
+        self._must("done")
+
+    def _body(self) -> None:
+        self._must("done" if self._expect("do", "{") == "do" else "}")
+
+    def _for(self) -> None:
+        self.skip_blanks()
+        if self.text.startswith("((", self.at):
+            self.bashism = self.risky = True
+            if not self.arithmetic(self.at):
+                raise Unreadable
+        else:
+            self._name()
+            self.skip_lines()
+            if self._closer("in"):
+                self._words()
+        self.skip_blanks()
+        if self.peek() == ";":
+            self.at += 1
+        self._body()
+
+    def _name(self) -> None:
+        name = _NAME.match(self.text, self.at)
+        if name is None:
+            raise Unreadable
+        self.at = name.end()
+
+    def _words(self) -> None:
+        while True:
+            self.skip_blanks()
+            if self.peek() in ("", "\n", ";"):
+                return
+            self.word()
+
+    def _case(self) -> None:
+        self.skip_blanks()
+        self.word()
+        self._expect("in")
+        while True:
+            self.skip_lines()
+            if self._closer("esac"):
+                return
+            if self.peek() == "(":
+                self.at += 1
+            self._patterns()
+            if self._must(";;&", ";;", ";&", "esac") == "esac":
+                return
+
+    def _patterns(self) -> None:
+        while True:
+            self.skip_blanks()
+            self.word()
+            self.skip_blanks()
+            char = self.peek()
+            self.at += 1
+            if char == ")":
+                return
+            if char != "|":
+                raise Unreadable
+
+    def _test(self) -> None:
+        """`[[ ... ]]`: an expression of words; what counts is where it ends and what its words expand."""
+        self.bashism = self.risky = True
+        while True:
+            self.skip_spaces()
+            char = self.peek()
+            if self.text.startswith("]]", self.at) and self.peek(2) in (
+                "",
+                " ",
+                "\t",
+                "\n",
+                ";",
+                "&",
+                "|",
+                ")",
+                "<",
+                ">",
+            ):
+                self.at += 2
+                return
+            if not char or char == "#":
+                raise Unreadable
+            if (char in "\n&|<>!" and not (char in "<>" and self.peek(1) == "(")) or char in "();":
+                self.at += 1
+            else:
+                self.word(pattern=True)
+
+    def _function(self) -> None:
+        self.skip_blanks()
+        self.bashism = True
+        self.functions.add(self.word())
+        self.skip_blanks()
+        if _PARENTHESES.match(self.text, self.at):
+            self.empty_parentheses()
+        self.function_body()
+
+    def function_body(self) -> None:
+        self.odd = True
+        self.skip_lines()
+        self.deeper()
+        self._command()
+        self.depth -= 1
+
+
+_COMPOUNDS = {
+    "{": _Parser._brace,
+    "if": _Parser._if,
+    "while": _Parser._while,
+    "until": _Parser._while,
+    "for": _Parser._for,
+    "select": _Parser._for,
+    "case": _Parser._case,
+    "[[": _Parser._test,
+    "function": _Parser._function,
+}

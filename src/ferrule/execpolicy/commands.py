@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .bash import BROKEN, Form, Script, SimpleCommand, parse_script
+from .bash import parse_script
 from .programs import trusted_name
-from .wrappers import SHELLS, Wrapped, scripts_of, shell_script, started_by, unwrap
+from .script import BROKEN, Form, Script, SimpleCommand
+from .shells import SHELLS, ShellText, is_portable, shell_script
+from .started import started
+from .words import Vague
+from .wrappers import Wrapped, unwrap
 
 MAX_NESTING = 16  # shells within shells; nobody means more, and each level doubles the quoting
+_PRINTING = frozenset(["cat", "echo", "printf"])
 MAX_INNER_WORDS = 100_000  # of commands within commands; `find -exec find -exec ...` would grow without end
 
 
@@ -35,9 +40,10 @@ class CommandFacts:
     """What an argv does.
 
     `segments` are the commands to judge one by one: those of a script that was understood whole, else the argv itself.
-    `word_only`: the segments are all that happens. `seen` are all commands found at any depth, for refusing.
-    `understood` is False when a part could not be read at all (syntax error, NUL, too deep, too long). `moves` is True
-    when a segment changes the working directory of those after it.
+    `word_only`: the segments are all that happens. `seen` are all commands found at any depth, for refusing. `unread`
+    are those of them that may start something else, which cannot be read before they run. `understood` is False when a
+    part could not be read at all (syntax error, NUL, too deep, too long). `moves` is True when a segment changes the
+    working directory of those after it.
     """
 
     segments: tuple[SimpleCommand, ...]
@@ -45,6 +51,7 @@ class CommandFacts:
     seen: tuple[SeenCommand, ...]
     understood: bool
     moves: bool = False
+    unread: tuple[SeenCommand, ...] = ()
 
 
 def take_apart(
@@ -59,15 +66,15 @@ def take_apart(
     """
     whole = SimpleCommand(tuple(argv), env)
     if not argv or any(_is_unspeakable(word) for word in argv):
-        return CommandFacts((whole,), False, (SeenCommand(whole),), False)
+        alone = SeenCommand(whole)
+        return CommandFacts((whole,), False, (alone,), False, unread=(alone,))
     reader = _Reader(is_exposed)
     segments, word_only = reader.segments(whole, 0)
     script = shell_script(argv)
     inner = reader.parse(script).commands if script is not None and segments != (whole,) else None
-    roots = (whole,) if inner is None else _behind(env, inner)
-    seen = tuple(reader.everything(roots))
+    seen = tuple(reader.everything(whole, None if inner is None else _behind(env, inner)))
     moves = any(bare(segment).argv[:1] == ("cd",) for segment in segments)
-    return CommandFacts(segments, word_only, seen, reader.understood, moves)
+    return CommandFacts(segments, word_only, seen, reader.understood, moves, tuple(reader.unread))
 
 
 def _behind(env: tuple[tuple[str, str], ...], commands: Sequence[SimpleCommand]) -> tuple[SimpleCommand, ...]:
@@ -83,12 +90,14 @@ def _is_unspeakable(word: str) -> bool:
 class _Reader:
     """One reading of one argv; each script is parsed once."""
 
-    __slots__ = ("_is_exposed", "_scripts", "understood")
+    __slots__ = ("_aliases", "_is_exposed", "_scripts", "understood", "unread")
 
     def __init__(self, is_exposed: Callable[[str], bool]) -> None:
         self._is_exposed = is_exposed
         self._scripts: dict[str, Script] = {}
+        self._aliases: dict[str, str] = {}
         self.understood = True
+        self.unread: list[SeenCommand] = []
 
     def parse(self, text: str) -> Script:
         script = self._scripts.get(text)
@@ -117,45 +126,103 @@ class _Reader:
             found += _behind(command.env, parts)
         return tuple(found), True
 
-    def everything(self, roots: Sequence[SimpleCommand]) -> Iterator[SeenCommand]:
-        """Breadth first over all that the roots start; bounded, and `understood` says when it was cut."""
-        layer = [SeenCommand(root) for root in roots]
+    def everything(self, whole: SimpleCommand, roots: Sequence[SimpleCommand] | None) -> list[SeenCommand]:
+        """Breadth first over all that `whole` starts, or that the `roots` do which it consists of."""
+        first = SeenCommand(whole)
+        if roots is None:
+            seen = self._layers([first])
+        else:
+            self._judge_script(first, ShellText(shell_script(whole.argv) or "", is_portable(whole.argv[0])))
+            seen = self._layers([SeenCommand(root) for root in roots])
+        if self._aliases:
+            seen += self._layers(list(self._aliased()))
+        if not _PRINTING.isdisjoint(self._redefined()):
+            self.unread.append(first)  # what `echo x | sh` runs is then not x
+        return seen
+
+    def _layers(self, layer: list[SeenCommand]) -> list[SeenCommand]:
+        """What these start, and what that starts; bounded, and `understood` says when it was cut."""
+        found: list[SeenCommand] = []
         words = 0
         for _ in range(MAX_NESTING):
-            yield from layer
+            found += layer
             inner: list[SeenCommand] = []
             for seen in layer:
-                for found in self._inner(seen):
-                    words += len(found.command.argv)
+                for started_one in self._inner(seen):
+                    words += len(started_one.command.argv)
                     if words > MAX_INNER_WORDS:
-                        self.understood = False
-                        return
-                    inner.append(found)
+                        return self._cut(found)
+                    inner.append(started_one)
             layer = inner
             if not layer:
-                return
+                return found
+        return self._cut(found)
+
+    def _cut(self, found: list[SeenCommand]) -> list[SeenCommand]:
         self.understood = False
+        self.unread.append(found[0])
+        return found
 
     def _inner(self, seen: SeenCommand) -> Iterator[SeenCommand]:
-        argv, env = seen.command.argv, seen.command.env
+        command = seen.command
+        found = started(command)
+        if not found.sure:
+            self.unread.append(seen)
+        if command.argv[:1] == ("alias",):
+            self._define(seen)
+        argv = command.argv
         same_rights = seen.direct and (argv[:1] == ("eval",) or (bool(argv) and trusted_name(argv[0]) in SHELLS))
-        for text in scripts_of(argv):
-            for command in self.parse(text).commands:
-                yield SeenCommand(replace(command, env=(*env, *command.env)), same_rights, seen)
-        for wrapped in started_by(argv):
+        for text in found.texts:
+            self._judge_script(seen, text)
+            env = () if text.of_variable else command.env
+            for inner in _behind(env, self.parse(text.text).commands):
+                yield SeenCommand(inner, same_rights, seen)
+        for wrapped in found.commands:
             if wrapped.argv:
-                yield SeenCommand(_inside(seen.command, wrapped), seen.direct and wrapped.plain, seen)
+                yield SeenCommand(_inside(command, wrapped), seen.direct and wrapped.plain, seen)
+
+    def _judge_script(self, seen: SeenCommand, text: ShellText) -> None:
+        """Whether a text that `seen` has a shell run can be read as that shell reads it."""
+        script = self.parse(text.text)
+        plain = script.form is Form.WORDS
+        portable = script.portable or not text.portable
+        if script.form is Form.BROKEN or script.evaluates or not portable or (text.foreign and not plain):
+            self.unread.append(seen)
+
+    def _define(self, seen: SeenCommand) -> None:
+        for word in seen.command.argv[1:]:
+            name, equals, value = word.partition("=")
+            if equals and not isinstance(word, Vague):
+                self._aliases[name] = value
+            elif word != "-p":
+                self.unread.append(seen)
+
+    def _redefined(self) -> set[str]:
+        return {*self._aliases, *(name for script in self._scripts.values() for name in script.functions)}
+
+    def _aliased(self) -> Iterator[SeenCommand]:
+        """The commands of all scripts once more, with the aliases in place."""
+        for text in list(self._scripts):
+            script = parse_script(text, self._aliases)
+            broken = script.form is Form.BROKEN
+            for command in script.commands:
+                yield SeenCommand(command)
+            if broken:
+                self.understood = False
 
 
 def _inside(command: SimpleCommand, wrapped: Wrapped) -> SimpleCommand:
     return replace(command, argv=wrapped.argv, env=(*command.env, *wrapped.env))
 
 
-def bare(command: SimpleCommand) -> SimpleCommand:
-    """The command without the wrappers that leave it as it is (`timeout 5 git status`, `env A=1 ls`)."""
+def bare(command: SimpleCommand, *, quiet: bool = False) -> SimpleCommand:
+    """The command without the wrappers that leave it as it is (`timeout 5 git status`, `env A=1 ls`).
+
+    `quiet`: those that may write something themselves stay.
+    """
     for _ in range(MAX_NESTING):
         wrapped = unwrap(command.argv)
-        if wrapped is None or not wrapped.plain:
+        if wrapped is None or not wrapped.plain or (quiet and wrapped.leaves):
             break
         command = _inside(command, wrapped)
     return command

@@ -27,7 +27,6 @@ from ferrule.protocol.permissions import (
     SandboxPermissions,
 )
 
-from .bash import SimpleCommand
 from .commands import CommandFacts, SeenCommand, bare, take_apart
 from .dangerous import is_dangerous
 from .display import visible
@@ -36,12 +35,17 @@ from .host import Host, UnknownHost
 from .offers import offer
 from .rules import Matches, Rules, strictness
 from .safe import is_known_safe
+from .script import SimpleCommand
 
 NO_ESCALATION = (
     "approval policy is Never; reject command — you cannot ask for escalated permissions"
     " if the approval policy is Never"
 )
 NOBODY_TO_ASK = "approval required by policy, but AskForApproval is set to Never"
+UNREAD = (
+    "which programs it starts cannot be read before it runs, and rules forbid some. Write programs and scripts out,"
+    " without variables or substitutions"
+)
 NO_FORCED_DELETION = "rm -f style commands are not permitted. Use a safer approach"
 
 # Why a heuristic asks, as the user reads it.
@@ -49,6 +53,7 @@ _ASKED = {
     "dangerous": "it deletes files by force",
     "not_known_safe": "it is not known to be read-only",
     "escalation": "it asks to run without the sandbox",
+    "unread": "which programs it starts is known only when it runs, and rules forbid or ask about some",
 }
 
 
@@ -81,11 +86,15 @@ def decide(request: ExecApprovalRequest, rules: Rules, host: Host | None = None)
 
 
 def _heuristic(command: Sequence[str], decision: PolicyDecision, name: str) -> HeuristicsRuleMatch:
-    return HeuristicsRuleMatch(tuple(command), decision, name)
+    return HeuristicsRuleMatch(tuple(map(str, command)), decision, name)
 
 
 def _dangerous(command: SimpleCommand) -> HeuristicsRuleMatch:
     return _heuristic(command.argv, PolicyDecision.PROMPT, "dangerous")
+
+
+def _unread(command: SimpleCommand) -> HeuristicsRuleMatch:
+    return _heuristic(command.argv, PolicyDecision.PROMPT, "unread")
 
 
 class _Judge:
@@ -133,9 +142,21 @@ class _Judge:
             found = self._match(command).found
             restricting = [match for match in found if match.decision is not PolicyDecision.ALLOW]
             yield from map(_Verdict, restricting)
+            if not restricting and self._may_be_restricted(command) and not self._lifted(seen):
+                yield _Verdict(_unread(command))
             if is_dangerous(command.argv) and not self._lifted(seen):
                 outer = next(outer.command for outer in seen.chain() if outer.direct)
                 yield _Verdict(_dangerous(command), (outer,) if outer.literal else ())
+
+        if self.rules.restricts:
+            yield from (_Verdict(_unread(seen.command)) for seen in self.facts.unread if not self._lifted(seen))
+
+    def _may_be_restricted(self, command: SimpleCommand) -> bool:
+        return (
+            bool(command.argv)
+            and self.rules.restricts
+            and self.rules.may_restrict(command.argv, self.host.resolve(command.argv[0]))
+        )
 
     def _lifted(self, seen: SeenCommand) -> bool:
         """A rule speaks about the command itself, or about the one that starts it."""
@@ -189,6 +210,8 @@ class _Judge:
         """A prompt where nobody can be asked: from a rule, or the only heuristic that asks then, the dangerous list."""
         if any(verdict.by_rule for verdict in deciding):
             return NOBODY_TO_ASK
+        if _heuristic_name(deciding) == "unread":
+            return f"`{self._command()}` rejected: {UNREAD}"
         return f"`{self._command()}` rejected: {NO_FORCED_DELETION}"
 
     def _amendment(self, deciding: Sequence[_Verdict], verdicts: Sequence[_Verdict]) -> ExecPolicyAmendment | None:

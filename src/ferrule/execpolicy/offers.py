@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from ferrule.protocol.approvals import ExecPolicyAmendment
 
-from .bash import SimpleCommand
 from .commands import bare
 from .options import words
 from .programs import base_name, trusted_name
+from .script import SimpleCommand
 from .wrappers import is_wrapper, unwrap
 
 # Tools whose work is fixed, whatever words follow.

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from ferrule.protocol.approvals import SecurityRisk
 
-from .bash import SimpleCommand
 from .commands import CommandFacts, take_apart
 from .dangerous import is_dangerous
 from .environment import is_harmless
@@ -12,7 +11,8 @@ from .host import Host, UnknownHost
 from .options import words
 from .programs import base_name
 from .safe import is_known_safe
-from .wrappers import SHELLS
+from .script import SimpleCommand
+from .shells import SHELLS
 
 # Other rights, other machines, whole disks, other people's processes, what runs later.
 _HIGH = words(

@@ -4,12 +4,14 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import msgspec
 
 from ferrule.protocol.approvals import ExecPolicyAmendment, PolicyDecision, PrefixRuleMatch
 
 from .programs import TRUSTED_DIRECTORIES, base_name
+from .words import Glob, Splitting, Vague, fixed_beginning
 
 
 class PrefixRule(msgspec.Struct, frozen=True):
@@ -29,6 +31,22 @@ class PrefixRule(msgspec.Struct, frozen=True):
         if len(words) < len(rest) or (self.exact and len(words) > len(rest)):
             return False
         return all(word in choices for word, choices in zip(words, rest, strict=False))
+
+    def may_match(self, words: Sequence[str]) -> bool:
+        """True if `words` may begin with the rest of the pattern once the shell has expanded them."""
+        for place, choices in enumerate(self.pattern[1:]):
+            word = words[place] if place < len(words) else ""
+            if isinstance(word, Glob):
+                return any(fnmatchcase(choice, word) for choice in choices)
+            if isinstance(word, Vague):
+                beginning = fixed_beginning(word)
+                if not any(choice.startswith(beginning) for choice in choices):
+                    return False
+                if isinstance(word, Splitting):
+                    return True
+            elif word not in choices or place >= len(words):
+                return False
+        return True
 
 
 class HostExecutable(msgspec.Struct, frozen=True):
@@ -66,7 +84,7 @@ class Matches:
 class Rules:
     """The rules of all layers together; immutable. The strictest match wins, so the order of layers does not matter."""
 
-    __slots__ = ("_by_program", "_executables", "_network", "files")
+    __slots__ = ("_by_program", "_executables", "_network", "files", "restricts")
 
     def __init__(self, files: Iterable[RuleFile] = ()) -> None:
         self.files = tuple(files)
@@ -77,6 +95,7 @@ class Rules:
         self._by_program: Mapping[str, tuple[PrefixRule, ...]] = {
             key: tuple(found) for key, found in by_program.items()
         }
+        self.restricts = any(rule.decision is not PolicyDecision.ALLOW for file in self.files for rule in file.prefix)
         self._executables = {entry.name: frozenset(entry.paths) for file in self.files for entry in file.executables}
         self._network = tuple(rule for file in self.files for rule in file.network)
 
@@ -111,6 +130,14 @@ class Rules:
             matches = _found(self._by_program.get(name, ()), words, name, path)
             found += (match for match in matches if vouched or match.decision is not PolicyDecision.ALLOW)
         return Matches(tuple(found))
+
+    def may_restrict(self, argv: Sequence[str], resolved: str | None = None) -> bool:
+        """True if a rule that forbids or asks may match, once the words that only the shell knows are known."""
+        if not argv or not self.restricts or not any(isinstance(word, Vague | Glob) for word in argv):
+            return False
+        names = {argv[0], *(name for name, _ in self._other_names(argv[0], resolved))}
+        rules = (rule for name in names for rule in self._by_program.get(name, ()))
+        return any(rule.decision is not PolicyDecision.ALLOW and rule.may_match(argv[1:]) for rule in rules)
 
     def _other_names(self, program: str, resolved: str | None) -> Iterator[tuple[str, str]]:
         """Base names that this program goes by, each with the path that bears it."""

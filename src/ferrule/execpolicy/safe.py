@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 
-from .bash import SimpleCommand
 from .commands import CommandFacts, bare
 from .environment import is_inert
 from .host import Host
@@ -11,6 +10,7 @@ from .options import words
 from .programs import trusted_name
 from .readers import READERS
 from .safe_git import is_safe_git
+from .script import SimpleCommand
 
 _ANY_WORDS = frozenset(["echo", "expr", "false", "true"])  # no option of these does more than print or compare
 
@@ -39,7 +39,7 @@ def is_known_safe(facts: CommandFacts, host: Host, segment: SimpleCommand | None
 
 
 def _is_safe(command: SimpleCommand, host: Host, *, moves: bool) -> bool:
-    inner = bare(command)
+    inner = bare(command, quiet=True)
     if not inner.argv or not inner.literal or inner.may_gain_options or not is_inert(inner.env):
         return False
     if host.is_exposed(inner.argv[0]):

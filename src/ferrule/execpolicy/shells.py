@@ -1,0 +1,126 @@
+"""Shells: how each is called, and which text it is given to run."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .options import words
+from .programs import base_name, is_trusted
+from .script import InputFile, SimpleCommand
+from .words import Vague
+from .wrappers import may_be_option
+
+SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "ash"])
+_BASH_LIKE = frozenset(["bash", "zsh", "ksh", "rbash"])
+_PORTABLE = frozenset(["sh", "dash", "ash", "mksh", "lksh", "pdksh", "posh", "yash"])
+# Of these only a script of plain words is read as it is meant.
+_FOREIGN = frozenset(["csh", "elvish", "fish", "nu", "pwsh", "tcsh", "xonsh", "rc", "es", "oil", "osh"])
+_FOREIGN_SCRIPT = words("-c -C --command --init-command -Command -CommandWithArgs -EncodedCommand -e -ec")
+_RUN = frozenset(["-c", "-lc", "-fc"])  # -f keeps zsh from reading ~/.zshenv: how our own tools call it
+_VALUED = words("--init-file --rcfile -o +o -O +O --emulate")
+_INPUT = re.compile(r"-|/dev/(stdin|fd/\d+)|/proc/(self|thread-self|\d+)/fd/\d+|.*/\.\./(dev|proc)/.*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellText:
+    """A text for a shell. `portable`: the shell knows no more than POSIX; `foreign`: it has a language of its own.
+
+    `of_variable`: it is the value of a variable before the command.
+    """
+
+    text: str
+    portable: bool = False
+    foreign: bool = False
+    of_variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCall:
+    """What a call of a shell runs: texts that stand in the command, or a file. `sure` is False where it is unknown."""
+
+    texts: tuple[ShellText, ...] = ()
+    sure: bool = True
+
+
+def is_shell(name: str) -> bool:
+    """True for the base name of any shell."""
+    return name in _BASH_LIKE or name in _PORTABLE or name in _FOREIGN
+
+
+def is_portable(program: str) -> bool:
+    """True for a shell that may know no more than POSIX says."""
+    return base_name(program) in _PORTABLE
+
+
+def shell_script(argv: Sequence[str]) -> str | None:
+    """The script of `[bash, -c | -lc | -fc, script]` in exactly this form, whose shell is in a trusted place."""
+    if len(argv) == 3 and argv[1] in _RUN and base_name(argv[0]) in SHELLS and is_trusted(argv[0]):
+        return None if isinstance(argv[2], Vague) else argv[2]
+    return None
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """A command as a person writes it: the script of a shell, else the quoted words, among them a shell that is not
+    in a trusted place: it may be any program."""
+    script = shell_script(argv)
+    return shlex.join(argv) if script is None else script
+
+
+def shell_call(command: SimpleCommand) -> ShellCall:
+    """What the shell that `command` starts is given."""
+    name, rest = base_name(command.argv[0]), command.argv[1:]
+    if name in _FOREIGN:
+        return _foreign_call(command, rest)
+    at, letters, sure = _options(rest)
+    if "c" in letters:
+        text = rest[at] if at < len(rest) else Vague("")
+        return ShellCall((ShellText(text, name in _PORTABLE),), sure and not isinstance(text, Vague))
+    if at < len(rest) and "s" not in letters and not is_input(rest[at]):
+        return ShellCall((), sure and not may_be_option(rest[at]))
+    read = fed(command, portable=name in _PORTABLE)
+    return ShellCall(read.texts, sure and read.sure)
+
+
+def _options(rest: Sequence[str]) -> tuple[int, set[str], bool]:
+    """Where the operands begin, the letters of the options before, and whether that is certain."""
+    at, letters, sure = 0, set[str](), True
+    while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
+        word = rest[at]
+        at += 1
+        sure = sure and not isinstance(word, Vague)
+        if not word.startswith("--"):
+            letters |= set(word[1:])
+        if word in _VALUED or (not word.startswith("--") and word[-1] in "oO"):
+            value = rest[at] if at < len(rest) else ""
+            sure = sure and not isinstance(value, Vague) and value != "histexpand"
+            at += 1
+    sure = sure and not (at < len(rest) and may_be_option(rest[at])) and "H" not in letters
+    return at + (at < len(rest) and rest[at] in ("-", "--")), letters, sure
+
+
+def is_input(word: str) -> bool:
+    """True for a file's name that stands for an open input."""
+    return _INPUT.fullmatch(word) is not None
+
+
+def fed(command: SimpleCommand, *, portable: bool = False) -> ShellCall:
+    """A shell that reads its commands from its input."""
+    text = command.stdin
+    if text is None:
+        return ShellCall((), False)
+    if isinstance(text, InputFile):
+        return ShellCall((), not is_input(text))
+    return ShellCall((ShellText(text, portable),), not isinstance(text, Vague))
+
+
+def _foreign_call(command: SimpleCommand, rest: Sequence[str]) -> ShellCall:
+    for place, word in enumerate(rest):
+        option, equals, value = word.partition("=")
+        if option in _FOREIGN_SCRIPT:
+            text = value if equals else " ".join(rest[place + 1 :][:1])
+            return ShellCall((ShellText(text, foreign=True),), not isinstance(word, Vague))
+    if rest and not rest[0].startswith("-"):
+        return ShellCall((), not isinstance(rest[0], Vague))
+    found = fed(command)
+    return ShellCall(tuple(ShellText(read.text, foreign=True) for read in found.texts), found.sure and not rest)

@@ -1,0 +1,377 @@
+"""Simple commands of a script: assignments, words, redirections, here-documents, aliases."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .options import words
+from .script import InputFile, SimpleCommand
+from .words import Braces, Glob, Splitting, Unreadable, Vague, WordReader
+
+MAX_ALIASED_TEXT = 262_144  # characters of a script with its aliases in place
+MAX_ALIASED = 200  # aliases in one script; each is put in its place
+_BLANKS = re.compile(r"(?:[ \t]+|\\\n)+")
+_COMMENT = re.compile(r"#[^\n]*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:(\+?=)|(\[))", re.ASCII)
+_REDIRECT = re.compile(
+    r"(?P<fd>\d+|\{[A-Za-z_]\w*\})?(?P<kind><<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(?P<both>&>>|&>)", re.ASCII
+)
+_PLAIN_TOKEN = re.compile(r"[\w./:@%+,^-][\w./:=@%+,^-]*(?=[ \t\n;|]|$)")
+RESERVED_WORDS = words("if then elif else fi while until for select do done case esac function time coproc")
+_PLAIN_COMMAND = re.compile(
+    r"[\w./:@%+,^-][\w./:=@%+,^-]*+(?:[ \t]++[\w./:@%+,^=-]++)*+(?=[ \t]*+(?:[\n;|)]|&[&\s]|$))"
+)
+_ALIAS = re.compile(r"[^\s'\"\\$`=;&|<>()/]+(?=[\s;&|<>()]|$)")
+STATE = words("declare export local readonly typeset unset [")  # they change or test what other commands stand on
+# Of these some words are evaluated: names with a subscript.
+_DECLARING = words("declare export getopts let local mapfile printf read readarray readonly test typeset unset wait [")
+_LOOKED_AT = STATE | _DECLARING
+# Assignments to these decide what other words run.
+_DECIDING = words("BASH_ALIASES BASH_CMDS BASH_ENV ENV PS0 PS4 PROMPT_COMMAND")
+NOTHING = SimpleCommand(())
+
+
+class SimpleReader(WordReader):
+    """Reads simple commands into `commands`, each at its place in the script; the grammar of the rest is below it."""
+
+    def __init__(self, text: str, parent: "SimpleReader | None", aliases: Mapping[str, str] | None) -> None:
+        super().__init__(text, parent.depth if parent else 0)
+        self.commands: list[SimpleCommand] = parent.commands if parent else []
+        self.functions: set[str] = parent.functions if parent else set()
+        self.aliases = aliases
+        self.heredocs: list[tuple[int, str, bool, bool]] = []  # command, delimiter, literal, without tabs
+        self.documents = 0
+        self.decides = False  # a variable is set by which shells start more
+        self.active_aliases: dict[str, int] = {}  # where each one's text ends, in which it is a plain word
+        self.alias_due = -1
+        self.expanded = 0
+
+    @abstractmethod
+    def function_body(self) -> None:
+        """Read the command that a function's name is given."""
+
+    @abstractmethod
+    def child(self, text: str) -> "SimpleReader":
+        """A reader of another text whose commands run where this one's do."""
+
+    def merge(self, child: "SimpleReader") -> None:
+        """Keep what a child noted."""
+        self.risky, self.prompts = self.risky or child.risky, self.prompts or child.prompts
+        self.hides, self.hides_index = self.hides or child.hides, self.hides_index or child.hides_index
+        self.bashism, self.decides = self.bashism or child.bashism, self.decides or child.decides
+
+    def skip_spaces(self) -> None:
+        found = _BLANKS.match(self.text, self.at)
+        if found is not None:
+            self.odd = self.odd or "\n" in found[0]
+            self.at = found.end()
+
+    def skip_blanks(self) -> None:
+        """Spaces and a comment."""
+        self.skip_spaces()
+        if self.peek() == "#":
+            self.odd = True
+            comment = _COMMENT.match(self.text, self.at)
+            self.at = comment.end() if comment else self.at
+
+    def skip_lines(self) -> None:
+        """Blanks, comments and line breaks; behind a line break stand the here-documents that it begins."""
+        self.skip_blanks()
+        while self.peek() == "\n":
+            self.at += 1
+            for document in self.heredocs:
+                self._document(*document)
+            self.heredocs.clear()
+            self.skip_blanks()
+
+    def simple(self) -> bool:
+        """Words, assignments and redirections; True unless it defines a function or only assigns."""
+        quick = None if self.aliases else _PLAIN_COMMAND.match(self.text, self.at)
+        if quick is not None and self._takes(quick):
+            return True
+        slot = len(self.commands)
+        self.commands.append(NOTHING)
+        argv: list[str] = []
+        env: list[tuple[str, str]] = []
+        start = self.at
+        while True:
+            self.skip_blanks()
+            token = _PLAIN_TOKEN.match(self.text, self.at)
+            if token is not None and (argv or "=" not in token[0]) and not self._is_alias_place(argv):
+                argv.append(token[0])
+                self.at = token.end()
+                continue
+            char = self.peek()
+            if char in ("", "\n", ";", "|", ")") or (char == "&" and self.peek(1) != ">"):
+                break
+            if char in "<>&0123456789{" and (found := _REDIRECT.match(self.text, self.at)) is not None:
+                self._redirect(found, slot)
+            elif char == "(":
+                if len(argv) != 1 or env:
+                    raise Unreadable
+                self.commands[slot] = NOTHING
+                self.functions.add(argv[0])
+                self.empty_parentheses()
+                self.function_body()
+                return False
+            elif not argv and (found := _ASSIGNMENT.match(self.text, self.at)) is not None and self._assigns(found):
+                env.append(self._assignment(found))
+            elif self._is_alias_place(argv) and self.expand_alias():
+                continue
+            else:
+                self._append_word(argv)
+        if not argv and self.at == start:
+            raise Unreadable
+        self.commands[slot] = self._made(slot, argv, env)
+        return bool(argv)
+
+    def _takes(self, found: re.Match[str]) -> bool:
+        """Take a command of plain words as it stands, which most are."""
+        argv = tuple(found[0].split())
+        if argv[0] in _LOOKED_AT or "=" in argv[0]:
+            return False
+        self.commands.append(SimpleCommand(argv))
+        self.at = found.end()
+        return True
+
+    def empty_parentheses(self) -> None:
+        self.at += 1
+        self.skip_blanks()
+        if self.peek() != ")":
+            raise Unreadable
+        self.at += 1
+
+    def _append_word(self, argv: list[str]) -> None:
+        before = self.at
+        word = self.word()
+        if not argv and self._shells_differ(word):
+            raise Unreadable
+        if argv and argv[0] in _DECLARING:
+            self.risky = True
+            self._decides(word.partition("=")[0])
+        if self.peek() == "(" and _ASSIGNMENT.fullmatch(self.text, before, self.at):
+            self._array()
+            word = Vague(self.text[before : self.at])
+        if isinstance(word, Braces):
+            argv.extend(word.expanded)
+        else:
+            argv.append(word)
+
+    def _shells_differ(self, name: str) -> bool:
+        """A reserved word or an assignment in two lines; `=program` of zsh, and its names beyond ASCII."""
+        if self.joined and (name in RESERVED_WORDS or "=" in name):
+            return True
+        return name.startswith("=") or ("=" in name and not name.partition("=")[0].isascii())
+
+    def _made(self, slot: int, argv: list[str], env: list[tuple[str, str]]) -> SimpleCommand:
+        stdin = self.commands[slot].stdin
+        if not argv:
+            self.odd = True
+            return SimpleCommand((), tuple(env), stdin=stdin)
+        if argv[0] == "[":
+            argv[0] = "["  # alone it is no glob
+        elif isinstance(argv[0], Glob):
+            argv[0] = Splitting(argv[0])
+        vague = any(isinstance(word, Vague) for word in argv)
+        globs = [word for word in argv if isinstance(word, Glob)]
+        if vague or argv[0] in STATE or any(isinstance(value, Vague) for _, value in env):
+            self.odd = True
+        return SimpleCommand(
+            tuple(argv), tuple(env), not vague, bool(globs), any(word.may_be_option for word in globs), stdin
+        )
+
+    def _decides(self, name: str) -> None:
+        if name in _DECIDING:
+            self.odd = self.decides = True
+
+    def _assigns(self, found: re.Match[str]) -> bool:
+        """True for `x=`, `x+=` and `x[i]=`; the subscript is read."""
+        if found[3] is None:
+            return True
+        self.odd = self.bashism = True
+        mark = self.mark()
+        self.at = found.end()
+        try:
+            self._subscript()
+        except Unreadable:
+            self.restart(mark)
+            return False
+        if self.text.startswith(("=", "+="), self.at):
+            return True
+        self.restart(mark)
+        return False
+
+    def _subscript(self) -> None:
+        self._arithmetic("]")
+
+    def _assignment(self, found: re.Match[str]) -> tuple[str, str]:
+        name = found[1]
+        if found[3] is not None:
+            found_equals = self.text.index("=", self.at)
+            self.at = found_equals + 1
+        else:
+            self.at = found.end()
+        self.odd = self.odd or found[2] != "="
+        self._decides(name)
+        char = self.peek()
+        if char == "(":
+            start = self.at
+            self._array()
+            return name, Vague(self.text[start : self.at])
+        if char in ("", " ", "\t", "\n", ";", "|", "&", ")") or (char in "<>" and self.peek(1) != "("):
+            return name, ""
+        value = self.word()
+        return name, Vague(value) if found[2] != "=" else value
+
+    def _array(self) -> None:
+        self.odd = self.bashism = True
+        self.at += 1
+        while True:
+            self.skip_lines()
+            if self.peek() == ")":
+                self.at += 1
+                return
+            if self.peek() == "[":
+                self.risky = True
+            self.word()
+
+    def redirects(self) -> None:
+        """Those behind a compound command."""
+        while True:
+            self.skip_blanks()
+            found = _REDIRECT.match(self.text, self.at)
+            if found is None:
+                return
+            self._redirect(found, None)
+
+    def _redirect(self, found: re.Match[str], slot: int | None) -> None:
+        self.at = found.end()
+        self.skip_blanks()
+        kind, fd = found["kind"] or found["both"], found["fd"] or ""
+        if kind in ("<<", "<<-"):
+            self._begin_document(slot if fd in ("", "0") else None, without_tabs=kind == "<<-")
+            return
+        target = self.word()
+        if found["both"] or kind == "<<<":
+            self.bashism = True
+        if not _is_harmless(kind, fd, target):
+            self.odd = True
+        if slot is not None and fd in ("", "0") and kind.startswith("<"):
+            self.feed(slot, _input(kind, target))
+
+    def feed(self, slot: int, text: str | None) -> None:
+        self.commands[slot] = replace(self.commands[slot], stdin=text)
+
+    # Here-documents.
+
+    def _begin_document(self, slot: int | None, *, without_tabs: bool) -> None:
+        start = self.at
+        delimiter = self.word()
+        source = self.text[start : self.at]
+        if isinstance(delimiter, Vague) or "\n" in source:
+            raise Unreadable
+        literal = any(char in source for char in "'\"\\")
+        self.heredocs.append((-1 if slot is None else slot, str(delimiter), literal, without_tabs))
+        self.documents += 1
+
+    def _document(self, slot: int, delimiter: str, literal: bool, without_tabs: bool) -> None:
+        lines: list[str] = []
+        while True:
+            if self.at >= self.end:
+                if self.depth:
+                    raise Unreadable
+                self.odd = True
+                break
+            line = self._line(literal=literal)
+            if without_tabs:
+                line = line.lstrip("\t")
+            if line == delimiter:
+                break
+            lines.append(line + "\n")
+        self._read_document(slot, "".join(lines), literal=literal)
+
+    def _line(self, *, literal: bool) -> str:
+        """The next line; continued ones are one line where the text is expanded."""
+        found = ""
+        while True:
+            end = self.text.find("\n", self.at)
+            end = self.end if end < 0 else end
+            part = self.text[self.at : end]
+            self.at = min(end + 1, self.end)
+            slashes = len(part) - len(part.rstrip("\\"))
+            if literal or slashes % 2 == 0 or self.at >= self.end:
+                return found + part
+            found += part[:-1]
+
+    def _read_document(self, slot: int, text: str, *, literal: bool) -> None:
+        if literal:
+            self.quoted(text)
+        elif "$" in text or "`" in text or "\\" in text:
+            text = self._expanded(text)
+        if isinstance(text, Vague):
+            self.odd = True
+        if slot >= 0:
+            self.feed(slot, text)
+
+    def _expanded(self, text: str) -> str:
+        child = self.child(text)
+        found = child.quoted_text()
+        self.merge(child)
+        return found
+
+    def end_documents(self) -> None:
+        if self.depth:
+            raise Unreadable
+        for document in self.heredocs:
+            self._document(*document)
+        self.heredocs.clear()
+
+    # Aliases.
+
+    def _is_alias_place(self, argv: list[str]) -> bool:
+        """Whether the next word may be an alias: the first, and one behind an alias that ends with a blank."""
+        if not self.aliases:
+            return False
+        return not argv or 0 <= self.alias_due <= self.at
+
+    def expand_alias(self) -> bool:
+        """Put an alias's text in place of the word; the reading goes on in it."""
+        if self.alias_due <= self.at:
+            self.alias_due = -1
+        found = _ALIAS.match(self.text, self.at)
+        value = self.aliases.get(found[0]) if found and self.aliases else None
+        if found is None or value is None or self.at < self.active_aliases.get(found[0], 0):
+            return False
+        behind = self.at + len(value)
+        grown = len(value) - len(found[0])
+        self.active_aliases = {name: end + grown for name, end in self.active_aliases.items() if end > self.at}
+        self.active_aliases[found[0]] = behind
+        self.text = self.text[: self.at] + value + self.text[found.end() :]
+        self.end = len(self.text)
+        self.expanded += 1
+        if self.expanded > MAX_ALIASED or self.end > MAX_ALIASED_TEXT:
+            raise Unreadable
+        if value.endswith((" ", "\t")):
+            self.alias_due = behind
+        return True
+
+
+_DESCRIPTOR = re.compile(r"\d+")
+
+
+def _is_harmless(kind: str, fd: str, target: str) -> bool:
+    """Whether a redirection leaves the command what it is: to /dev/null, or to another of its descriptors."""
+    if isinstance(target, Vague | Glob) or fd.startswith("{"):
+        return False
+    if kind in (">&", "<&") and _DESCRIPTOR.fullmatch(target):
+        return True
+    return target == "/dev/null" and kind in (">", ">>", ">|", "&>", "&>>", "<")
+
+
+def _input(kind: str, target: str) -> str | None:
+    if kind == "<<<":
+        return Vague(target + "\n") if isinstance(target, Vague) else target + "\n"
+    if kind == "<" and not isinstance(target, Vague | Glob):
+        return InputFile(target)
+    return None

@@ -1,0 +1,340 @@
+"""What a command starts, as far as its words and its literal input say: other commands, and texts for a shell."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from .options import words
+from .programs import base_name
+from .script import SimpleCommand
+from .shells import ShellCall, ShellText, fed, is_input, is_shell, shell_call
+from .words import Glob, Splitting, Vague
+from .wrapper_table import GIT, SU, WRAPPERS, Wrapper
+from .wrappers import Cut, Wrapped, cut, find_wrapper, hides_a_verb, may_be_option, wrapped
+
+_FIND_ACTIONS = words("-exec -execdir -ok -okdir")
+_FD_ACTIONS = words("-x -X --exec --exec-batch")
+_REPLACE = words("-I -i -J --replace")
+MAX_ACTIONS = 50  # of one `find`; each is read up to its end
+_ADDED = Splitting("{}")  # words that are not in the script
+_PLACEHOLDER = re.compile(r"\{[^{}\s]*\}")
+_SPLIT = re.compile(r"-[0iv]*S(.*)|--split-string(?:=(.*))?", re.DOTALL)
+# Variables whose value a program runs as a command.
+_COMMAND_VARIABLES = re.compile(
+    r"(GIT_|MAN|SYSTEMD_|GH_)?(PAGER|EDITOR)|VISUAL|BROWSER|GIT_(SEQUENCE_EDITOR|SSH(_COMMAND)?|EXTERNAL_DIFF|ASKPASS"
+    r"|PROXY_COMMAND)|SSH_ASKPASS|SUDO_ASKPASS|LESS(OPEN|CLOSE)|FCEDIT|RSYNC_RSH|MAKESHELL"
+)
+# Variables by which a shell runs more than its script.
+_SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|BASH_FUNC_.*|PS[04]|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|ZDOTDIR")
+_GIT_COMMAND_KEY = re.compile(
+    r"alias\..*|pager\..*|core\.(sshcommand|pager|editor|askpass|fsmonitor)|sequence\.editor|diff\.external"
+    r"|.*\.(helper|textconv|command|cmd|program|driver|clean|smudge|process|sshcommand)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """`sure` is False where something may be started that is in none of the two."""
+
+    commands: tuple[Wrapped, ...] = ()
+    texts: tuple[ShellText, ...] = ()
+    sure: bool = True
+
+    def __add__(self, other: "Started") -> "Started":
+        return Started(self.commands + other.commands, self.texts + other.texts, self.sure and other.sure)
+
+
+_NONE = Started()
+_UNKNOWN = Started(sure=False)
+
+
+def started(command: SimpleCommand) -> Started:
+    """Everything that `command` starts, one layer deep."""
+    argv = command.argv
+    if not argv:
+        return _NONE
+    if isinstance(argv[0], Vague):
+        rest = (Wrapped(tuple(argv[1:])),) if isinstance(argv[0], Splitting) and len(argv) > 1 else ()
+        return Started(rest, sure=False)
+    name = base_name(argv[0])
+    found = _by_name(name, command)
+    if command.env:
+        found += _by_variables(name, command)
+    return found
+
+
+def _by_name(name: str, command: SimpleCommand) -> Started:
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(command)
+    if is_shell(name):
+        return _from(shell_call(command))
+    wrapper = find_wrapper(command.argv)
+    if wrapper is not None:
+        return _behind(command, wrapper)
+    return _UNKNOWN if name in WRAPPERS and hides_a_verb(command.argv) else _NONE
+
+
+def _from(call: ShellCall) -> Started:
+    return Started((), call.texts, call.sure)
+
+
+def _text(*parts: str) -> Started:
+    """A text for the shell that runs the command itself, or for one like it."""
+    text = " ".join(parts)
+    return Started((), (ShellText(text),), not any(isinstance(part, Vague | Glob) for part in parts))
+
+
+def _for_sh(text: str) -> ShellText:
+    """A text for a shell that the user's settings name, or the system's."""
+    return ShellText(text, portable=True)
+
+
+def _by_variables(name: str, command: SimpleCommand) -> Started:
+    found = _NONE
+    for variable, value in command.env:
+        if _COMMAND_VARIABLES.fullmatch(variable):
+            read = ShellText(value, portable=True, of_variable=True)
+            found += Started((), (read,), not isinstance(value, Vague))
+        elif _SHELL_VARIABLES.fullmatch(variable) and (value or is_shell(name)):
+            found += _UNKNOWN
+    return found
+
+
+def _behind(command: SimpleCommand, wrapper: Wrapper) -> Started:
+    """What a wrapper of the table starts."""
+    argv = command.argv
+    found = cut(argv, wrapper)
+    texts = [_for_sh(text) for text in found.values(wrapper.script)]
+    texts += [_for_sh(text[1:]) for text in found.values(wrapper.piped) if text[:1] in ("|", "!")]
+    sure = found.sure and not any(isinstance(text.text, Vague) for text in texts)
+    if wrapper.joined and found.inner:
+        texts.append(_for_sh(" ".join(found.inner)))
+        sure = sure and not any(isinstance(word, Vague) for word in found.inner)
+        return Started((), tuple(texts), sure)
+    inert = found.has(wrapper.inert)
+    commands = (wrapped(argv, wrapper, found),) if found.inner and not inert else ()
+    result = Started(commands, tuple(texts), sure)
+    if wrapper.shell and not commands and not texts and not inert:
+        result += _from(fed(command))
+    return result
+
+
+# Programs with words of their own kind.
+
+
+def _env(command: SimpleCommand) -> Started:
+    """`env -S 'A=1 git push' x` is env with the words of that text and x."""
+    argv = command.argv
+    for place, word in enumerate(argv[1:], start=1):
+        match = _SPLIT.fullmatch(word)
+        if match is not None:
+            text, behind = (match[1] or match[2] or ""), place + 1
+            if not text:
+                text, behind = "".join(argv[behind : behind + 1]), behind + 1
+            return _split(argv, text, behind)
+        if not word.startswith("-"):
+            break
+    return _behind(command, WRAPPERS["env"])
+
+
+def _split(argv: Sequence[str], text: str, behind: int) -> Started:
+    try:
+        parts = shlex.split(text)
+    except ValueError:
+        parts = text.split()
+    # Backslashes and variables mean something else to env than to a shell.
+    sure = not ({"\\", "$", "#"} & set(text)) and not any(isinstance(word, Vague) for word in argv[:behind])
+    return Started((Wrapped((argv[0], *parts, *argv[behind:])),), sure=sure)
+
+
+def _su(command: SimpleCommand) -> Started:
+    """The shell of the user, with the words behind the user's name."""
+    found = cut(command.argv, SU)
+    return _as_user(command, found)
+
+
+def _as_user(command: SimpleCommand, found: Cut) -> Started:
+    shells = found.values(words("-s --shell"))
+    text = found.values(SU.script)[-1:]
+    argv = (*(shells[-1:] or ["sh"]), *(["-c"] if text else []), *text, *found.inner)
+    return Started((Wrapped(tuple(argv)),), sure=found.sure)
+
+
+def _runuser(command: SimpleCommand) -> Started:
+    found = cut(command.argv, WRAPPERS["runuser"])
+    if found.has(words("-u --user")):
+        return _behind(command, WRAPPERS["runuser"])
+    return _su(command)
+
+
+def _sg(command: SimpleCommand) -> Started:
+    argv = tuple(word for word in command.argv if word not in ("-", "-c"))
+    if len(argv) <= 2:
+        return _from(fed(command))
+    return Started((), (_for_sh(" ".join(argv[2:])),), not any(isinstance(word, Vague) for word in argv))
+
+
+def _find(command: SimpleCommand) -> Started:
+    """Each action, also one that may be the value of a test."""
+    argv = command.argv
+    actions = [place for place, word in enumerate(argv, start=1) if word in _FIND_ACTIONS]
+    if len(actions) > MAX_ACTIONS or any(isinstance(word, Splitting) for word in argv):
+        return _UNKNOWN
+    commands = tuple(Wrapped(tuple(_until_end(argv[place:]))) for place in actions)
+    vague = any(isinstance(word, Vague) for word in argv)
+    return Started(commands, sure=not vague or sum(word == ";" for word in argv) <= len(actions))
+
+
+def _until_end(arguments: Sequence[str]) -> Iterator[str]:
+    before = ""
+    for word in arguments:
+        if word == ";" or (word == "+" and before == "{}"):
+            return
+        yield Vague(word) if "{}" in word else word
+        before = word
+
+
+def _fd(command: SimpleCommand) -> Started:
+    argv = command.argv
+    for place, word in enumerate(argv):
+        if word in _FD_ACTIONS:
+            inner = [Vague(part) if _PLACEHOLDER.search(part) else part for part in argv[place + 1 :]]
+            return Started((Wrapped((*inner, _ADDED)),))
+    return _NONE if not any(isinstance(word, Splitting) for word in argv) else _UNKNOWN
+
+
+def _xargs(command: SimpleCommand) -> Started:
+    found = cut(command.argv, WRAPPERS["xargs"])
+    inner = found.inner
+    replaced = [value or "{}" for value in found.values(_REPLACE)]
+    if replaced:
+        inner = tuple(Vague(word) if any(mark in word for mark in replaced) else word for word in inner)
+    elif inner:
+        inner = (*inner, _ADDED)
+    return Started((Wrapped(inner),) if inner else (), sure=found.sure)
+
+
+def _parallel(command: SimpleCommand) -> Started:
+    """GNU parallel: the words up to `:::` are a script; without any, what follows are scripts."""
+    found = cut(command.argv, WRAPPERS["parallel"])
+    inner = list(found.inner)
+    marks = [place for place, word in enumerate(inner) if word in (":::", ":::+", "::::", "::::+")]
+    first = marks[0] if marks else len(inner)
+    own, given = inner[:first], inner[first + 1 :]
+    if not own:
+        result = _UNKNOWN if not given or inner[first] != ":::" else _NONE
+        for word in given:
+            result += _text(word)
+        return replace(result, sure=result.sure and found.sure)
+    text = _PLACEHOLDER.sub('"$@"', " ".join(own))
+    vague = any(isinstance(word, Vague) for word in own)
+    return Started((), (_for_sh(text if '"$@"' in text else text + ' "$@"'),), found.sure and not vague)
+
+
+def _git(command: SimpleCommand) -> Started:
+    """Behind git's own options stands the command that rules are about; some of its commands start others."""
+    found = cut(command.argv, GIT)
+    result = Started(sure=found.sure)
+    for value in found.values(frozenset(["-c", "--config-env"])):
+        key, _, text = value.partition("=")
+        if _GIT_COMMAND_KEY.fullmatch(key):
+            result += _text(Vague(text.removeprefix("!")) if isinstance(value, Vague) else text.removeprefix("!"))
+    if found.options and found.inner:
+        return result + Started((Wrapped((command.argv[0], *found.inner)),))
+    return result + _git_command(found.inner)
+
+
+def _git_command(inner: Sequence[str]) -> Started:
+    verb, rest = (inner[0], inner[1:]) if inner else ("", ())
+    if verb == "bisect" and rest[:1] == ("run",):
+        return Started((Wrapped(tuple(rest[1:])),))
+    if verb == "submodule" and "foreach" in rest:
+        words_of = [word for word in rest[rest.index("foreach") + 1 :] if not word.startswith("-")]
+        return _text(*words_of)
+    result = _NONE
+    if verb in ("rebase", "difftool", "filter-branch"):
+        for place, word in enumerate(rest):
+            option, equals, value = word.partition("=")
+            if option in ("-x", "--exec", "--extcmd") or option.endswith("-filter"):
+                result += _text(value if equals else " ".join(rest[place + 1 : place + 2]))
+    return result
+
+
+# The shell's own commands.
+
+
+def _eval(command: SimpleCommand) -> Started:
+    rest = command.argv[1:]
+    return _text(*(rest[1:] if rest[:1] == ("--",) else rest))
+
+
+def _source(command: SimpleCommand) -> Started:
+    rest = command.argv[1:]
+    name = rest[0] if rest else ""
+    if name == "--":
+        name = rest[1] if len(rest) > 1 else ""
+    if is_input(name):
+        return _from(fed(command))
+    unknown = isinstance(name, Vague) and ("<(" in name or "/dev/" in name or command.stdin is not None)
+    return _UNKNOWN if unknown or name == "-p" else _NONE
+
+
+def _trap(command: SimpleCommand) -> Started:
+    rest = [word for word in command.argv[1:] if word != "--"]
+    if not rest or rest[0] in ("-", "-l", "-p", "-P"):
+        return _NONE
+    return _text(rest[0])
+
+
+def _callback(command: SimpleCommand) -> Started:
+    """`mapfile -C 'git push'`, `compgen -C 'git push'`, `complete -F f`."""
+    argv, result = command.argv, _NONE
+    for place, word in enumerate(argv[1:], start=1):
+        match = re.fullmatch(r"-[A-Za-z]*[CF](.*)", word, re.DOTALL)
+        if match is not None:
+            result += _text(match[1] or " ".join(argv[place + 1 : place + 2]))
+    return result if not any(map(may_be_option, argv[1:])) else result + _UNKNOWN
+
+
+def _remapped(command: SimpleCommand) -> Started:
+    """`hash -p FILE name`, `enable -f FILE name`, `bind -x`, `set -H`, `fc`: other words mean other programs then."""
+    name, rest = command.argv[0], command.argv[1:]
+    if name == "fc":
+        return _NONE if any(word.startswith("-") and "l" in word for word in rest) else _UNKNOWN
+    if name == "set":
+        words_of = rest[: rest.index("--")] if "--" in rest else rest
+        changes = any((word[:1] == "-" and "H" in word) or word == "histexpand" for word in words_of)
+        return _UNKNOWN if changes or (words_of and may_be_option(words_of[0])) else _NONE
+    letter = {"hash": "p", "enable": "f", "bind": "x"}[name]
+    changes = any(word[:1] == "-" and letter in word for word in rest) or any(map(may_be_option, rest))
+    return _UNKNOWN if changes else _NONE
+
+
+_SPECIAL = {
+    ".": _source,
+    "bind": _remapped,
+    "compgen": _callback,
+    "complete": _callback,
+    "enable": _remapped,
+    "env": _env,
+    "eval": _eval,
+    "fc": _remapped,
+    "fd": _fd,
+    "fdfind": _fd,
+    "find": _find,
+    "git": _git,
+    "hash": _remapped,
+    "mapfile": _callback,
+    "parallel": _parallel,
+    "readarray": _callback,
+    "runuser": _runuser,
+    "set": _remapped,
+    "sg": _sg,
+    "source": _source,
+    "su": _su,
+    "trap": _trap,
+    "xargs": _xargs,
+}
