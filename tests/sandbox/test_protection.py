@@ -110,7 +110,8 @@ async def test_no_command_moves_a_repository_of_the_users_away(open_at: Open, wo
     git(workspace, "init", "-q", "a/b")
     outcome = await run(await open_at(level), "mv a other; mv a/b a/c; ls -d a/b/.git", str(workspace))
     assert outcome.output.endswith("\na/b/.git\n")
-    assert os.listdir(workspace) == ["a"]
+    assert [path.name for path in workspace.glob("[!.]*")] == ["a"]
+    assert os.listdir(workspace / "a") == ["b"]
 
 
 @pytest.mark.parametrize("level", LEVELS)
