@@ -49,9 +49,12 @@ class Examination:
     programs: tuple[Program, ...]
     sources: dict[str, Stamp | None]
 
-    def is_current(self) -> bool:
-        """Whether none of the files has changed since."""
-        return all(stamp(path) == before for path, before in self.sources.items())
+    def is_current(self, settled: int | None = None) -> bool:
+        """Whether none of the files has changed since, nor since `settled`, a time in ns."""
+        return all(
+            stamp(path) == before and (settled is None or before is None or before[-1] < settled)
+            for path, before in self.sources.items()
+        )
 
 
 def examine(entry: str, is_users: Callable[[str], bool], *, bare: bool = False) -> Examination:

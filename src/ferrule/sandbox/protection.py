@@ -13,7 +13,7 @@ from ferrule.sandbox.boundary import Boundary, boundary_of
 from ferrule.sandbox.linux.held import HeldPaths
 from ferrule.sandbox.ownership import OwnershipRecord
 from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
-from ferrule.sandbox.repositories import Repositories, Repository, Span
+from ferrule.sandbox.repositories import STAMP_LAG_NS, Repositories, Repository, Span
 
 MAX_EXAMINED = 200
 """Repositories of ours whose settings are looked at after a command; more are told of as a bound that was met."""
@@ -23,6 +23,9 @@ LONGEST_VALUE = 200
 """Characters of a setting's value that are shown."""
 QUICK_SECONDS = 0.001
 """A look that takes no longer happens in the event loop: handing it to a thread would cost as much."""
+
+EXAMINING_SECONDS = 2.0
+"""For all of these repositories after one command, which waits; usual ones take less than a millisecond each."""
 
 Report = Callable[[str], None]
 
@@ -45,6 +48,8 @@ class Protection:
         self._held: HeldPaths | None = None
         self._running = 0
         self._busy_since = 0
+        self._unseen: Span | None = None
+        """When commands ran that have ended since the last look."""
         self._started = self._finished = False
         self._spent = QUICK_SECONDS
         self._looking = asyncio.Lock()
@@ -52,13 +57,13 @@ class Protection:
     async def look(self) -> Boundary:
         """The boundary as it is now."""
         async with self._looking:
-            await self._do(lambda: self._look(self._run()))
+            await self._do(self._look)
         return self.boundary
 
     async def began(self) -> Boundary:
         """The boundary for a command that starts now; `ended` follows. Raises `LaunchError` where it must not start."""
         async with self._looking:
-            await self._do(lambda: self._before(self._run()))
+            await self._do(self._before)
             if self._held is not None and self._held.full:
                 raise LaunchError(self._held.full)
             if not self._running:
@@ -67,15 +72,19 @@ class Protection:
         return self.boundary
 
     async def ended(self) -> tuple[str, ...]:
-        """A command has ended; what it left behind, a sentence each."""
-        now = time.time_ns()
-        async with self._looking:
-            run = Span(self._busy_since, now)
-            self._running -= 1
-            said: list[str] = []
-            await self._do(lambda: said.extend(self._after(run)))
-        for text in said:
-            self.report(text)
+        """A command has ended; what it left behind, a sentence each.
+
+        Also where this is cancelled, the command counts as ended, and the next look knows when it ran.
+        """
+        self._running -= 1
+        self._unseen = Span(self._busy_since, time.time_ns())
+        said: list[str] = []
+        try:
+            async with self._looking:
+                await self._do(lambda: said.extend(self._after()))
+        finally:
+            self._tell(said)
+        await asyncio.sleep(0)  # until it is told
         return tuple(said)
 
     async def finish(self) -> None:
@@ -83,39 +92,46 @@ class Protection:
         async with self._looking:
             said: list[str] = []
             finished, self._finished = self._finished, True
-            if self._started and not finished:
-                await self._do(lambda: said.extend(self._at_the_end()))
-            if self._held is not None:
-                self._held.close()
-                self._held = None
-            if not finished:
-                await asyncio.to_thread(self._repositories.close)
-        for text in said:
-            self.report(text)
+            try:
+                if self._started and not finished:
+                    await self._do(lambda: said.extend(self._at_the_end()))
+            finally:
+                self._tell(said)
+                await _whole(asyncio.get_running_loop().run_in_executor(None, self._let_go))
+        await asyncio.sleep(0)
 
     async def hold(self) -> None:
         """From now on commands run where nothing can be made read-only: watch instead."""
         async with self._looking:
             self._held = HeldPaths()
-            await self._do(lambda: self._before(None))
+            await self._do(self._before)
 
     def _run(self) -> Span | None:
-        return Span(self._busy_since, time.time_ns()) if self._running else None
+        """When commands ran since the last look; None if none did."""
+        return Span(self._busy_since, time.time_ns()) if self._running else self._unseen
 
     async def _do(self, work: Callable[[], None]) -> None:
-        started = time.perf_counter()
+        """Once begun it is done, whoever is cancelled: nobody else looks meanwhile."""
+        started, unseen = time.perf_counter(), self._unseen
         if self._spent < QUICK_SECONDS:
             work()
         else:
-            await asyncio.to_thread(work)
+            await _whole(asyncio.get_running_loop().run_in_executor(None, work))
         self._spent = time.perf_counter() - started
+        if self._unseen is unseen:
+            self._unseen = None
         warnings, self._warnings = self._warnings, []
-        for text in warnings:
-            self.report(text)
+        self._tell(warnings)
+
+    def _tell(self, texts: Iterable[str]) -> None:
+        """From the event loop itself: a reporter that fails is its own trouble, not the command's."""
+        for text in texts:
+            asyncio.get_running_loop().call_soon(self.report, text)
 
     # Blocking, one at a time
 
-    def _look(self, run: Span | None) -> None:
+    def _look(self) -> None:
+        run = self._run()
         if not self._started:
             self._recording(self._record.prune)
         self._recording(lambda: self._repositories.look(run, self._kept()))
@@ -134,43 +150,63 @@ class Protection:
         except OSError as error:
             self._warn(f"cannot record which repositories commands make ({error}); later sessions take them for yours")
 
-    def _before(self, run: Span | None) -> None:
-        self._look(run)
+    def _before(self) -> None:
+        idle = self._run() is None
+        self._look()
         if self._held is not None:
-            if run is None:
+            if idle:
                 self._held.adopt()
             self._held.hold(self._watched())
 
-    def _after(self, run: Span) -> list[str]:
-        self._look(run)
-        changed = self._held.changes(self.boundary.own) if self._held is not None else ()
+    def _after(self) -> list[str]:
+        self._look()
+        changed = self._held.changes(self.boundary.own, self._settled()) if self._held is not None else ()
         said = [CHANGED.format(_listed(map(visible, changed)))] if changed else []
         programs = self._new_programs()
         return said + ([PROGRAMS.format(_listed(map(_shown, programs)))] if programs else [])
 
     def _at_the_end(self) -> list[str]:
-        self._look(self._run())
+        self._look()
         self._new_programs()
-        changed = self._held.all_changes() if self._held is not None else ()
+        changed = self._held.all_changes(self._settled()) if self._held is not None else ()
         said = [CHANGED_IN_ALL.format(_listed(map(visible, changed)))] if changed else []
         programs = [program for one in self._examined.values() for program in one.programs]
         return said + ([PROGRAMS_IN_ALL.format(_listed(map(_shown, programs)))] if programs else [])
 
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        self._repositories.close()
+
+    def _settled(self) -> int | None:
+        """In ns: what has changed since may have changed again without a new time stamp, by a command that has it
+        mapped into its memory. None if no command ran since the last look."""
+        run = self._run()
+        return None if run is None else run.start - STAMP_LAG_NS
+
     def _new_programs(self) -> list[Program]:
         """Look at the repositories that commands made, again where something changed; what was not told yet."""
-        own = self._repositories.own
+        own, settled = self._repositories.own, self._settled()
         if len(own) > MAX_EXAMINED:
             self._warn(f"commands made {len(own)} repositories; only {MAX_EXAMINED} are searched for programs")
-        self._examined = {one.path: self._examination(one) for one in own[:MAX_EXAMINED]}
+        before, self._examined = self._examined, {}
+        deadline = time.monotonic() + EXAMINING_SECONDS
+        for one in own[:MAX_EXAMINED]:
+            known = before.get(one.path)
+            if known is None or not known.is_current(settled):
+                if time.monotonic() > deadline:
+                    self._warn(TOO_LONG)
+                else:
+                    known = self._examination(one)
+            if known is not None:
+                self._examined[one.path] = known
         programs = [program for one in self._examined.values() for program in one.programs]
         new = [program for program in dict.fromkeys(programs) if program not in self._told]
         self._told.update(new)
         return new
 
     def _examination(self, one: Repository) -> Examination:
-        known = self._examined.get(one.path)
-        if known is not None and known.is_current():
-            return known
         kept = self._kept()
         return examine(one.path, lambda git: any(is_within(git, path) for path in kept), bare=one.bare)
 
@@ -187,6 +223,10 @@ class Protection:
             self._warnings.append(text)
 
 
+TOO_LONG = (
+    f"to search the repositories that commands made for programs takes longer than {EXAMINING_SECONDS:g} seconds, so a "
+    "part is searched after the next command: use no git there before"
+)
 PROGRAMS = "A repository that commands made would run programs when git is used there outside of the sandbox: {}."
 PROGRAMS_IN_ALL = "Before you use git in the repositories that commands made, look at what it would run there: {}."
 CHANGED = "PROTECTED FILES CHANGED while a command ran, and nothing was put back: {}."
@@ -203,3 +243,16 @@ def _listed(words: Iterable[str]) -> str:
     listed = list(words)
     more = f"; and {len(listed) - MAX_TOLD} more" if len(listed) > MAX_TOLD else ""
     return "; ".join(listed[:MAX_TOLD]) + more
+
+
+async def _whole(work: asyncio.Future[None]) -> None:
+    """Wait until it is done, and only then be cancelled."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    work.result()
+    if cancelled is not None:
+        raise cancelled

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
@@ -71,7 +70,9 @@ class Sandbox:
         self.landlock = True
         self._opening = asyncio.create_task(self._open())
         self._running: set[WatchedChild] = set()
-        self._closed = False
+        self._starting = 0
+        self._none_starts = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -80,7 +81,10 @@ class Sandbox:
 
     async def level(self) -> Level:
         """What is enforced, for the session's first event. Waits until the sandbox stands."""
-        return await asyncio.shield(self._opening)
+        await asyncio.wait([self._opening])
+        if self._opening.cancelled():
+            raise LaunchError("the sandbox is closed")
+        return self._opening.result()
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
@@ -89,24 +93,38 @@ class Sandbox:
             await self.level()
         except LaunchError as error:
             raise LaunchError(str(error)) from error
-        if self._closed or self._launcher is None:
+        if self._closing is not None or self._launcher is None:
             raise LaunchError("the sandbox is closed")
         if not self.plan.network:
             env = {**env, NETWORK_OFF_VARIABLE: "1"}
-        child = await watched(self._protection, self._launcher, argv, env, cwd, stdio, limits)
-        self._running.add(child)
-        child.aftermath.add_done_callback(lambda _: self._running.discard(child))
+        self._starting += 1
+        try:
+            child = await watched(self._protection, self._launcher, argv, env, cwd, stdio, limits)
+            self._running.add(child)
+            child.aftermath.add_done_callback(lambda _: self._running.discard(child))
+        finally:
+            self._starting -= 1
+            if not self._starting:
+                self._none_starts.set()
         return child
 
     async def close(self) -> None:
-        """Ends every command that still runs, and waits for what is done after each."""
-        self._closed = True
+        """Ends every command that still runs, and waits for what is done after each. Goes on where it is cancelled."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        while self._starting:
+            self._none_starts.clear()
+            await self._none_starts.wait()
         for child in list(self._running):
             await child.kill_tree()
-            await child.aftermath
+            await asyncio.wait([child.aftermath])
         self._opening.cancel()
-        with suppress(asyncio.CancelledError, LaunchError):
-            await self._opening
+        await asyncio.wait([self._opening])
+        if not self._opening.cancelled():
+            self._opening.exception()  # was told to whoever asked for the level
         if self._launcher is not None:
             launcher, self._launcher = self._launcher, None
             await launcher.close()

@@ -78,6 +78,9 @@ class WatchedChild:
         self._child.resize(rows, columns)
 
     async def _look_after(self, protection: Protection) -> tuple[str, ...]:
-        with suppress(LaunchError):  # the waiter of the command gets it
-            await self._child.wait()
-        return await protection.ended()
+        try:
+            with suppress(LaunchError):  # the waiter of the command gets it
+                await self._child.wait()
+        finally:
+            said = await protection.ended()
+        return said

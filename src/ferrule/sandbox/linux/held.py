@@ -1,12 +1,13 @@
 """Level 3: no namespaces, so protected paths cannot be made read-only. They are held open since the session began and
 compared with how they were then; what changed is told, and nothing is written."""
 
+import errno
 import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import count
 from typing import Final
 
 from ferrule.git.layout import is_bare_shape
@@ -15,8 +16,10 @@ MAX_PATHS = 200
 """Protected paths that are held: each is a descriptor, of which a process often has 1,024."""
 MAX_FILES = 2000
 """Files below one protected path that are compared after each command, which waits for that."""
+MAX_DEPTH = 20
+"""Folders in folders below one protected path, each open while it is compared."""
 LARGEST_FILE = 1 << 20
-"""Bytes of a file that are read to tell whether it changed; of a larger one, the first."""
+"""Bytes of a file that are read to tell whether it changed; a larger one has changed if it was written at all."""
 GIT_PARTS: Final = ("hooks", "config", "config.worktree", "commondir", "info", "worktrees", "modules")
 """What git runs or reads orders from, hooks first; objects and references are data."""
 TOO_MUCH = (
@@ -50,6 +53,10 @@ class _Held:
     was_away: bool = False
 
 
+class _TooMuch(Exception):
+    """A bound is met; the text is what `TOO_MUCH` begins with."""
+
+
 class HeldPaths:
     """The protected paths of one session. Blocking; not for two threads at once. Close it."""
 
@@ -63,10 +70,13 @@ class HeldPaths:
         for path in paths:
             if path in self._held:
                 continue
-            if len(self._held) >= MAX_PATHS:
-                self.full = TOO_MUCH.format(what=f"there are more than {MAX_PATHS} protected paths")
+            try:
+                if len(self._held) >= MAX_PATHS:
+                    raise _TooMuch(f"there are more than {MAX_PATHS} protected paths")
+                held = _Held(path, _open(path))
+            except _TooMuch as error:
+                self.full = TOO_MUCH.format(what=error)
                 return
-            held = _Held(path, _open(path))
             held.first = held.seen = self._states(held)
             self._held[path] = held
 
@@ -83,25 +93,28 @@ class HeldPaths:
                 _put(held.first, name, now.get(name))
             held.seen = now
 
-    def changes(self, own: Iterable[str] = ()) -> tuple[str, ...]:
-        """What has changed since the last look, a path each. `own`: what commands may make where nothing was."""
+    def changes(self, own: Iterable[str] = (), settled: int | None = None) -> tuple[str, ...]:
+        """What has changed since the last look, a path each. `own`: what commands may make where nothing was.
+
+        What changed later than `settled`, a time in ns, is read anew although its time stamp is known.
+        """
         found: list[str] = []
         for path in own:
             if path in self._held and self._held[path].fd < 0:
                 self._let_go(path)
         for held in self._held.values():
-            away, now = _is_away(held), self._states(held)
+            away, now = _is_away(held), self._states(held, settled)
             found += [_path(held, name) for name in _differing(held.seen, now)]
             if away and not held.was_away:
                 found.append(_where(held))
             held.seen, held.was_away = now, away
         return tuple(found)
 
-    def all_changes(self) -> tuple[str, ...]:
+    def all_changes(self, settled: int | None = None) -> tuple[str, ...]:
         """What is not as it was, changes by the user left aside."""
         found: list[str] = []
         for held in self._held.values():
-            found += [_path(held, name) for name in _differing(held.first, self._states(held))]
+            found += [_path(held, name) for name in _differing(held.first, self._states(held, settled))]
             if _is_away(held):
                 found.append(_where(held))
         return tuple(found)
@@ -116,25 +129,29 @@ class HeldPaths:
         if held.fd >= 0:
             os.close(held.fd)
 
-    def _states(self, held: _Held) -> dict[str, _State]:
+    def _states(self, held: _Held, settled: int | None = None) -> dict[str, _State]:
         states: dict[str, _State] = {}
-        for name, folder, entry in _files(held):
-            if len(states) >= MAX_FILES:
-                self.full = TOO_MUCH.format(what=f"{held.path} holds more than {MAX_FILES} protected files")
-                break
-            state = _state(folder, entry, held.seen.get(name))
-            if state is not None:
-                states[name] = state
+        try:
+            for name, folder, entry in _files(held):
+                known = held.seen.get(name)
+                if known is not None and settled is not None and known.stamp[1] >= settled:
+                    known = None
+                state = _state(folder, entry, known)
+                if state is not None:
+                    states[name] = state
+        except _TooMuch as error:
+            self.full = TOO_MUCH.format(what=f"{held.path} {error}")
         return states
 
 
 def _open(path: str) -> int:
-    """-1 if there is nothing, or nothing that we may read: then a command may not either."""
+    """-1 if there is nothing, or nothing that we may read: then a command may not either. Raises `_TooMuch`."""
     for flags in (_FOLDER, _FILE, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC):
         try:
             return os.open(path, flags)
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise _TooMuch("no file descriptor is left for the protected paths") from error
     return -1
 
 
@@ -162,32 +179,46 @@ def _where(held: _Held) -> str:
 
 
 def _files(held: _Held) -> Iterator[tuple[str, int, str]]:
-    """The name of each file below a path, and how it is reached: by a folder's descriptor and a name."""
+    """The name of each file below a path, and how it is reached: by a folder's descriptor and a name. Raises
+    `_TooMuch`."""
     if held.fd < 0:
         return
-    mode = os.fstat(held.fd).st_mode
-    if not stat.S_ISDIR(mode):
+    names = _names(held.fd)
+    if names is None:
         yield "", held.fd, ""
         return
-    git = held.path.endswith("/.git") or is_bare_shape(os.listdir(held.fd))
-    yield from chain.from_iterable(_below(held.fd, name, name, git) for name in _parts(held.fd, git))
+    git = held.path.endswith("/.git") or is_bare_shape(names)
+    left = count(MAX_FILES, -1)
+    for name in _parts(names, git):
+        yield from _below(held.fd, name, name, git, left)
 
 
-def _parts(folder: int, git: bool) -> list[str]:
+def _names(folder: int) -> list[str] | None:
+    """None for what is no folder, and for one that is closed to us, as it is to commands."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return None
+
+
+def _parts(names: list[str], git: bool) -> list[str]:
     """The names in a folder that matter: of a git directory those that tell it what to run."""
-    names = os.listdir(folder)
     return [name for name in GIT_PARTS if name in names] if git and "HEAD" in names else names
 
 
-def _below(folder: int, name: str, label: str, git: bool) -> Iterator[tuple[str, int, str]]:
+def _below(folder: int, name: str, label: str, git: bool, left: Iterator[int]) -> Iterator[tuple[str, int, str]]:
+    if next(left) <= 0:
+        raise _TooMuch(f"holds more than {MAX_FILES} protected files")
+    if label.count("/") >= MAX_DEPTH:
+        raise _TooMuch(f"holds more than {MAX_DEPTH} folders in folders")
     try:
         fd = os.open(name, _FOLDER, dir_fd=folder)
-    except OSError:  # no folder, or gone
+    except OSError:  # no folder, closed to us, or gone
         yield label, folder, name
         return
     try:
-        for entry in _parts(fd, git):
-            yield from _below(fd, entry, f"{label}/{entry}", git)
+        for entry in _parts(_names(fd) or [], git):
+            yield from _below(fd, entry, f"{label}/{entry}", git, left)
     finally:
         os.close(fd)
 
@@ -198,7 +229,10 @@ def _state(folder: int, name: str, known: _State | None) -> _State | None:
         stamp = (status.st_ino, status.st_ctime_ns)
         if known is not None and known.stamp == stamp:
             return known
-        return _State(stamp, status.st_mode, _digest(folder, name, status.st_mode))
+        digest = _digest(folder, name, status.st_mode)
+        if status.st_size > LARGEST_FILE:
+            digest += repr(stamp).encode()
+        return _State(stamp, status.st_mode, digest)
     except OSError:  # gone meanwhile
         return None
 
