@@ -95,7 +95,7 @@ def test_every_tool_spec_and_event_is_on_the_page() -> None:
 
 
 def test_what_does_not_exist_is_noticed() -> None:
-    action = "builtin.shell.definition.ShellAction"
+    action = "builtin.shell.ShellAction"
     names = [
         "protocol.specs.ToolSpec",
         "protocol.specs.NoSuchSpec",

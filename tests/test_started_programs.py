@@ -10,7 +10,7 @@ import ferrule
 SOURCE = Path(ferrule.__file__).parent
 
 WHY = {
-    "builtin/exec_command/impl.py": "commands, by ctx.run",
+    "builtin/exec_command.py": "commands, by ctx.run",
     "builtin/execution.py": "commands, by ctx.run",
     "builtin/js_repl/kernel.py": "node, located; by ctx.run",
     "builtin/kept_shell.py": "bash, located; by ctx.run",

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferrule.builtin.schemas import FILE
+from ferrule.builtin import BUILTINS
 
 NUMBER, STRING, BOOLEAN = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 
@@ -57,4 +57,4 @@ def shape(node: Any, named: bool = False) -> Any:
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_parameters_are_the_contract(name: str) -> None:
-    assert shape(msgspec.json.decode(FILE.read_bytes())[name]) == CONTRACT[name]
+    assert shape(msgspec.json.decode(BUILTINS[name].parameters)) == CONTRACT[name]

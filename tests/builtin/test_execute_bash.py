@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferrule import Toolset
-from ferrule.builtin.execute_bash.impl import ExecuteBashExecutor
+from ferrule.builtin.execute_bash import ExecuteBashExecutor
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.builtin.js_repl import FORMAT, create, spec
+from ferrule.builtin import BUILTINS
+from ferrule.builtin.js_repl import FORMAT
 from ferrule.builtin.js_repl.source import DEFAULT_TIMEOUT_MS, Cell, read_cell
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.profiles import ModelProfile
@@ -84,8 +85,7 @@ def test_the_grammar_says_the_same() -> None:
 
 def test_the_form_follows_the_model(tmp_path: Path) -> None:
     freeform = conversation(tmp_path, profile=ModelProfile(name="test", apply_patch="freeform"))
-    assert isinstance(spec(freeform), FreeformTool)
-    assert spec(freeform) == create(freeform)[0].spec
-    shown = spec(conversation(tmp_path))
+    assert isinstance(BUILTINS["js_repl"].spec(freeform), FreeformTool)
+    shown = BUILTINS["js_repl"].spec(conversation(tmp_path))
     assert isinstance(shown, ResponsesApiTool)
     assert set(shown.parameters.mapping["properties"]) == {"code", "timeout_ms"}

@@ -1,10 +1,10 @@
-"""The checked-in schemas are those of the Action classes."""
+"""The checked-in data of the tools is what the tools say."""
 
 import msgspec
 import pytest
 
 from ferrule.builtin import BUILTINS
-from ferrule.builtin.schemas import FILE
+from ferrule.builtin.table import FILE
 
 from .schemas import generate
 
@@ -13,11 +13,9 @@ def test_the_checked_in_file_is_up_to_date() -> None:
     assert FILE.read_bytes() == generate(), "run scripts/schemas"
 
 
-@pytest.mark.parametrize(
-    "name", [tool.name for tool in BUILTINS.values() if tool.namespace is None and not tool.hidden]
-)
+@pytest.mark.parametrize("name", [tool.name for tool in BUILTINS.values() if tool.native is None and not tool.hidden])
 def test_every_function_tool_has_a_closed_schema(name: str) -> None:
-    schema = msgspec.json.decode(FILE.read_bytes())[name]
+    schema = msgspec.json.decode(BUILTINS[name].parameters)
     assert schema["type"] == "object" and schema["additionalProperties"] is False
 
 
@@ -53,7 +51,7 @@ CONTRACT = {
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_parameters_of_the_shells_are_the_contract(name: str) -> None:
-    schema = msgspec.json.decode(FILE.read_bytes())[name]
+    schema = msgspec.json.decode(BUILTINS[name].parameters)
     shapes = {
         field: {key: value for key, value in node.items() if key != "description"}
         for field, node in schema["properties"].items()

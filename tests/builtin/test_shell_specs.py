@@ -3,13 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import msgspec
 import pytest
 
-from ferrule.builtin import BUILTINS, exec_command, shell, shell_command
-from ferrule.builtin.escalation import ESCALATION_FIELDS, sandbox_text
+from ferrule.builtin import BUILTINS
+from ferrule.builtin.escalation import ESCALATION_FIELDS, described, sandbox_text
 from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
@@ -18,13 +17,14 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
     WorkspaceWrite,
 )
+from ferrule.protocol.profiles import ModelProfile, PatchForm
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 
 from .states import conversation
 
-SHELLS = [exec_command, shell, shell_command]
+SHELLS = ["exec_command", "shell", "shell_command"]
 
 
 def session(
@@ -37,14 +37,14 @@ def session(
     return state
 
 
-def told(tool: ModuleType, state: Conversation) -> ResponsesApiTool:
-    spec = tool.spec(state)
+def told(tool: str, state: Conversation) -> ResponsesApiTool:
+    spec = BUILTINS[tool].spec(state)
     assert isinstance(spec, ResponsesApiTool)
     return spec
 
 
 @pytest.mark.parametrize("tool", SHELLS)
-def test_under_never_nothing_can_be_asked_for(tool: ModuleType) -> None:
+def test_under_never_nothing_can_be_asked_for(tool: str) -> None:
     state = session(WorkspaceWrite(), AskForApproval.NEVER)
     spec = told(tool, state)
     assert not set(ESCALATION_FIELDS) & set(spec.parameters.mapping["properties"])
@@ -54,18 +54,18 @@ def test_under_never_nothing_can_be_asked_for(tool: ModuleType) -> None:
 
 @pytest.mark.parametrize("tool", SHELLS)
 @pytest.mark.parametrize("approval", [a for a in AskForApproval if a is not AskForApproval.NEVER])
-def test_where_somebody_answers_it_can(tool: ModuleType, approval: AskForApproval) -> None:
+def test_where_somebody_answers_it_can(tool: str, approval: AskForApproval) -> None:
     spec = told(tool, session(WorkspaceWrite(), approval))
     assert set(ESCALATION_FIELDS) <= set(spec.parameters.mapping["properties"])
     assert "require_escalated" in spec.description
 
 
-@pytest.mark.parametrize(
-    "name", ["exec_command", "write_stdin", "shell", "shell_command", "local_shell", "native_shell"]
-)
+@pytest.mark.parametrize("name", [tool.name for tool in BUILTINS.values() if not tool.hidden])
 @pytest.mark.parametrize("approval", [AskForApproval.NEVER, AskForApproval.ON_REQUEST])
-def test_the_cheap_spec_is_the_made_tools_spec(name: str, approval: AskForApproval) -> None:
-    state = session(WorkspaceWrite(), approval)
+@pytest.mark.parametrize("form", ["freeform", "function"])
+def test_the_cheap_spec_is_the_made_tools_spec(name: str, approval: AskForApproval, form: PatchForm) -> None:
+    profile = ModelProfile(name="test", apply_patch=form)
+    state = msgspec.structs.replace(session(WorkspaceWrite(), approval), profile=profile)
     assert BUILTINS[name].create(state)[0].spec.responses_json == BUILTINS[name].spec(state).responses_json
 
 
@@ -94,12 +94,14 @@ def test_the_users_own_temporary_directory_is_a_root() -> None:
 
 
 @pytest.mark.parametrize("tool", SHELLS)
-def test_windows_speaks_powershell(tool: ModuleType) -> None:
+def test_windows_speaks_powershell(tool: str) -> None:
     state = session(ReadOnly())
-    windows, linux = tool.spec(state, platform="win32"), tool.spec(state, platform="linux")
-    assert "PowerShell" in windows.description and "PowerShell" not in linux.description
-    assert windows.parameters == linux.parameters
-    assert windows.description.endswith(sandbox_text(state))
+    data = BUILTINS[tool]
+    windows, linux = (
+        described(data.description, data.windows_description, state, platform) for platform in ("win32", "linux")
+    )
+    assert "PowerShell" in windows and "PowerShell" not in linux
+    assert windows.endswith(sandbox_text(state)) and linux.endswith(sandbox_text(state))
 
 
 def test_native_tools_are_types_of_their_own() -> None:
@@ -111,11 +113,15 @@ def test_native_tools_are_types_of_their_own() -> None:
 def test_specs_need_no_pydantic() -> None:
     program = """
 import sys
-from pathlib import Path
+from ferrule import Toolset
 from ferrule.builtin import BUILTINS
-from tests.builtin.states import conversation
-for name in ("exec_command", "write_stdin", "shell", "shell_command", "local_shell", "native_shell"):
-    assert BUILTINS[name].spec(conversation(Path("/"))).responses_json
+from ferrule.cli.calls import CommandCall, call_line, read_call
+from ferrule.protocol.items import FunctionCall
+names = [tool.name for tool in BUILTINS.values() if not tool.hidden]
+with Toolset.for_model("gpt-5.5", cwd="/tmp", sandbox="read-only", tools=names) as tools:
+    assert len(tools.specs()) == len(names) and tools.specs("chat")
+call = read_call(FunctionCall(call_id="1", name="exec_command", arguments='{"cmd": "ls"}'))
+assert isinstance(call, CommandCall) and call_line(call)
 assert "pydantic" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

@@ -94,7 +94,7 @@ def generate() -> dict[str, str]:
 def form(page: Page) -> str:
     """How a model calls it."""
     if page.tool.namespace is not None:
-        return f"native item, called `{page.tool.called or page.tool.name}`"
+        return f"native item, called `{page.tool.called}`"
     if page.tool.name in ("apply_patch", "js_repl"):
         return "freeform or function, as the model's profile says"
     return "freeform" if isinstance(page.definition.spec, FreeformTool) else "function"
@@ -103,7 +103,7 @@ def form(page: Page) -> str:
 def confinement(page: Page) -> str:
     """What holds it back."""
     hints = page.definition.annotations
-    if page.tool.commands:
+    if page.tool.starts_processes:
         return "exec policy, approval and sandbox, command by command"
     if hints.readOnlyHint:
         return "changes nothing; is not asked for"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ferrule import Agent
+from ferrule import Agent, tool
 from ferrule.session.instructions import AGENTS_BYTES, BASE_INSTRUCTIONS, agents_text
 from ferrule.testing import ScriptedModel
 
@@ -62,3 +62,17 @@ async def test_own_instructions_take_their_place(tmp_path: Path) -> None:
         await agent.run("go")
         first = model.requests[-1].items[0]
     assert (first["role"], first["content"]) == ("system", "Be brief.")
+
+
+async def test_examples_of_tools_stand_behind_the_instructions_and_not_in_the_description(tmp_path: Path) -> None:
+    @tool(read_only=True, examples=["count('a.txt') counts one file.", "count('*.md') counts all that match."])
+    def count(path: str) -> int:
+        """Count words."""
+        return 0
+
+    with ScriptedModel(["Done."]) as model:
+        await Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses", tools=[count]).run("go")
+        body = model.requests[0].body
+    shown = "## count\n\ncount('a.txt') counts one file.\n\ncount('*.md') counts all that match."
+    assert body["instructions"] == f"{BASE_INSTRUCTIONS}\n\n# Examples\n\n{shown}"
+    assert body["tools"][0]["description"] == "Count words."  # type: ignore[index]

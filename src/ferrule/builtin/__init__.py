@@ -1,4 +1,4 @@
-"""The built-in tools, one folder each. This table is all that a session reads before the model's first answer."""
+"""The built-in tools, one module each. The table is all that a session reads before the model's first answer."""
 
 from ferrule.builtin.table import BUILTINS, Builtin
 

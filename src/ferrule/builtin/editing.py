@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from ferrule.builtin.apply_patch.impl import write_plan
+from ferrule.builtin.apply_patch import write_plan
 from ferrule.builtin.lines import MAX_TEXT, Source, binary, count_lines, lines_from, read_lines, skip_lines
 from ferrule.builtin.output_text import REPLACEMENT
 from ferrule.builtin.paging import shown_line, shown_name

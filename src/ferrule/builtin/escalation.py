@@ -1,9 +1,9 @@
 """What a model is told of the sandbox, and the three arguments by which a command asks to run outside of it."""
 
-from ferrule.builtin.schemas import schema
+import sys
+
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
-from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import ConversationState
 
@@ -26,9 +26,10 @@ def fitting(parameters: JsonSchema, permissions: Permissions) -> JsonSchema:
     return parameters if may_ask(permissions) else without_escalation(parameters)
 
 
-def command_spec(name: str, description: str, state: ConversationState) -> ResponsesApiTool:
-    """The spec of a tool that runs commands, from the checked-in schema."""
-    return ResponsesApiTool(name=name, description=description, parameters=fitting(schema(name), state.permissions))
+def described(template: str, windows: str | None, state: ConversationState, platform: str = sys.platform) -> str:
+    """A tool's description for this session; `windows` instead of `template` where commands are PowerShell's."""
+    text = windows if windows is not None and platform == "win32" else template
+    return text.replace("{sandbox}", sandbox_text(state))
 
 
 def sandbox_text(state: ConversationState) -> str:

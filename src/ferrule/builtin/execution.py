@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, ClassVar, Protocol, TypeVar
 
 import msgspec
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from ferrule.builtin.escalation import fitting
+from ferrule.builtin.escalation import described, fitting
 from ferrule.lookup import locate
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, StreamName
@@ -77,13 +77,19 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - as in Observation
 
 
 class CommandTool(ToolDefinition[A, O]):
-    """A tool that runs commands. Its arguments depend on whether anybody may be asked for more rights."""
+    """A tool that runs commands and may ask for more rights. Its arguments depend on whether anybody can be asked.
 
-    def __init__(
-        self, state: ConversationState, description: str, executor: ToolExecutor[A, O], *, parallel: bool = True
-    ) -> None:
+    `template` is its description: `{sandbox}` stands for what confines the session's commands.
+    """
+
+    template: ClassVar[str]
+    windows_template: ClassVar[str]
+    starts_processes = True
+
+    def __init__(self, state: ConversationState, executor: ToolExecutor[A, O]) -> None:
         self._permissions = state.permissions
-        super().__init__(description=description, executor=executor, parallel=parallel)
+        description = described(self.template, self.windows_template, state)
+        super().__init__(description=description, executor=executor, parallel=True)
 
     def parameters(self) -> JsonSchema:
         """See `ToolDefinition.parameters`."""
@@ -274,3 +280,6 @@ async def run_command(
         return await ctx.run(command.effect(request, changes), attempt)
     except LaunchError as error:
         raise RespondToModel(str(error)) from error
+
+
+TOOL = CommandTool

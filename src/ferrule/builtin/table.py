@@ -1,95 +1,134 @@
-"""Which built-in tools there are. A folder's package gives the spec without pydantic; `create` imports the rest."""
+"""Which built-in tools there are, and all that a session reads of them before the model's first call.
+
+A tool is one module, `ferrule.builtin.NAME`, whose `TOOL` is what `register_tool` takes. Importing it imports pydantic;
+so what the model is told of it lies beside this module as `tools.json`, which `scripts/schemas` makes from the tools
+and a test compares with them.
+"""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ferrule.protocol.specs import ToolSpec
+from ferrule.builtin.escalation import described, fitting
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.specs import (
+    ApplyPatchTool,
+    FreeformTool,
+    FreeformToolFormat,
+    LocalShell,
+    ResponsesApiTool,
+    ShellTool,
+    ToolSearchTool,
+    ToolSpec,
+)
+from ferrule.tools.catalogue import made_for
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.registry import NATIVE, ToolKey
+from ferrule.tools.registry import ToolKey
+
+NAMES = (
+    "exec_command",
+    "write_stdin",
+    "shell_command",
+    "shell",
+    "local_shell",
+    "native_shell",
+    "apply_patch",
+    "native_apply_patch",
+    "update_plan",
+    "read_file",
+    "list_dir",
+    "grep_files",
+    "execute_bash",
+    "bash",
+    "glob",
+    "grep",
+    "view_image",
+    "request_user_input",
+    "get_memory",
+    "think",
+    "finish",
+    "task_tracker",
+    "file_editor",
+    "str_replace_based_edit_tool",
+    "js_repl",
+    "js_repl_reset",
+    "tool_search",
+    "search_tool_bm25",
+)
+"""The modules, in the order in which their tools are listed."""
+
+ALIASES = {"container.exec": "shell"}
+"""Older names of tools: answered, but not shown to the model."""
 
 SCRIPTS = "commands"
 """The argument of the native shell: each entry is a script of its own."""
 
-
-class _Package(Protocol):
-    def spec(self, state: ConversationState) -> ToolSpec: ...
-    def create(self, state: ConversationState) -> Sequence[Any]: ...
+FILE = Path(__file__).with_name("tools.json")
 
 
-class Builtin(msgspec.Struct, frozen=True):
-    """One built-in tool. `parallel`: its calls may run beside others. `read_only`: it changes nothing. `hidden`: it is
-    answered, but not shown to the model (an older name of another tool). `called`: the name that calls carry, and
-    `folder`: where the tool lives, if these are not its own name. `commands`: it starts processes, so the sandbox and
-    the login shell are made ready with the session."""
+class Freeform(msgspec.Struct, frozen=True):
+    """What models are told that were trained on the freeform form of a tool."""
+
+    description: str
+    format: FreeformToolFormat
+
+
+NativeSpec = LocalShell | ShellTool | ApplyPatchTool | ToolSearchTool
+"""Tools that the API describes to the model."""
+
+
+class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One built-in tool as data.
+
+    `name`: how it is asked for; `called`: the name that its calls carry, with `namespace`. `parallel`: its calls may
+    run beside others. `read_only`: it changes nothing. `hidden`: it is answered, but not shown to the model.
+    `starts_processes`: the sandbox and the login shell are made ready with the session. `command_field`: the argument
+    that holds what it runs (a script, an argv, or several scripts). `description` may hold `{sandbox}`;
+    `escalates`: it has the arguments by which a call asks for more rights. `native`: the API describes it to the model.
+    """
 
     name: str
+    called: str
+    namespace: str | None = None
     parallel: bool = False
     read_only: bool = False
-    namespace: str | None = None
     hidden: bool = False
-    called: str | None = None
-    folder: str | None = None
-    commands: bool = False
-
-    @property
-    def _package(self) -> _Package:
-        return cast("_Package", import_module(f"ferrule.builtin.{self.folder or self.name}"))
+    starts_processes: bool = False
+    command_field: str | None = None
+    description: str = ""
+    windows_description: str | None = None
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
+    escalates: bool = False
+    freeform: Freeform | None = None
+    native: NativeSpec | None = None
 
     def spec(self, state: ConversationState) -> ToolSpec:
         """What the model sees. Cheap: nothing heavy is imported."""
-        return self._package.spec(state)
+        if self.native is not None:
+            return self.native
+        if self.freeform is not None and state.profile.apply_patch == "freeform":
+            return FreeformTool(name=self.called, description=self.freeform.description, format=self.freeform.format)
+        parameters = JsonSchema(encoded=msgspec.json.format(bytes(self.parameters), indent=-1))
+        return ResponsesApiTool(
+            name=self.called,
+            description=described(self.description, self.windows_description, state),
+            parameters=fitting(parameters, state.permissions) if self.escalates else parameters,
+        )
 
     def create(self, state: ConversationState) -> Sequence[Any]:
         """The tool, ready to run."""
-        return self._package.create(state)
+        module = import_module(f"ferrule.builtin.{ALIASES.get(self.name, self.name)}")
+        return made_for(module.TOOL, state)
 
 
-BUILTINS = {
-    tool.name: tool
-    for tool in (
-        Builtin("exec_command", parallel=True, commands=True),
-        Builtin("write_stdin"),
-        Builtin("shell_command", parallel=True, commands=True),
-        Builtin("shell", parallel=True, commands=True),
-        Builtin("container.exec", hidden=True, folder="shell"),
-        Builtin("local_shell", parallel=True, namespace=NATIVE, commands=True),
-        Builtin("native_shell", parallel=True, namespace=NATIVE, called="shell", commands=True),
-        Builtin("apply_patch"),
-        Builtin("native_apply_patch", namespace=NATIVE, called="apply_patch"),
-        Builtin("update_plan", read_only=True),
-        Builtin("read_file", parallel=True, read_only=True),
-        Builtin("list_dir", parallel=True, read_only=True),
-        Builtin("grep_files", parallel=True, read_only=True),
-        Builtin("execute_bash", commands=True),
-        Builtin("bash", commands=True),
-        Builtin("glob", parallel=True, read_only=True),
-        Builtin("grep", parallel=True, read_only=True),
-        Builtin("view_image", parallel=True, read_only=True),
-        Builtin("request_user_input", read_only=True),
-        Builtin("get_memory", parallel=True, read_only=True),
-        Builtin("think", parallel=True, read_only=True),
-        Builtin("finish", read_only=True),
-        Builtin("task_tracker"),
-        Builtin("file_editor"),
-        Builtin("str_replace_based_edit_tool"),
-        Builtin("js_repl", commands=True),
-        Builtin("js_repl_reset", read_only=True),
-        Builtin("tool_search", parallel=True, read_only=True, namespace=NATIVE),
-        Builtin("search_tool_bm25", parallel=True, read_only=True),
-    )
+BUILTINS: Mapping[str, Builtin] = {
+    tool.name: tool for tool in msgspec.json.decode(FILE.read_bytes(), type=tuple[Builtin, ...])
 }
 
 COMMAND_FIELDS: Mapping[ToolKey, str] = {
-    (None, "shell_command"): "command",
-    (None, "exec_command"): "cmd",
-    (None, "shell"): "command",
-    (None, "container.exec"): "command",
-    (None, "execute_bash"): "command",
-    (None, "bash"): "command",
-    (NATIVE, "local_shell"): "command",
-    (NATIVE, "shell"): SCRIPTS,
+    (tool.namespace, tool.called): tool.command_field for tool in BUILTINS.values() if tool.command_field is not None
 }
-"""Tools that run a command, by their keys, and the argument that holds it: a script, an argv, or several scripts."""
+"""Tools that run a command, by their keys, and the argument that holds it."""

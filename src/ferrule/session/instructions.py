@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path, PurePath
 
@@ -30,6 +30,12 @@ discard work that you did not make. Say plainly what you did, what you checked, 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_BYTES = 32 * 1024
 """How much of all AGENTS.md files is read: enough for instructions, too little to crowd out the task."""
+
+
+def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """The instructions, and behind them how tools are used, under `# Examples`."""
+    shown = [f"## {name}\n\n" + "\n\n".join(texts) for name, texts in examples]
+    return "\n\n".join([instructions, "# Examples", *shown]) if shown else instructions
 
 
 def opening_items(state: ConversationState, warn: Callable[[str], object]) -> Iterator[ResponseInputItem]:

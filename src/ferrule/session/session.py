@@ -36,7 +36,7 @@ from ferrule.session.front_end import FrontEnd
 from ferrule.session.history import History, settled
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
-from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items
+from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items, with_examples
 from ferrule.session.rollout import (
     ImagesRefused,
     Rollout,
@@ -94,7 +94,7 @@ class Session(LoopBound):
         self.usage = TokenUsage()
         self.stream_retries = settings.provider.stream_max_retries if settings.provider else 0
         self._front_end = front_end
-        self._instructions = settings.instructions or BASE_INSTRUCTIONS
+        self._instructions = with_examples(settings.instructions or BASE_INSTRUCTIONS, toolset.examples)
         self._rollout = _rollout_of(settings, self.id, stored)
         self._stored = stored
         self._begun = self._started = False

@@ -42,14 +42,14 @@ class BuiltinSource:
     @property
     def runs_commands(self) -> bool:
         """Whether one of them starts processes."""
-        return any(tool.commands for tool in self._tools)
+        return any(tool.starts_processes for tool in self._tools)
 
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the tools, shown in the order of their names' list."""
         for tool in self._tools:
             if not tool.hidden:
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
-            builder.register_handler(tool.called or tool.name, self._handlers[tool.name], namespace=tool.namespace)
+            builder.register_handler(tool.called, self._handlers[tool.name], namespace=tool.namespace)
 
 
 def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:
@@ -97,6 +97,11 @@ class DefinitionSource:
 
     def __init__(self, tools: Iterable[Any]) -> None:
         self.tools = list(tools)
+
+    @property
+    def examples(self) -> list[tuple[str, Sequence[str]]]:
+        """The tools that bring examples of their use, by name."""
+        return [(tool.name, tool.examples) for tool in self.tools if getattr(tool, "examples", ())]
 
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the tools. A name that is taken is refused."""

@@ -176,6 +176,11 @@ class Toolset(LoopBound):
         """Go on with the tools that searches in a stored history have found."""
         self._search.recall(history)
 
+    @property
+    def examples(self) -> list[tuple[str, Sequence[str]]]:
+        """The tools that bring examples of their use, by name, for the model's instructions."""
+        return [entry for source in self._sources if isinstance(source, DefinitionSource) for entry in source.examples]
+
     def specs(self, wire: Wire = "responses") -> list[dict[str, JsonValue]]:
         """The `tools` of a request to the Responses API, or with "chat" to Chat Completions."""
         specs = [entry.spec for entry in self.current()[0]]

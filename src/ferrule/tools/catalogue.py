@@ -54,14 +54,19 @@ def resolve_tool(spec: Tool | str, conv_state: ConversationState) -> Sequence[An
     registered = _lookup(spec.name)
     if registered is None:
         raise unknown_tool(spec.name, registered_tools())
-    if isinstance(registered, type):
-        made = registered.create(conv_state=conv_state, **spec.params)  # type: ignore[attr-defined]  # what else is there to register
-    elif _is_instance_of_definition(registered):
-        if spec.params:
-            raise UsageError(f"tool {spec.name!r} is a fixed instance and takes no params")
-        made = registered
-    else:
-        made = registered(conv_state=conv_state, **spec.params)
+    if spec.params and _is_instance_of_definition(registered):
+        raise UsageError(f"tool {spec.name!r} is a fixed instance and takes no params")
+    return made_for(registered, conv_state, spec.params)
+
+
+def made_for(
+    registered: Registered, conv_state: ConversationState, params: Mapping[str, JsonValue] = {}
+) -> Sequence[Any]:
+    """The tools that a registered one makes for this conversation; an instance is the same for all of them."""
+    if _is_instance_of_definition(registered):
+        return [registered]
+    make = registered.create if isinstance(registered, type) else registered  # type: ignore[attr-defined]  # what else is there to register
+    made = make(conv_state=conv_state, **params)
     return made if isinstance(made, Sequence) else [made]
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast, overload
 
 from ferrule.tools.annotations import ToolAnnotations
@@ -24,6 +24,7 @@ class FunctionTool(ToolDefinition[Action, Observation]):
         parallel: bool | None = None,
         blocking: bool = True,
         strict: bool = False,
+        examples: Sequence[str] = (),
     ) -> None:
         context = _context_parameters(function)
         arguments = cast("type[Action]", signature_model(function, base=Action, skip=context))
@@ -36,6 +37,7 @@ class FunctionTool(ToolDefinition[Action, Observation]):
             annotations=annotations,
             parallel=parallel,
             strict=strict,
+            examples=examples,
         )
 
     def _execution(self, blocking: bool | None) -> Execution:
@@ -54,6 +56,7 @@ def tool(
     parallel: bool | None = None,
     blocking: bool = True,
     strict: bool = False,
+    examples: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -66,12 +69,14 @@ def tool(
     parallel: bool | None = None,
     blocking: bool = True,
     strict: bool = False,
+    examples: Sequence[str] = (),
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool.
 
     `read_only` says that it changes nothing: it then runs without approval and beside other calls. A plain `def` runs
     on a thread of its own; `blocking=False` runs it in the event loop, for functions that return at once. A parameter
     annotated as `ToolContext` is not shown to the model: it gets the call's context.
+    `examples` stand under `# Examples` of the model's instructions.
     """
     if annotations is None and read_only:
         annotations = ToolAnnotations(readOnlyHint=True, destructiveHint=False)
@@ -85,6 +90,7 @@ def tool(
             parallel=parallel,
             blocking=blocking,
             strict=strict,
+            examples=examples,
         )
 
     return make if function is None else make(function)

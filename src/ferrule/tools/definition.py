@@ -122,9 +122,15 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
     then has one text field, which takes it, and the input is checked against the grammar unless the tool has its
     `own_parser`. `parallel` says that calls may run beside other calls; by default
     read-only tools do. `blocking` says whether a plain `def` executor runs on a thread (the default) or in the loop.
+    `examples` show the model how to use the tool: they stand under `# Examples` of its instructions, not in the
+    description.
     """
 
     acts_through_context = True
+    starts_processes: ClassVar[bool] = False
+    """Whether its calls start processes: the sandbox is then made ready with the session."""
+    command_field: ClassVar[str | None] = None
+    """The argument that holds the command that a call runs: a script, an argv, or several scripts."""
 
     def __init__(
         self,
@@ -141,6 +147,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         strict: bool = False,
         parallel: bool | None = None,
         blocking: bool | None = None,
+        examples: Sequence[str] = (),
     ) -> None:
         declared = _declared_types(type(self), executor)
         action = action_type or declared[0]
@@ -157,6 +164,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self.strict = strict
         self.parallel = self.annotations.readOnlyHint if parallel is None else parallel
         self.executor = executor
+        self.examples = tuple(examples)
         self._validator: ModelValidator[A] = ModelValidator(action, self.parameters())
         self._text_field = next(iter(action.model_fields), "input")
         execution = self._execution(blocking)

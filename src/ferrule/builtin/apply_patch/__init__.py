@@ -1,15 +1,25 @@
 """`apply_patch`: change files by a V4A patch."""
 
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ferrule.builtin.schemas import function_spec
+from pydantic import Field, model_validator
+
+from ferrule.builtin.apply_patch.watcher import PatchWatcher
+from ferrule.builtin.hints import EDITS
+from ferrule.patch import Operation, OperationKind, Patch, PatchError, Plan, apply, parse, plan
 from ferrule.patch.grammar import FORMAT_DESCRIPTION, GRAMMAR
-from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ToolSpec
+from ferrule.patch.turn_diff import Change
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import FileChange, PatchApplyBegin, PatchApplyEnd, TurnDiff
+from ferrule.protocol.specs import FreeformToolFormat
+from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
-
-if TYPE_CHECKING:
-    from ferrule.builtin.apply_patch.definition import ApplyPatchTool
+from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.effects import PatchEffect
+from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.turn_diff import TurnDiffTracker
 
 FREEFORM_DESCRIPTION = (
     "Use the `apply_patch` tool to edit files. This is a FREEFORM tool, so do not wrap the patch in JSON."
@@ -18,15 +28,144 @@ FUNCTION_DESCRIPTION = f"Use the `apply_patch` tool to edit files.\n\n{FORMAT_DE
 FORMAT = FreeformToolFormat(type="grammar", syntax="lark", definition=GRAMMAR)
 
 
-def spec(state: ConversationState) -> ToolSpec:
-    """What the model sees: the freeform tool or the JSON function, as its family was trained."""
-    if state.profile.apply_patch == "freeform":
-        return FreeformTool(name="apply_patch", description=FREEFORM_DESCRIPTION, format=FORMAT)
-    return function_spec("apply_patch", FUNCTION_DESCRIPTION)
+class ApplyPatchAction(Action):
+    """A patch. Also taken: `patch`, and `command` as `["apply_patch", TEXT]`."""
+
+    input: str = Field(description="The entire contents of the apply_patch command")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_spellings(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "input" in given:
+            return given
+        command = given.get("command")
+        text = command[-1] if isinstance(command, list) and command else given.get("patch")
+        return given if text is None else {**given, "input": text}
 
 
-def create(state: ConversationState) -> "Sequence[ApplyPatchTool]":
-    """The tool."""
-    from ferrule.builtin.apply_patch.definition import ApplyPatchTool
+class ApplyPatchObservation(Observation):
+    """What was written, in the format that models were trained on."""
 
-    return ApplyPatchTool.create(state)
+    summary: str
+    wall_seconds: float
+
+    @property
+    def to_llm_content(self) -> str:
+        return f"Exit code: 0\nWall time: {round(self.wall_seconds, 1):g} seconds\nOutput:\n{self.summary}"
+
+
+_CHANGE = {OperationKind.CREATE: "add", OperationKind.DELETE: "delete", OperationKind.UPDATE: "update"}
+
+
+class ApplyPatchExecutor(ToolExecutor[ApplyPatchAction, ApplyPatchObservation]):
+    """Keeps the turn's net diff."""
+
+    def __init__(self, tracker: TurnDiffTracker) -> None:
+        self._tracker = tracker
+
+    async def __call__(self, action: ApplyPatchAction, ctx: ToolContext) -> ApplyPatchObservation:
+        """Apply the patch, or change nothing."""
+        started = time.monotonic()
+        planned = await write_patch(action.input, ctx, self._tracker, ctx.cwd)
+        return ApplyPatchObservation(summary=told(planned), wall_seconds=time.monotonic() - started)
+
+
+async def write_patch(patch: str | Patch, ctx: ToolContext, tracker: TurnDiffTracker, cwd: str) -> Plan:
+    """Plan and write a patch whose relative paths start at `cwd`. Raises `RespondToModel`; then nothing has changed."""
+    try:
+        parsed = parse(patch) if isinstance(patch, str) else patch
+        if not parsed.hunks:
+            raise RespondToModel("patch rejected: empty patch")
+        if parsed.environment is not None:
+            raise RespondToModel("apply_patch environment selection is unavailable for this turn")
+        planned = plan(parsed, ctx.files.layer, cwd)
+    except PatchError as error:
+        raise RespondToModel(f"apply_patch verification failed: {error.verification_text}") from error
+    await write_plan(planned, ctx, tracker, cwd, patch if isinstance(patch, str) else None)
+    return planned
+
+
+async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, cwd: str, text: str | None) -> None:
+    """Write a plan through `ctx.run`; `text` is what an approval shows, None for the diffs. Raises `RespondToModel`."""
+    changes = tuple(map(_file_change, planned.operations))
+
+    async def attempt(access: Access) -> None:
+        ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes))
+        try:
+            apply(planned, access.files.layer)
+        except PatchError as error:
+            ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=False, stderr=str(error)))
+            raise RespondToModel(str(error)) from error
+        ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=True, stdout=planned.summary()))
+
+    effect = PatchEffect(
+        cwd=cwd,
+        changes=changes,
+        paths=tuple(target for operation in planned.operations for target in operation.targets),
+        risks=tuple(_risk(operation) for operation in planned.operations if operation.shared),
+        text="\n".join(change.unified_diff for change in changes) if text is None else text,
+    )
+    await ctx.run(effect, attempt)
+    diff = tracker.record(ctx.turn_id, map(_turn_change, planned.operations))
+    if diff:
+        ctx.emit(TurnDiff(unified_diff=diff))
+
+
+def told(planned: Plan) -> str:
+    """The summary, and where a match was forgiving."""
+    notes = [note for operation in planned.operations for note in operation.notes]
+    return planned.summary() + "".join(f"{note}\n" for note in notes)
+
+
+def _file_change(operation: Operation) -> FileChange:
+    return FileChange(
+        kind=_CHANGE[operation.kind],
+        path=operation.path,
+        move_path=operation.move_to,
+        added=operation.added,
+        deleted=operation.deleted,
+        unified_diff=operation.unified_diff(),
+    )
+
+
+def _turn_change(operation: Operation) -> Change:
+    destination = operation.destination
+    return Change(
+        operation.source.absolute,
+        operation.before,
+        operation.after,
+        None if destination is None else destination.absolute,
+        operation.replaced,
+    )
+
+
+def _risk(operation: Operation) -> str:
+    """What the user should know before a file with other names is rewritten."""
+    place = operation.destination or operation.source
+    return f"{place.path} has {place.entry.links} hard links, and all of them would change"
+
+
+class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
+    """Writes files through `ctx.run`, all or nothing."""
+
+    @classmethod
+    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ApplyPatchTool]":
+        """One for the conversation, in the form that the model's family was trained on."""
+        freeform = conv_state.profile.apply_patch == "freeform"
+        return [
+            cls(
+                description=FREEFORM_DESCRIPTION if freeform else FUNCTION_DESCRIPTION,
+                freeform=FORMAT if freeform else None,
+                own_parser=True,
+                executor=ApplyPatchExecutor(conv_state.turn_diff),
+                annotations=EDITS,
+                parallel=False,
+            )
+        ]
+
+    def input_watcher(self, call_id: str) -> PatchWatcher:
+        """Tells which files a patch names while it arrives."""
+        return PatchWatcher(call_id)
+
+
+TOOL = ApplyPatchTool

@@ -1,17 +1,31 @@
 """`js_repl`: JavaScript in a Node kernel that lives as long as the session."""
 
+import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ferrule.builtin.schemas import function_spec
-from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ToolSpec
+import msgspec
+from pydantic import AliasChoices, Field
+
+from ferrule.builtin.execution import limit_ms
+from ferrule.builtin.hints import RUNS
+from ferrule.builtin.js_repl.kernel import CellResult, Kernel
+from ferrule.builtin.js_repl.node import needed_node
+from ferrule.builtin.js_repl.repl import Repl
+from ferrule.builtin.js_repl.source import PRAGMA, read_cell
+from ferrule.builtin.output_text import with_notes
+from ferrule.process.launcher import LaunchError
+from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.json_text import JsonValue, decode
+from ferrule.protocol.payload import NO_OUTPUT, CustomPayload, FunctionPayload, ToolPayload
+from ferrule.protocol.specs import FreeformToolFormat
+from ferrule.protocol.truncation import truncate_text
+from ferrule.tools.commands import Commands
+from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
-
-if TYPE_CHECKING:
-    from ferrule.builtin.js_repl.definition import JsReplTool
-
-PRAGMA = "// codex-js-repl:"
-"""How the line of options begins, as models were trained on it."""
+from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.effects import CommandEffect
+from ferrule.tools.executor import ToolExecutor
 
 _WHAT = """\
 Runs JavaScript in a persistent Node kernel with top-level await. Top-level bindings of every kind are kept between \
@@ -19,12 +33,10 @@ calls and may be declared again. What the console prints comes back, then the va
 `await import(...)`, `import` declarations and `require` work. `await ferrule.tool(name, args)` calls another tool: \
 `args` is an object, or the text of a freeform tool; it gives the tool's text, or throws. \
 `ferrule.emitImage(bytesOrDataUrl)` adds an image to the result. `ferrule.tmpDir` is for temporary files."""
-
 FREEFORM_DESCRIPTION = f"""\
 {_WHAT} This is a freeform tool: send raw JavaScript source text, optionally with a first line of options like \
 `{PRAGMA} timeout_ms=15000`; do not send JSON, quotes or markdown fences."""
 FUNCTION_DESCRIPTION = _WHAT
-
 GRAMMAR = r"""
 start: (PRAGMA LINE_END)? SOURCE
 
@@ -37,15 +49,116 @@ SOURCE: /\s*([^\s{"`]|`[^`]|``[^`])(.|\n)*/
 FORMAT = FreeformToolFormat(type="grammar", syntax="lark", definition=GRAMMAR)
 
 
-def spec(state: ConversationState) -> ToolSpec:
-    """What the model sees: the freeform tool, or a function for models that were not trained on those."""
-    if state.profile.apply_patch == "freeform":
-        return FreeformTool(name="js_repl", description=FREEFORM_DESCRIPTION, format=FORMAT)
-    return function_spec("js_repl", FUNCTION_DESCRIPTION)
+class JsReplAction(Action):
+    """JavaScript to evaluate."""
+
+    code: str = Field(description="JavaScript source text", validation_alias=AliasChoices("code", "input"))
+    timeout_ms: float | None = Field(
+        default=None, description="After this many milliseconds the kernel is restarted; 30000 by default"
+    )
 
 
-def create(state: ConversationState) -> "Sequence[JsReplTool]":
-    """The tool."""
-    from ferrule.builtin.js_repl.definition import JsReplTool
+class JsReplObservation(Observation):
+    """What the cell printed, its value or its error, and the images that it emitted, as data URLs."""
 
-    return JsReplTool.create(state)
+    bounded = True
+
+    ok: bool
+    output: str
+    images: tuple[str, ...] = ()
+
+    @property
+    def to_llm_content(self) -> str | tuple[ContentPart, ...]:
+        if not self.images:
+            return self.output or NO_OUTPUT
+        text = (InputText(self.output),) if self.output else ()
+        return (*text, *(InputImage(image_url=url) for url in self.images))
+
+    @property
+    def success(self) -> bool:
+        return self.ok
+
+
+ITSELF = frozenset({"js_repl", "js_repl_reset"})
+
+
+class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
+    """Every cell goes through `ctx.run`, as the command that would run it alone; the kernel is confined likewise."""
+
+    def __init__(self, commands: Commands, repl: Repl) -> None:
+        self._commands = commands
+        self._repl = repl
+
+    async def __call__(self, action: JsReplAction, ctx: ToolContext) -> JsReplObservation:
+        """Evaluate the cell."""
+        cell = read_cell(action.code, limit_ms(action.timeout_ms))
+        env = await self._commands.environment(login=True)
+        node = needed_node(env, self._commands.places)
+        nested = NestedCalls(ctx)
+
+        async def attempt(access: Access) -> CellResult:
+            async def start() -> Kernel:
+                return await Kernel.start(access.launcher, node, env, ctx.cwd, sandboxed=access.sandboxed)
+
+            return await self._repl.run(cell, access.sandboxed, start, nested.call)
+
+        try:
+            result = await ctx.run(CommandEffect(argv=(node, "--eval", cell.code), cwd=ctx.cwd), attempt)
+        except LaunchError as error:
+            raise RespondToModel(f"js_repl cannot start its kernel: {error}") from error
+        return _observation(result, ctx)
+
+
+class NestedCalls:
+    """The calls of tools from inside one cell."""
+
+    def __init__(self, ctx: ToolContext) -> None:
+        self._ctx = ctx
+        self._numbers = itertools.count(1)
+
+    async def call(self, name: str, arguments: str, raw: bool) -> JsonValue:
+        """The answer of a tool: its text, or its content parts. Raises `RespondToModel`."""
+        if name in ITSELF:
+            raise RespondToModel("js_repl cannot invoke itself")
+        call_id = f"{self._ctx.call_id}_{next(self._numbers)}"
+        output = await self._ctx.call(ToolInvocation(call_id, name, _payload(arguments, raw)))
+        return output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
+
+
+def _payload(arguments: str, raw: bool) -> ToolPayload:
+    """Text from a cell is what a freeform tool takes, unless it is an object's JSON."""
+    if raw:
+        try:
+            raw = not isinstance(decode(arguments), dict)
+        except RespondToModel:
+            return CustomPayload(arguments)
+    return CustomPayload(arguments) if raw else FunctionPayload(arguments)
+
+
+def _observation(result: CellResult, ctx: ToolContext) -> JsReplObservation:
+    text = with_notes(result.inherited, filter(None, (result.output, result.error)))
+    return JsReplObservation(ok=result.ok, output=truncate_text(text, ctx.output_budget), images=result.images)
+
+
+class JsReplTool(ToolDefinition[JsReplAction, JsReplObservation]):
+    """Evaluates cells in the session's kernel, which starts with the first one."""
+
+    starts_processes = True
+
+    @classmethod
+    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[JsReplTool]":
+        """One for the conversation, in the form that the model's family was trained on."""
+        freeform = conv_state.profile.apply_patch == "freeform"
+        return [
+            cls(
+                description=FREEFORM_DESCRIPTION if freeform else FUNCTION_DESCRIPTION,
+                freeform=FORMAT if freeform else None,
+                executor=JsReplExecutor(conv_state.commands, conv_state.shared.get(Repl)),
+                annotations=RUNS,
+                parallel=False,
+                own_parser=True,
+            )
+        ]
+
+
+TOOL = JsReplTool

@@ -2,9 +2,11 @@
 
 import msgspec
 
-from ferrule.builtin.js_repl import PRAGMA
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import decode
+
+PRAGMA = "// codex-js-repl:"
+"""How the line of options begins, as models were trained on it."""
 
 DEFAULT_TIMEOUT_MS = 30_000
 """The limit that models were trained with, where a call gives none."""
