@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ferrule.cli.main import COMMANDS
+from ferrule.config.keys import ConfigTable
 from ferrule.testing import ScriptedModel
+from tests.config.test_narrow import all_keys
 
 DOCS = Path(__file__).parents[1] / "docs"
 LOCAL_SERVER = "http://localhost:11434/v1"
@@ -30,3 +33,15 @@ def test_every_link_between_the_pages_leads_somewhere() -> None:
     for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+\.md)[^)]*\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name} links to {target}"
+
+
+def test_every_command_is_on_its_page() -> None:
+    page = (DOCS / "cli.md").read_text()
+    missing = [name for name in COMMANDS if f"ferrule {name}" not in page]
+    assert not missing, f"describe {', '.join(missing)} in docs/cli.md"
+
+
+def test_every_configuration_key_is_on_its_page() -> None:
+    page = "".join((DOCS / name).read_text() for name in ("configuration.md", "mcp.md"))
+    missing = [key for key in all_keys(ConfigTable) if not re.search(rf"\b{key.split('.')[-1]}\b", page)]
+    assert not missing, f"describe {', '.join(missing)} in docs/configuration.md, or docs/mcp.md"
