@@ -153,8 +153,6 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'ferrule' has no attribute {name!r}")
     value = getattr(import_module(f"ferrule.{home}"), name)
-    if isinstance(value, type):
-        value.__module__ = "ferrule"
     globals()[name] = value
     return value
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from ferrule.lookup import NOWHERE, Places
+from ferrule.mcp.callbacks import Ask, Progress
 from ferrule.mcp.environment import server_program
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.extra import sdk_needed
@@ -27,7 +28,7 @@ from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:
-    from ferrule.mcp.connection import Ask, Connection, Progress
+    from ferrule.mcp.connection import Connection
 
 log = logging.getLogger("ferrule.mcp")
 
@@ -79,7 +80,7 @@ class MCPClient:
         env: Mapping[str, str] = os.environ,
         launcher: Launcher | None = None,
         places: Places = NOWHERE,
-        ask: "Ask | None" = None,
+        ask: Ask | None = None,
         on_tools_changed: Callable[[], None] = lambda: None,
     ) -> None:
         if settings.problem is not None:
@@ -125,7 +126,7 @@ class MCPClient:
         tool: str,
         arguments: dict[str, JsonValue],
         *,
-        on_progress: "Progress | None" = None,
+        on_progress: Progress | None = None,
         timeout: float | None = None,
     ) -> dict[str, JsonValue]:
         """The result as the server gave it: `content`, `structuredContent`, `isError`. `timeout` is in seconds.
@@ -271,7 +272,7 @@ class MCPClient:
         return list(found.values())[:MAX_TOOLS]
 
     async def _call(
-        self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: "Progress | None"
+        self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: Progress | None
     ) -> dict[str, JsonValue]:
         try:
             as_task = tool in self._as_tasks

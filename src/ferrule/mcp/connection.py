@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
 from ferrule._version import __version__
+from ferrule.mcp.callbacks import Ask, Progress
 from ferrule.mcp.clock import CallClock
 from ferrule.mcp.errors import FailureKind, McpFailure
 from ferrule.mcp.http import LOGIN_NEEDED
@@ -25,14 +26,11 @@ from ferrule.mcp.wire import Wire, take_answer
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.events import ElicitationRequest
 from ferrule.protocol.json_text import JsonValue
-from ferrule.tools.questions import Answer, Elicited
+from ferrule.tools.questions import Elicited
 from mcp import types
 
 MAX_ROUNDS = 10
 """How often one call may ask for more input."""
-
-Progress = Callable[[float, float | None, str], None]
-Ask = Callable[[ElicitationRequest], Awaitable[Answer]]
 
 
 class Transport(AbstractAsyncContextManager[Any], Protocol):

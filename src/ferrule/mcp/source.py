@@ -7,11 +7,11 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ferrule.lookup import NOWHERE, Places
+from ferrule.mcp.callbacks import Ask
 from ferrule.mcp.client import MCPClient, McpTool
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.names import qualified_name, slash_name
@@ -25,9 +25,6 @@ from ferrule.protocol.schema_sanitize import Sanitized, sanitize
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.tools.handler import DeferredHandler, ToolHandler
 from ferrule.tools.registry import ToolRegistryBuilder
-
-if TYPE_CHECKING:
-    from ferrule.mcp.connection import Ask
 
 log = logging.getLogger("ferrule.mcp")
 
@@ -90,7 +87,7 @@ class McpSource:
         places: Places = NOWHERE,
         property_names: re.Pattern[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
-        ask: "Ask | None" = None,
+        ask: Ask | None = None,
     ) -> None:
         self.revision = 0
         self._emit = emit

@@ -44,25 +44,25 @@ class ShellToolCallParams(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_rule: tuple[str, ...] | None = None
 
 
-class FunctionPayload(msgspec.Struct, frozen=True):
+class FunctionPayload(msgspec.Struct, frozen=True, tag="function"):
     """A JSON function call; `arguments` is the raw text from the model."""
 
     arguments: str
 
 
-class CustomPayload(msgspec.Struct, frozen=True):
+class CustomPayload(msgspec.Struct, frozen=True, tag="custom"):
     """A freeform call; `input` is the raw text."""
 
     input: str
 
 
-class LocalShellPayload(msgspec.Struct, frozen=True):
+class LocalShellPayload(msgspec.Struct, frozen=True, tag="local_shell"):
     """A `local_shell_call`."""
 
     params: ShellToolCallParams
 
 
-class McpPayload(msgspec.Struct, frozen=True):
+class McpPayload(msgspec.Struct, frozen=True, tag="mcp"):
     """A call of a tool of an MCP server."""
 
     server: str
@@ -70,7 +70,7 @@ class McpPayload(msgspec.Struct, frozen=True):
     raw_arguments: str
 
 
-class NativePayload(msgspec.Struct, frozen=True):
+class NativePayload(msgspec.Struct, frozen=True, tag="native"):
     """A native item (`shell_call`, `apply_patch_call`, `tool_search_call`, `computer_call`, `mcp_approval_request`, or
     one of a kind that is not known); `arguments` is what it asks for as JSON."""
 

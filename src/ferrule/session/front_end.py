@@ -13,8 +13,8 @@ from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Decision, NoAnswer, Question
 
 Listener = Callable[[Event | ToolEvent], None]
-Approver = Callable[[ExecApproval], "ReviewDecision | Decision | Awaitable[ReviewDecision | Decision]"]
-Questioned = Callable[[UserInputRequest | ElicitationRequest], "Answer | Awaitable[Answer]"]
+Approver = Callable[[ExecApproval], ReviewDecision | Decision | Awaitable[ReviewDecision | Decision]]
+Questioned = Callable[[UserInputRequest | ElicitationRequest], Answer | Awaitable[Answer]]
 
 
 class FrontEnd(Protocol):

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
@@ -50,11 +49,8 @@ from ferrule.session.toolset import Toolset
 from ferrule.session.turn import Turn, TurnResult
 from ferrule.sync import LoopBound
 from ferrule.tools.events import ToolEvent
-from ferrule.tools.questions import Answer, Question
+from ferrule.tools.questions import Answer, DynamicCallback, Question
 from ferrule.tools.tasks import run_blocking
-
-if TYPE_CHECKING:
-    from ferrule.tools.dynamic import DynamicCallback
 
 MAX_STOP_BLOCKS = 10
 """How often in a turn Stop hooks may send the model back to work: one that never lets go must not run for ever."""
@@ -332,7 +328,7 @@ class Session(LoopBound):
     def add_dynamic_tools(
         self,
         specs: Iterable[DynamicToolSpec],
-        callback: "DynamicCallback | None" = None,
+        callback: DynamicCallback | None = None,
         *,
         timeout: float = CALL_TIMEOUT,
     ) -> None:

@@ -36,10 +36,11 @@ from ferrule.tools.conversation import Conversation
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.files import Files
 from ferrule.tools.hooks import ToolHooks
+from ferrule.tools.questions import DynamicCallback
 from ferrule.tools.registry import LiveSource, ToolRegistry, ToolRegistryBuilder, ToolSource
 
 if TYPE_CHECKING:
-    from ferrule.tools.dynamic import DynamicCallback, DynamicSource
+    from ferrule.tools.dynamic import DynamicSource
 
 
 class Toolset(LoopBound):
@@ -127,7 +128,7 @@ class Toolset(LoopBound):
     def add_dynamic_tools(
         self,
         specs: Iterable[DynamicToolSpec],
-        callback: "DynamicCallback | None" = None,
+        callback: DynamicCallback | None = None,
         *,
         timeout: float = CALL_TIMEOUT,
     ) -> None:

@@ -32,6 +32,7 @@ from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesAp
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.arguments import ModelValidator, decode_arguments, read_arguments, validate_value
 from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.conversation import ConversationState
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.events import ActionEvent, ObservationEvent
 from ferrule.tools.executor import ToolExecutor
@@ -42,8 +43,8 @@ from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from ferrule.tools.conversation import ConversationState
+else:
+    RenderableType = Any  # type hints resolve without rich, which is loaded where something is shown
 
 
 log = logging.getLogger("ferrule.tools")
@@ -55,7 +56,7 @@ class Action(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     @property
-    def visualize(self) -> "RenderableType":
+    def visualize(self) -> RenderableType:
         """How a person sees the action: one field a line."""
         return _visualize(self)
 
@@ -81,7 +82,7 @@ class Observation(BaseModel):
         return True
 
     @property
-    def visualize(self) -> "RenderableType":
+    def visualize(self) -> RenderableType:
         """How a person sees the observation: one field a line."""
         return _visualize(self)
 
@@ -110,7 +111,7 @@ class ToolBase(ABC, Generic[A, O]):
 
     @classmethod
     @abstractmethod
-    def create(cls, conv_state: "ConversationState", **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
+    def create(cls, conv_state: ConversationState, **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
         """Configured instances of the tool for one conversation."""
 
 
@@ -174,7 +175,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self._spec: ToolSpec | None = None
 
     @classmethod
-    def create(cls, conv_state: "ConversationState", **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
+    def create(cls, conv_state: ConversationState, **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
         """Configured instances; a subclass with state overrides it."""
         return [cls(**params)]
 
@@ -371,7 +372,7 @@ def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _visualize(model: BaseModel) -> "RenderableType":
+def _visualize(model: BaseModel) -> RenderableType:
     from rich.text import Text
 
     text = Text()

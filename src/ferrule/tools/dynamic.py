@@ -30,7 +30,7 @@ from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.foreign import ForeignValidator
 from ferrule.tools.handler import ToolHandler
-from ferrule.tools.questions import NoAnswer
+from ferrule.tools.questions import DynamicCallback, NoAnswer
 from ferrule.tools.registry import ToolRegistryBuilder
 
 __all__ = [
@@ -47,7 +47,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 AskClient = Callable[[DynamicToolCallRequest, float], Awaitable[DynamicToolResponse | NoAnswer]]
 """Sends a call to the client and waits at most so many seconds."""
-DynamicCallback = Callable[[DynamicToolCallRequest], DynamicToolResponse | Awaitable[DynamicToolResponse]]
 
 
 class _Tool(msgspec.Struct, frozen=True):

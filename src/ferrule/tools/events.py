@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ferrule.tools.definition import Action, Observation
+else:
+    Action = Observation = object  # type hints resolve without pydantic
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """What can be asked of the user, and what comes back. All of it goes over one pending table."""
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
@@ -11,6 +13,8 @@ Question = ExecApproval | UserInputRequest | ElicitationRequest
 """What a user is asked."""
 Waiting = Question | DynamicToolCallRequest
 """What waits for an answer: a user's, or the client's that brought a tool."""
+DynamicCallback = Callable[[DynamicToolCallRequest], DynamicToolResponse | Awaitable[DynamicToolResponse]]
+"""Runs a client's tool."""
 
 
 class Decision(msgspec.Struct, frozen=True):
