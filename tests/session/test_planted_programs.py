@@ -34,6 +34,7 @@ class Planted:
             self.plant(name)
         (self.project / "needle").write_text("needle\n")
         monkeypatch.setenv("FERRULE_HOME", str(self.home))
+        monkeypatch.setenv("HOME", str(top))  # the start-up files of whoever runs this are not tested
         monkeypatch.setenv("PATH", f"{self.bin}:{SYSTEM}")
         monkeypatch.setenv("SHELL", "/bin/sh")
 
