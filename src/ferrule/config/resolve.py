@@ -42,7 +42,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was configured. `warnings`: what was left out, one sentence each.
 
     `unconfirmed` are files of the project that are not read before the user confirms them. A door where somebody can
-    answer shows them and asks; after a yes it calls `inspect_project(cwd).confirm(unconfirmed)`, and loads again.
+    answer loads by `session.project_trust.load_asking`.
     """
 
     settings: Settings

@@ -22,6 +22,20 @@ from ferrule.tools.questions import Answer, NoAnswer, Question
 T = TypeVar("T")
 
 
+async def ask_user(question: Question, front_end: FrontEnd | None, pending: PendingTable) -> Answer:
+    """Show the question, and wait until it is answered in the table."""
+    given = pending.given(question)
+    if given is not None:
+        return given
+    if front_end is None or not front_end.can_answer:
+        return NoAnswer("nobody can answer questions here")
+    if not question.request_id:
+        question = msgspec.structs.replace(question, request_id=secrets.token_hex(8))
+    pending.open(question)
+    front_end.on_event(question)
+    return await pending.answer(question.request_id)
+
+
 class SessionHost:
     """The `ToolHost` of one session."""
 
@@ -55,16 +69,7 @@ class SessionHost:
 
     async def question(self, question: Question) -> Answer:
         """Ask the user, for a call or for whoever else has a question (an MCP server)."""
-        given = self.pending.given(question)
-        if given is not None:
-            return given
-        if self._front_end is None or not self._front_end.can_answer:
-            return NoAnswer("nobody can answer questions here")
-        if not question.request_id:
-            question = msgspec.structs.replace(question, request_id=secrets.token_hex(8))
-        self.pending.open(question)
-        self.emit(question)
-        return await self.pending.answer(question.request_id)
+        return await ask_user(question, self._front_end, self.pending)
 
     async def dynamic_call(self, request: DynamicToolCallRequest, timeout: float) -> DynamicToolResponse | NoAnswer:
         """Ask the client that brought a tool to run it: the request is an event, the answer comes by its call id."""
