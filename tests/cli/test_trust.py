@@ -52,6 +52,12 @@ class Project:
         with ScriptedModel([*(step(call) for call in calls), "Done."]) as model:
             return self.place.run("exec", "--base-url", model.base_url, "-m", "m", *rights, "go")
 
+    @property
+    def waiting(self) -> dict[str, object]:
+        """A call that ends when the program was started: on a busy machine that takes longer than a session."""
+        arguments = {"command": f"until [ -e {self.canary} ]; do sleep 0.1; done", "timeout_ms": 30_000}
+        return function_call("shell_command", arguments)
+
     def trust(self, *arguments: str) -> Done:
         return self.place.run("trust", *arguments)
 
@@ -105,13 +111,13 @@ def test_s04_what_the_model_plants_is_not_started_before_you_confirm_it(
     assert f"{path} (new)" in warning and "`ferrule trust" in warning
     shown = project.trust("--yes")
     assert shown.code == 0 and f"new      {path}" in shown.out and "outside of the sandbox" in shown.out
-    done = project.exec(*using)
+    done = project.exec(*using, project.waiting)
     assert done.code == 0 and project.canary.exists() and "ferrule trust" not in done.err, done.err
 
 
 def test_s04_what_stands_at_first_sight_works_as_before_and_a_change_is_asked_about(project: Project) -> None:
     project.write(".mcp.json", project.files[".mcp.json"])
-    done = project.exec()
+    done = project.exec(project.waiting)
     assert done.code == 0 and project.canary.exists() and "ferrule trust" not in done.err
     project.canary.unlink()
     project.write(".mcp.json", project.files[".mcp.json"].replace("touch", "touch -c x;touch"))
@@ -233,7 +239,7 @@ def test_the_command_shows_confirms_lists_and_takes_back(project: Project) -> No
     assert project.trust("--yes").code == 0
     assert "3 files, all as you have confirmed" in project.trust().out
     assert project.trust("--list").out == f"trusted  {project.place.cwd}  (3 files)\n"
-    project.exec()
+    project.exec(project.waiting)
     assert project.canary.exists()
     project.canary.unlink()
     assert project.trust("--revoke").code == 0
@@ -259,7 +265,7 @@ def test_on_a_terminal_the_command_asks(project: Project) -> None:
     project.write(".mcp.json", project.files[".mcp.json"])
     for answer, code in ((b"n\n", 1), (b"\n", 1), (b"y\n", 0)):
         assert answered(project.place, answer) == code
-    assert project.exec().code == 0 and project.canary.exists()
+    assert project.exec(project.waiting).code == 0 and project.canary.exists()
 
 
 def answered(place: Place, answer: bytes) -> Any:

@@ -101,7 +101,9 @@ async def test_s04_what_changes_while_the_user_reads_is_not_confirmed(project: P
 
 
 async def test_s04_the_question_shows_no_control_characters(project: Project) -> None:
-    project.write("a\x1b[2Jb\u202e")
+    rules = project.top / ".ferrule/rules/a\x1b[2J\u202e.rules"
+    rules.parent.mkdir(parents=True)
+    rules.write_text('prefix_rule(pattern=["touch"])\n')
     await project.load()
     text = project.asked[0]["question"]
     assert "\x1b" not in text and "\u202e" not in text
