@@ -58,6 +58,11 @@ TEXTS = [
     "echo $'git push' \\; git push",
     "git log --grep='git push'",
     "a=(git push); ls",
+    "cat > f.md <<'EOF'\ngit push\nEOF\ncat f.md; bash run.sh",
+    "cat > f.py <<'EOF'\n'git push'\nEOF\npython3 f.py",
+    "PY=.venv/bin/python; $PY -m pytest",
+    '"$(pwd)/node_modules/.bin/eslint" src',
+    "$HOME/.local/bin/uv sync",
     "echo \\`git push\\` \\$\\(git push\\)",
 ]  # fmt: skip
 
@@ -137,6 +142,16 @@ SPELLINGS = [
     "A=1 >f PROGRAM",
     'bash -c "bash -c \'bash -c \\"PROGRAM\\"\'"',
     "PROGRAM 2>&1 >/dev/null &",
+    "echo 'PROGRAM' > f; sh f",
+    "cat > ./f <<'E'\nls\nPROGRAM\nE\nchmod +x f && ./f",
+    "echo 'PROGRAM' | tee -a f; . f",
+    "X='PROGRAM'; $X",
+    "X=env && $X PROGRAM",
+    "env -u x -S'PROGRAM'",
+    "env =x PROGRAM",
+    "bash -oc errexit 'PROGRAM'",
+    "git config alias.x '!PROGRAM'; git x",
+    "find . -name -exec -o -exec PROGRAM \\;",
 ]
 
 
@@ -162,6 +177,9 @@ def test_n055_every_construct_that_holds_a_command_is_read(no_push: Rules, scrip
         "git -C . push",
         "git --git-dir x -c a.b=c push",
         "git -c alias.x='!git push' x",
+        "git config alias.x push",
+        '"$(pwd)/bin/git" push',
+        "$HOME/bin/git push",
         "git bisect run git push",
         "git rebase --exec 'git push' main",
         "git submodule foreach 'git push'",
@@ -247,6 +265,21 @@ UNREAD = [
     *("parallel :::: f", "hash -p /usr/bin/git x; x push", "BASH_CMDS[x]=/usr/bin/git; x push", 'alias "$x"; y'),
     *("PS4='$(git push)'; set -x; ls", "BASH_ENV=f bash -c ls", "env 'BASH_FUNC_x%%=() { git push; }' bash -c x"),
     *("echo() { builtin echo git push; }; echo ls | sh", "set -o histexpand; ls", "fc -s", "fish -c 'git (x)'"),
+    *("export BASH_ENV=f; bash -c ls", "bash --rcfile f -i"),
+    *("v='a[$(git push)]'; let v", "v='a[$(git push)]'; declare -i z=v", "git --config-env=alias.x=V x"),
+    *(
+        "ls > f; bash f",
+        "ls > $x/f; sh f",
+        'ls > f; bash "./$x"',
+        "if a; then X=git; fi; $X push",
+        "X=git | ls; $X push",
+    ),
+    *(
+        'X=ls; n=X; export "$n=git"; $X push',
+        "X=ls; read X < f; $X push",
+        "X=git; X=ls; $X push",
+        "HOME='git push'; $HOME",
+    ),
     *("zsh -c '=git push'", "cat =(git push)", "i\\\nf true; then git push; fi", "X\\\n=1 git push", "$unset git log"),
 ]
 

@@ -5,14 +5,15 @@ line breaks, was met: then `commands` are all that the script does. Otherwise th
 which is enough to refuse and never enough to allow; where it is BROKEN, not even all of these.
 """
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from .options import words
-from .script import BROKEN, Form, Script, SimpleCommand, printed
+from .script import BROKEN, Form, InputFile, Script, SimpleCommand, printed
 from .simple import RESERVED_WORDS, STATE, SimpleReader
-from .words import Unreadable
+from .words import Unreadable, Vague
 
 MAX_SCRIPT_BYTES = 131_072  # Linux passes no longer string to a program (MAX_ARG_STRLEN), so bash would never see it
 MAX_RESUMPTIONS = 100  # behind a fault the reading goes on at the next command, to see what it can; this often at most
@@ -68,7 +69,22 @@ class _Parser(SimpleReader):
             not self.bashism,
             self.decides or (self.risky and self.hides_index) or (self.prompts and self.hides),
             frozenset(self.functions),
+            self._files(),
         )
+
+    def _files(self) -> dict[str, str | None]:
+        """What is written into each file, as far as that stands in the script; `*/name` where its folder does not."""
+        found: dict[str, str | None] = {}
+        texts = [(path, printed(self.commands[slot]) if slot >= 0 else None) for path, slot in self.writes]
+        for command in self.commands:
+            if command.argv[:1] == ("tee",):
+                text = None if isinstance(command.stdin, InputFile) else command.stdin
+                texts += [(path, text) for path in command.argv[1:] if not path.startswith("-")]
+        for name, text in texts:
+            path = posixpath.normpath(f"*/{posixpath.basename(name)}" if isinstance(name, Vague) else name)
+            before = found.get(path, "")
+            found[path] = None if text is None or before is None or isinstance(text, Vague) else before + text
+        return found
 
     def _connect(self) -> None:
         """What one command of a pipeline is known to write, the next one reads."""
@@ -81,6 +97,7 @@ class _Parser(SimpleReader):
         found = _RESUME.search(self.text, min(self.at, self.end))
         self.at = found.end() if found else self.end
         self.depth = 0
+        self.in_condition = True
         self.heredocs.clear()
 
     def _form(self, broken: bool) -> Form:
@@ -163,16 +180,20 @@ class _Parser(SimpleReader):
         return ""
 
     def _and_or(self) -> None:
+        outer = self.in_condition
         while True:
             self._pipeline()
             self.skip_blanks()
             if not self.text.startswith(("&&", "||"), self.at):
+                self.in_condition = outer
                 return
+            self.in_condition = True
             self.at += 2
             self.skip_lines()
 
     def _pipeline(self) -> None:
         producer: int | None = None
+        outer = self.in_condition
         while True:
             start = len(self.commands)
             simple = self._prefixed()
@@ -180,7 +201,9 @@ class _Parser(SimpleReader):
                 self.pipes.append((producer, start))
             self.skip_blanks()
             if self.peek() != "|" or self.peek(1) == "|":
+                self.in_condition = outer
                 return
+            self.in_condition = True
             self.at += 1
             if self.peek() == "&":
                 self.odd = self.bashism = True

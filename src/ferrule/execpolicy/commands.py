@@ -1,5 +1,6 @@
 """The facts that every judgement stands on: which commands an argv runs, through shells and wrappers."""
 
+import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from .programs import trusted_name
 from .script import BROKEN, Form, Script, SimpleCommand
 from .shells import SHELLS, ShellText, is_portable, shell_script
 from .started import started
-from .words import Vague
+from .words import Vague, fixed_beginning
 from .wrappers import Wrapped, unwrap
 
 MAX_NESTING = 16  # shells within shells; nobody means more, and each level doubles the quoting
@@ -90,12 +91,13 @@ def _is_unspeakable(word: str) -> bool:
 class _Reader:
     """One reading of one argv; each script is parsed once."""
 
-    __slots__ = ("_aliases", "_is_exposed", "_scripts", "understood", "unread")
+    __slots__ = ("_aliases", "_files", "_is_exposed", "_scripts", "understood", "unread")
 
     def __init__(self, is_exposed: Callable[[str], bool]) -> None:
         self._is_exposed = is_exposed
         self._scripts: dict[str, Script] = {}
         self._aliases: dict[str, str] = {}
+        self._files: dict[str, str | None] = {}  # what the scripts write into which file
         self.understood = True
         self.unread: list[SeenCommand] = []
 
@@ -104,6 +106,7 @@ class _Reader:
         if script is None:
             script = self._scripts[text] = parse_script(text)
             self.understood = self.understood and script.form is not Form.BROKEN
+            self._files.update(script.files)
         return script
 
     def segments(self, command: SimpleCommand, depth: int) -> tuple[tuple[SimpleCommand, ...], bool]:
@@ -172,7 +175,7 @@ class _Reader:
             self._define(seen)
         argv = command.argv
         same_rights = seen.direct and (argv[:1] == ("eval",) or (bool(argv) and trusted_name(argv[0]) in SHELLS))
-        for text in found.texts:
+        for text in (*found.texts, *self._written(seen, found.files)):
             self._judge_script(seen, text)
             env = () if text.of_variable else command.env
             for inner in _behind(env, self.parse(text.text).commands):
@@ -180,6 +183,27 @@ class _Reader:
         for wrapped in found.commands:
             if wrapped.argv:
                 yield SeenCommand(_inside(command, wrapped), seen.direct and wrapped.plain, seen)
+
+    def _written(self, seen: SeenCommand, files: Sequence[str]) -> Iterator[ShellText]:
+        """The scripts that are run from files which the command itself writes."""
+        for file in files if self._files else ():
+            text = self._text_of(file)
+            if text is None:
+                self.unread.append(seen)
+            elif text and (not text.startswith("#!") or "sh" in text.partition("\n")[0]):
+                yield ShellText(text)
+
+    def _text_of(self, file: str) -> str | None:
+        """What the command writes into the file; "" if nothing, None if that is unknown."""
+        name = posixpath.basename(file)
+        if isinstance(file, Vague):
+            known = (
+                name
+                and name == fixed_beginning(name)
+                and not any(posixpath.basename(path) == name for path in self._files)
+            )
+            return "" if known else None
+        return None if f"*/{name}" in self._files else self._files.get(posixpath.normpath(file), "")
 
     def _judge_script(self, seen: SeenCommand, text: ShellText) -> None:
         """Whether a text that `seen` has a shell run can be read as that shell reads it."""

@@ -1,6 +1,7 @@
 """What the reader of scripts finds: simple commands, and how well the whole was understood."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from .words import Vague
@@ -43,7 +44,7 @@ class Script:
     """The commands of a script in source order.
 
     `portable`: every POSIX shell cuts it the same way. `evaluates`: it may evaluate a quoted text that holds commands.
-    `functions`: the names that it defines.
+    `functions`: the names that it defines. `files`: what it writes into which file, None where that is unknown.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -51,6 +52,7 @@ class Script:
     portable: bool = True
     evaluates: bool = False
     functions: frozenset[str] = frozenset()
+    files: Mapping[str, str | None] = field(default_factory=dict)
 
 
 BROKEN = Script((), Form.BROKEN)

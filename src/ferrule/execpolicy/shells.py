@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .options import words
 from .programs import base_name, is_trusted
@@ -18,7 +18,8 @@ _PORTABLE = frozenset(["sh", "dash", "ash", "mksh", "lksh", "pdksh", "posh", "ya
 _FOREIGN = frozenset(["csh", "elvish", "fish", "nu", "pwsh", "tcsh", "xonsh", "rc", "es", "oil", "osh"])
 _FOREIGN_SCRIPT = words("-c -C --command --init-command -Command -CommandWithArgs -EncodedCommand -e -ec")
 _RUN = frozenset(["-c", "-lc", "-fc"])  # -f keeps zsh from reading ~/.zshenv: how our own tools call it
-_VALUED = words("--init-file --rcfile -o +o -O +O --emulate")
+_START_UP = words("--init-file --rcfile")  # files that are run before
+_VALUED = _START_UP | words("--emulate")
 _INPUT = re.compile(r"-|/dev/(stdin|fd/\d+)|/proc/(self|thread-self|\d+)/fd/\d+|.*/\.\./(dev|proc)/.*", re.DOTALL)
 
 
@@ -41,6 +42,7 @@ class ShellCall:
 
     texts: tuple[ShellText, ...] = ()
     sure: bool = True
+    file: str = ""
 
 
 def is_shell(name: str) -> bool:
@@ -77,9 +79,9 @@ def shell_call(command: SimpleCommand) -> ShellCall:
         text = rest[at] if at < len(rest) else Vague("")
         return ShellCall((ShellText(text, name in _PORTABLE),), sure and not isinstance(text, Vague))
     if at < len(rest) and "s" not in letters and not is_input(rest[at]):
-        return ShellCall((), sure and not may_be_option(rest[at]))
+        return ShellCall((), sure and not may_be_option(rest[at]), rest[at])
     read = fed(command, portable=name in _PORTABLE)
-    return ShellCall(read.texts, sure and read.sure)
+    return replace(read, sure=sure and read.sure)
 
 
 def _options(rest: Sequence[str]) -> tuple[int, set[str], bool]:
@@ -91,7 +93,8 @@ def _options(rest: Sequence[str]) -> tuple[int, set[str], bool]:
         sure = sure and not isinstance(word, Vague)
         if not word.startswith("--"):
             letters |= set(word[1:])
-        if word in _VALUED or (not word.startswith("--") and word[-1] in "oO"):
+        sure = sure and word.partition("=")[0] not in _START_UP
+        for _ in range(1 if word in _VALUED else word.count("o") + word.count("O") if word[1:2] != "-" else 0):
             value = rest[at] if at < len(rest) else ""
             sure = sure and not isinstance(value, Vague) and value != "histexpand"
             at += 1
@@ -110,7 +113,7 @@ def fed(command: SimpleCommand, *, portable: bool = False) -> ShellCall:
     if text is None:
         return ShellCall((), False)
     if isinstance(text, InputFile):
-        return ShellCall((), not is_input(text))
+        return ShellCall((), not is_input(text), text)
     return ShellCall((ShellText(text, portable),), not isinstance(text, Vague))
 
 

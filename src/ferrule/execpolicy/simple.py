@@ -10,6 +10,7 @@ from .script import InputFile, SimpleCommand
 from .words import Braces, Glob, Splitting, Unreadable, Vague, WordReader
 
 MAX_ALIASED_TEXT = 262_144  # characters of a script with its aliases in place
+MAX_VALUES = 50  # assignments whose value is looked for; each costs a search of the script
 MAX_ALIASED = 200  # aliases in one script; each is put in its place
 _BLANKS = re.compile(r"(?:[ \t]+|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -21,6 +22,16 @@ _PLAIN_TOKEN = re.compile(r"[\w./:@%+,^-][\w./:=@%+,^-]*(?=[ \t\n;|]|$)")
 RESERVED_WORDS = words("if then elif else fi while until for select do done case esac function time coproc")
 _PLAIN_COMMAND = re.compile(
     r"[\w./:@%+,^-][\w./:=@%+,^-]*+(?:[ \t]++[\w./:@%+,^=-]++)*+(?=[ \t]*+(?:[\n;|)]|&[&\s]|$))"
+)
+# Variables that the shell itself neither sets nor reads, values that are words, and what may set a variable unseen.
+_ORDINARY = re.compile(
+    r"(?!BASH|IFS$|PATH$|_|[A-Z]*(RANDOM|SECONDS|PID|ID|LINENO|OPT|POSIX|EPOCH|DIRSTACK|GROUPS|HIST))\w+"
+)
+_VALUE = re.compile(r"[\w./@%+:,-]+(?: [\w./@%+:,-]+)*", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
+_WRITERS = re.compile(
+    r"\b(IFS|eval|source|read|mapfile|readarray|getopts|declare|typeset|local|let|printf\s+-v|unset|set|alias|trap)\b"
+    r"|(^|[\s;&|(])\.\s|\$\{!|:?=\}"
 )
 _ALIAS = re.compile(r"[^\s'\"\\$`=;&|<>()/]+(?=[\s;&|<>()]|$)")
 STATE = words("declare export local readonly typeset unset [")  # they change or test what other commands stand on
@@ -42,6 +53,10 @@ class SimpleReader(WordReader):
         self.aliases = aliases
         self.heredocs: list[tuple[int, str, bool, bool]] = []  # command, delimiter, literal, without tabs
         self.documents = 0
+        self.values: dict[str, str] = {}  # of variables, where they are known
+        self.looked_for = 0
+        self.in_condition = False  # what is read now may not be executed
+        self.writes: list[tuple[str, int]] = parent.writes if parent else []  # files, and which command writes them
         self.decides = False  # a variable is set by which shells start more
         self.active_aliases: dict[str, int] = {}  # where each one's text ends, in which it is a plain word
         self.alias_due = -1
@@ -124,7 +139,30 @@ class SimpleReader(WordReader):
         if not argv and self.at == start:
             raise Unreadable
         self.commands[slot] = self._made(slot, argv, env)
+        if not argv and not self.depth and not self.in_condition:
+            self._remember(env)
         return bool(argv)
+
+    def _remember(self, env: list[tuple[str, str]]) -> None:
+        """Values that hold from here on: assigned whatever happens, and nowhere else in the script."""
+        self.skip_blanks()
+        if self.peek() == "|" or (self.peek() == "&" and self.peek(1) != "&"):
+            return  # another shell assigns them
+        for name, value in env[: MAX_VALUES - self.looked_for]:
+            self.looked_for += 1
+            if not isinstance(value, Vague) and _ORDINARY.fullmatch(name) and _VALUE.fullmatch(value):
+                uses = len(re.findall(rf"\$(?:{name}\b|\{{{name}\}})", self.text))
+                if uses + 1 == len(re.findall(rf"\b{name}\b", self.text)) and not _WRITERS.search(self.text):
+                    self.values[name] = value
+
+    def _looked_up(self, word: str) -> list[str]:
+        """The words that a variable stands for whose value is known."""
+        found = _VARIABLE.fullmatch(word)
+        value = self.values.get(found[1] or found[2]) if found else None
+        if value is None:
+            return [word]
+        self.odd = True
+        return value.split() if isinstance(word, Splitting) else [value]
 
     def _takes(self, found: re.Match[str]) -> bool:
         """Take a command of plain words as it stands, which most are."""
@@ -147,14 +185,13 @@ class SimpleReader(WordReader):
         word = self.word()
         if not argv and self._shells_differ(word):
             raise Unreadable
-        if argv and argv[0] in _DECLARING:
-            self.risky = True
-            self._decides(word.partition("=")[0])
         if self.peek() == "(" and _ASSIGNMENT.fullmatch(self.text, before, self.at):
             self._array()
             word = Vague(self.text[before : self.at])
         if isinstance(word, Braces):
             argv.extend(word.expanded)
+        elif self.values and isinstance(word, Vague):
+            argv.extend(self._looked_up(word))
         else:
             argv.append(word)
 
@@ -173,6 +210,10 @@ class SimpleReader(WordReader):
             argv[0] = "["  # alone it is no glob
         elif isinstance(argv[0], Glob):
             argv[0] = Splitting(argv[0])
+        if argv[0] in _DECLARING:
+            self.risky = True
+            for word in argv:
+                self._decides(word.partition("=")[0])
         vague = any(isinstance(word, Vague) for word in argv)
         globs = [word for word in argv if isinstance(word, Glob)]
         if vague or argv[0] in STATE or any(isinstance(value, Vague) for _, value in env):
@@ -257,6 +298,8 @@ class SimpleReader(WordReader):
             self.bashism = True
         if not _is_harmless(kind, fd, target):
             self.odd = True
+            if kind.startswith(("<>", ">", "&>")):
+                self.writes.append((target, -1 if slot is None else slot))
         if slot is not None and fd in ("", "0") and kind.startswith("<"):
             self.feed(slot, _input(kind, target))
 

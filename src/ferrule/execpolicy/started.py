@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from .options import words
 from .programs import base_name
@@ -19,6 +20,8 @@ _REPLACE = words("-I -i -J --replace")
 MAX_ACTIONS = 50  # of one `find`; each is read up to its end
 _ADDED = Splitting("{}")  # words that are not in the script
 _PLACEHOLDER = re.compile(r"\{[^{}\s]*\}")
+_FIXED_NAME = re.compile(r"/[\w.+-]+\Z")
+_ENV_VALUED = words("-u -C -P -a --unset --chdir --argv0")
 _SPLIT = re.compile(r"-[0iv]*S(.*)|--split-string(?:=(.*))?", re.DOTALL)
 # Variables whose value a program runs as a command.
 _COMMAND_VARIABLES = re.compile(
@@ -36,14 +39,20 @@ _GIT_COMMAND_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`sure` is False where something may be started that is in none of the two."""
+    """`files` are scripts that are run. `sure` is False where something may be started that is in none of these."""
 
     commands: tuple[Wrapped, ...] = ()
     texts: tuple[ShellText, ...] = ()
     sure: bool = True
+    files: tuple[str, ...] = ()
 
     def __add__(self, other: "Started") -> "Started":
-        return Started(self.commands + other.commands, self.texts + other.texts, self.sure and other.sure)
+        return Started(
+            self.commands + other.commands,
+            self.texts + other.texts,
+            self.sure and other.sure,
+            self.files + other.files,
+        )
 
 
 _NONE = Started()
@@ -55,7 +64,7 @@ def started(command: SimpleCommand) -> Started:
     argv = command.argv
     if not argv:
         return _NONE
-    if isinstance(argv[0], Vague):
+    if isinstance(argv[0], Vague) and not _has_known_name(argv[0]):
         rest = (Wrapped(tuple(argv[1:])),) if isinstance(argv[0], Splitting) and len(argv) > 1 else ()
         return Started(rest, sure=False)
     name = base_name(argv[0])
@@ -63,6 +72,11 @@ def started(command: SimpleCommand) -> Started:
     if command.env:
         found += _by_variables(name, command)
     return found
+
+
+def _has_known_name(program: str) -> bool:
+    """`"$(pwd)/bin/eslint"` is a program of that name, wherever it lies."""
+    return not isinstance(program, Splitting) and _FIXED_NAME.search(program) is not None
 
 
 def _by_name(name: str, command: SimpleCommand) -> Started:
@@ -74,11 +88,13 @@ def _by_name(name: str, command: SimpleCommand) -> Started:
     wrapper = find_wrapper(command.argv)
     if wrapper is not None:
         return _behind(command, wrapper)
+    if name != command.argv[0]:
+        return Started(files=(command.argv[0],))
     return _UNKNOWN if name in WRAPPERS and hides_a_verb(command.argv) else _NONE
 
 
 def _from(call: ShellCall) -> Started:
-    return Started((), call.texts, call.sure)
+    return Started((), call.texts, call.sure, (call.file,) if call.file else ())
 
 
 def _text(*parts: str) -> Started:
@@ -135,7 +151,7 @@ def _env(command: SimpleCommand) -> Started:
             if not text:
                 text, behind = "".join(argv[behind : behind + 1]), behind + 1
             return _split(argv, text, behind)
-        if not word.startswith("-"):
+        if not word.startswith("-") and argv[place - 1] not in _ENV_VALUED:
             break
     return _behind(command, WRAPPERS["env"])
 
@@ -237,14 +253,22 @@ def _parallel(command: SimpleCommand) -> Started:
 def _git(command: SimpleCommand) -> Started:
     """Behind git's own options stands the command that rules are about; some of its commands start others."""
     found = cut(command.argv, GIT)
-    result = Started(sure=found.sure)
-    for value in found.values(frozenset(["-c", "--config-env"])):
+    result = Started(sure=found.sure and not found.has(frozenset(["--config-env"])))
+    for value in found.values(frozenset(["-c"])):
         key, _, text = value.partition("=")
-        if _GIT_COMMAND_KEY.fullmatch(key):
-            result += _text(Vague(text.removeprefix("!")) if isinstance(value, Vague) else text.removeprefix("!"))
+        result += _git_setting(key, Vague(text) if isinstance(value, Vague) else text)
     if found.options and found.inner:
         return result + Started((Wrapped((command.argv[0], *found.inner)),))
     return result + _git_command(found.inner)
+
+
+def _git_setting(key: str, value: str) -> Started:
+    """A setting whose value git runs. An alias without an exclamation mark is a command of git's own."""
+    if not _GIT_COMMAND_KEY.fullmatch(key):
+        return _NONE
+    vague = isinstance(value, Vague)
+    text = value.removeprefix("!") if value.startswith("!") or not key.startswith("alias.") else f"git {value}"
+    return _text(Vague(text) if vague else text)
 
 
 def _git_command(inner: Sequence[str]) -> Started:
@@ -255,6 +279,9 @@ def _git_command(inner: Sequence[str]) -> Started:
         words_of = [word for word in rest[rest.index("foreach") + 1 :] if not word.startswith("-")]
         return _text(*words_of)
     result = _NONE
+    if verb == "config":
+        for key, value in pairwise(rest):
+            result += _git_setting(key, value)
     if verb in ("rebase", "difftool", "filter-branch"):
         for place, word in enumerate(rest):
             option, equals, value = word.partition("=")
@@ -279,7 +306,7 @@ def _source(command: SimpleCommand) -> Started:
     if is_input(name):
         return _from(fed(command))
     unknown = isinstance(name, Vague) and ("<(" in name or "/dev/" in name or command.stdin is not None)
-    return _UNKNOWN if unknown or name == "-p" else _NONE
+    return _UNKNOWN if unknown or name == "-p" else Started(files=(name,))
 
 
 def _trap(command: SimpleCommand) -> Started:

@@ -12,6 +12,8 @@ _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
 _HIDDEN = re.compile(r"\w\[[^\]\n]*(\$\(|`)")
 _EXPANDED = re.compile(r"[$`({<>*?\[~]")
 _NUMBER = re.compile(r"\$[$?#]|\$\{#\w+(\[[@*]\])?\}")
+_HOME = frozenset(["$HOME", "${HOME}"])
+_OTHER_HOME = re.compile(r"(?<![${])HOME\b|\bIFS\b|\b(read|printf\s+-v|declare|eval|source)\b")
 _GLOBS = frozenset("*?[")
 _ENDS = frozenset(" \t\n;&|<>()")
 _ESCAPABLE = frozenset('$`"\\')
@@ -292,7 +294,11 @@ class WordReader:
                 return
         self.odd = True
         source = self.text[start : self.at]
-        pieces.expansion(source, splits=(not quoted and not is_number(source)) or "@" in source)
+        pieces.expansion(source, splits=(not quoted and not self._is_one_word(source)) or "@" in source)
+
+    def _is_one_word(self, source: str) -> bool:
+        """An unquoted expansion that is never cut: a number, or the home directory where the script leaves it."""
+        return is_number(source) or (source in _HOME and _OTHER_HOME.search(self.text) is None)
 
     def _dollar(self, pieces: _Pieces, *, quoted: bool) -> None:
         char = self.peek()
@@ -439,7 +445,8 @@ class WordReader:
             raise Unreadable  # cuts the word, and shells differ where
         pieces.parts.append(text)
         self.quoted(text)
-        pieces.vague = pieces.vague or not text.isascii()  # how it is written hangs on the locale
+        # How an escaped character beyond ASCII is written hangs on the locale.
+        pieces.vague = pieces.vague or _beyond_ascii(text) > _beyond_ascii(found[0])
 
     def _opens_pattern(self, start: int, *, pattern: bool) -> bool:
         """`@(a|b)`, where it is not a function's name before its parentheses."""
@@ -464,6 +471,10 @@ class WordReader:
         self.at += 1
         self.depth -= 1
         pieces.expansion("(...)", splits=True)
+
+
+def _beyond_ascii(text: str) -> int:
+    return 0 if text.isascii() else sum(char > "\x7f" for char in text)
 
 
 def _ansi_character(found: re.Match[str]) -> str:

@@ -70,7 +70,7 @@ def cut(argv: Sequence[str], wrapper: Wrapper) -> Cut:
     """Take the words of a wrapper apart."""
     found = Cut(at=2 if wrapper.verb else 1)
     _options(argv, wrapper, found)
-    while wrapper.assignments and found.at < len(argv) and "=" in argv[found.at][1:]:
+    while wrapper.assignments and found.at < len(argv) and "=" in argv[found.at]:
         name, _, value = argv[found.at].partition("=")
         found.env.append((name, _as(argv[found.at], value)))
         found.at += 1
