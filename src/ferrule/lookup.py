@@ -16,14 +16,16 @@ MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where commands can write: below `roots`, but not below `kept`. Absolute, real paths."""
+    """Where commands can write: below `roots`, but not below `kept`, unless it is below `opened`. Absolute, real
+    paths."""
 
     roots: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
 
     def hold(self, path: str) -> bool:
         """Whether a command could put something at this path."""
-        return _below(path, self.roots) and not _below(path, self.kept)
+        return _below(path, self.opened) or (_below(path, self.roots) and not _below(path, self.kept))
 
 
 NOWHERE = Places()

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 from pydantic import AliasChoices, Field
 
 from ferrule.builtin.execution import (
@@ -19,6 +20,7 @@ from ferrule.builtin.execution import (
     OldEscalation,
     PrefixRule,
     limit_ms,
+    may_write_caches,
     working_directory,
 )
 from ferrule.builtin.interception import apply_intercepted
@@ -30,6 +32,7 @@ from ferrule.process.shell import shell_argv
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.sandbox.caches import cache_hint
 from ferrule.tools.commands import Commands, Origin
 from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
@@ -154,6 +157,7 @@ class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
     ) -> "SessionOutput":
         events = CommandEvents(ctx, command)
         table = self._commands.sessions
+        origin = replace(origin, cached_env=command.env if may_write_caches(ctx, access) else None)
         session = await Session.start(
             access.launcher,
             command.argv,
@@ -217,7 +221,7 @@ def exec_observation(shown: SessionOutput, budget: OutputBudget) -> ExecObservat
     output, ended = output_text(collected.output), collected.ended
     limit = shown.origin.timeout_ms if shown.timed_out and shown.origin is not None else None
     waiting = f"{collected.unsent} bytes of the input were not read yet." if collected.unsent else None
-    said = output.notes(*shown.notes, waiting, None if ended is None else ended.notice)
+    said = output.notes(*shown.notes, _cache_hint(shown), waiting, None if ended is None else ended.notice)
     return ExecObservation(
         chunk_id=secrets.token_hex(3),
         wall_seconds=collected.wall_seconds,
@@ -226,6 +230,11 @@ def exec_observation(shown: SessionOutput, budget: OutputBudget) -> ExecObservat
         original_token_count=output.tokens,
         output=with_notes(output.cut_with_warning(budget), said, limit),
     )
+
+
+def _cache_hint(shown: SessionOutput) -> str | None:
+    env = None if shown.origin is None else shown.origin.cached_env
+    return cache_hint(shown.transcript, env) if env is not None and shown.exit_code else None
 
 
 def asked_budget(ctx: ToolContext, tokens: float | None) -> OutputBudget:

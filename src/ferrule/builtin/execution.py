@@ -17,11 +17,13 @@ from ferrule.process.shell import POSIX_SHELLS, Shell, shell_argv
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import Event, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.permissions import SandboxPermissions
+from ferrule.protocol.permissions import SandboxPermissions, WorkspaceWrite
+from ferrule.sandbox.caches import cache_hint
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.denial import CommandResult
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.executor import ToolExecutor
 
@@ -246,6 +248,17 @@ class Finished(msgspec.Struct, frozen=True):
         return self.completed.timed_out
 
 
+def may_write_caches(ctx: ToolContext, access: Access) -> bool:
+    """Whether a cache that is closed to a command can be replaced by one that is not."""
+    return access.sandboxed and isinstance(ctx.permissions.sandbox_policy, WorkspaceWrite)
+
+
+def notice_of(ctx: ToolContext, access: Access, result: CommandResult, env: Mapping[str, str]) -> str | None:
+    """What the model must read beside the output: what the orchestrator says, and which cache was closed to it."""
+    hint = cache_hint(result.transcript, env) if result.exit_code and may_write_caches(ctx, access) else None
+    return "\n".join(filter(None, (access.notice, hint))) or None
+
+
 async def run_command(
     ctx: ToolContext,
     command: Command,
@@ -272,6 +285,7 @@ async def run_command(
             events.end(NOT_STARTED if isinstance(error, LaunchError) else INTERRUPTED, str(error))
             raise
         finished = Finished(completed, access.notice)
+        finished = msgspec.structs.replace(finished, notice=notice_of(ctx, access, finished, command.env))
         if ctx.host.observed:
             events.end(completed.exit_code, finished.transcript, completed.duration, timed_out=completed.timed_out)
         return finished

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents, shell_word
+from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents, notice_of, shell_word
 from ferrule.builtin.kept_shell import KeptShell, Step
 from ferrule.lookup import locate
 from ferrule.process.capture import Captured
@@ -52,7 +52,7 @@ class ShellKeeper:
                 step = await shell.run(script, quiet_seconds, limit_seconds, events.on_output)
             finally:
                 self._note(step)
-            return msgspec.structs.replace(step, notice=access.notice)
+            return msgspec.structs.replace(step, notice=notice_of(ctx, access, step, env))
 
         try:
             return await ctx.run(command.effect(), attempt)

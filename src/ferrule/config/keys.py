@@ -42,6 +42,7 @@ class WorkspaceWriteTable(_Table, frozen=True):
     network_access: bool = False
     exclude_tmpdir_env_var: bool = False
     exclude_slash_tmp: bool = False
+    caches: bool = False
 
 
 class EnvironmentTable(_Table, frozen=True):

@@ -91,6 +91,7 @@ MAY_SET: Rows = {
         "network_access": up_to(False, True, default=False),
         "exclude_tmpdir_env_var": up_to(True, False, default=False),
         "exclude_slash_tmp": up_to(True, False, default=False),
+        "caches": up_to(False, True, default=False),
     },
     "shell_environment_policy": yours_only,
     "projects": yours_only,

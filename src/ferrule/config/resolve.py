@@ -87,6 +87,7 @@ def settings_of(
         provider=_provider(table, base_url, wire),
         approval_policy=table.approval_policy or AskForApproval.ON_REQUEST,
         sandbox_policy=_sandbox(table, add_dirs),
+        caches=table.sandbox_workspace_write.caches,
         shell_environment_policy=ShellEnvironmentPolicy(
             **msgspec.structs.asdict(table.shell_environment_policy),
             secrets=secret_variables(table.model_providers.values(), table.mcp_servers.values()),

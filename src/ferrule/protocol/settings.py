@@ -105,6 +105,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     provider: ProviderSettings | None = None
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     sandbox_policy: SandboxPolicy = WorkspaceWrite()
+    caches: bool = False
+    """In the mode workspace-write, build tools have a cache of this project below `home`."""
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     profile: str | None = None
     """The tool profile instead of the model's."""

@@ -13,12 +13,17 @@ PLACEHOLDER_MODE: Final = 0o555
 """Nobody writes into one; it also tells a placeholder from a folder that somebody made."""
 
 
+WRITABLE: Final = frozenset({"pin", "open"})
+"""Kinds of covers under which commands may write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cover:
     """One protected path. `read`: read-only as it is; `empty`: a placeholder; `link`: a symbolic link, covered by a
-    read-only file with `content`; `pin`: stays writable but cannot be renamed."""
+    read-only file with `content`; `pin`: stays writable but cannot be renamed; `open`: writable inside of what is
+    read-only."""
 
-    kind: Literal["read", "empty", "link", "pin"]
+    kind: Literal["read", "empty", "link", "pin", "open"]
     path: str
     content: str = ""
 
@@ -39,8 +44,12 @@ class Boundary:
         inside = [root.path for root in self.plan.roots if is_within(path, root.path)]
         if not inside:
             return "outside of the folders that may be written"
-        if any(is_within(path, cover.path) for cover in self.covers if cover.kind != "pin"):
-            return PROTECTED
+        opened = [folder for folder in self.plan.opened if is_within(path, folder)]
+        for cover in self.covers:
+            is_opened = any(is_within(folder, cover.path) for folder in opened)
+            if cover.kind not in WRITABLE and is_within(path, cover.path) and not is_opened:
+                return PROTECTED
+        inside = opened or inside
         below = [_parts_below(path, root) for root in inside]
         if any(parts[0] in RESERVED_NAMES for parts in below):
             return PROTECTED
@@ -72,7 +81,8 @@ def boundary_of(
     nested = [cover for path in users if path not in tops for cover in _covers_of(path, own, reserve=False)]
     waiting = [Cover("read", path) for path in submodules]
     inside = [cover for cover in (*named, *nested, *waiting) if _is_inside(cover.path, plan)]
-    return Boundary(plan, (*_pins(plan, inside), *dict.fromkeys(inside)), own)
+    opened = [Cover("open", path) for path in plan.opened]
+    return Boundary(plan, (*_pins(plan, inside), *dict.fromkeys(inside), *opened), own)
 
 
 def _is_inside(path: str, plan: ConfinementPlan) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
-from ferrule.sandbox.boundary import Boundary
+from ferrule.sandbox.boundary import WRITABLE, Boundary
 from ferrule.sandbox.plan import RESERVED_NAMES, folders_between
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -39,7 +39,7 @@ def seatbelt_profile(boundary: Boundary) -> str:
 
 
 def _rules(boundary: Boundary) -> Iterator[str]:
-    plan, kept = boundary.plan, [cover.path for cover in boundary.covers if cover.kind != "pin"]
+    plan, kept = boundary.plan, [cover.path for cover in boundary.covers if cover.kind not in WRITABLE]
     for root in plan.roots:
         yield f"(allow file-write* (subpath {_quoted(root.path)}))\n"
     for root in plan.roots:
@@ -51,6 +51,9 @@ def _rules(boundary: Boundary) -> Iterator[str]:
         for root in plan.roots:
             # A folder on the way must not be moved, or the rule would be left behind.
             yield from (_deny_moving(folder) for folder in folders_between(root.path, path))
+    for path in plan.opened:
+        yield f"(allow file-write* (subpath {_quoted(path)}))\n"
+        yield _deny_moving(path)
     yield _NETWORK if plan.network else _LOOPBACK
 
 

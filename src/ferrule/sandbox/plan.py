@@ -40,6 +40,7 @@ class ConfinementPlan:
     """The writable roots, outer ones first; whether the network is reachable; what is read-only inside the roots.
 
     `read_only` holds real paths beyond the protected names: Ferrule's own home, dotfiles of a home that is a root.
+    `opened` are those of the roots that may be written although they lie in what is read-only.
     `warnings` are sentences for the user. `places` are where commands of any session here can write, whatever this plan
     lets them: no program that builds the sandbox comes from there.
     """
@@ -47,6 +48,7 @@ class ConfinementPlan:
     roots: tuple[Root, ...] = ()
     network: bool = False
     read_only: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
     places: Places = field(default=NOWHERE, compare=False)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from ferrule.lookup import Places
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.sandbox.caches import CACHES
 from ferrule.sandbox.plan import ConfinementPlan, Root, is_within
 
 SLASH_TMP = "/tmp"
@@ -36,7 +37,8 @@ def plan_confinement(
     warnings: list[str] = []
     wanted = [(cwd, "the working directory"), *((root, "writable root") for root in policy.writable_roots)]
     chosen = (_chosen(path, role, home, warnings) for path, role in wanted)
-    roots = [Root(path) for path in chosen if path is not None]
+    caches = str(Path(_real(own_home), CACHES))
+    roots = [_root(path, caches) for path in chosen if path is not None]
     roots += (Root(path, reserve=False, scan=False) for path in _temporary(policy, env))
     unique = {root.path: root for root in reversed(roots)}
     shared = [replace(root, reserve=root.reserve and path != SLASH_TMP) for path, root in unique.items()]
@@ -46,8 +48,15 @@ def plan_confinement(
         network=policy.network_access,
         read_only=tuple(_kept(ordered, home, own_home)),
         warnings=tuple(warnings),
+        opened=tuple(root.path for root in ordered if is_within(root.path, caches)),
         places=places,
     )
+
+
+def _root(path: str, caches: str) -> Root:
+    """A cache is no project: its repositories are nobody's work, and nothing is configured there."""
+    own = is_within(path, caches)
+    return Root(path, reserve=not own, scan=not own)
 
 
 def command_places(policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[str, str] = os.environ) -> Places:
@@ -59,7 +68,8 @@ def command_places(policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[
     named = (cwd, *(policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()))
     chosen = [real for path in named if (real := _real(path)) == home or not is_within(home, real)]
     roots = tuple(map(Root, dict.fromkeys((*chosen, *_temporary(WorkspaceWrite(), env)))))
-    return Places(tuple(root.path for root in roots), tuple(_kept(roots, home, own_home)))
+    caches = str(Path(_real(own_home), CACHES))
+    return Places(tuple(root.path for root in roots), tuple(_kept(roots, home, own_home)), (caches,))
 
 
 def _chosen(path: str, role: str, home: str, warnings: list[str]) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ferrule.execpolicy import visible
 from ferrule.git.programs import Examination, Program, examine
 from ferrule.process.launcher import LaunchError
-from ferrule.sandbox.boundary import Boundary, boundary_of
+from ferrule.sandbox.boundary import WRITABLE, Boundary, boundary_of
 from ferrule.sandbox.linux.held import HeldPaths
 from ferrule.sandbox.ownership import OwnershipRecord
 from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
@@ -211,7 +211,7 @@ class Protection:
         return examine(one.path, lambda git: any(is_within(git, path) for path in kept), bare=one.bare)
 
     def _kept(self) -> tuple[str, ...]:
-        return tuple(cover.path for cover in self.boundary.covers if cover.kind != "pin")
+        return tuple(cover.path for cover in self.boundary.covers if cover.kind not in WRITABLE)
 
     def _watched(self) -> Iterable[str]:
         names = (f"{root.path}/{name}" for root in self.plan.roots for name in PROTECTED_NAMES)

@@ -20,6 +20,7 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.session.caches import with_caches
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
@@ -50,8 +51,9 @@ def build_runtime(settings: Settings, profile: ModelProfile, env: Mapping[str, s
     if not os.path.isdir(settings.cwd):
         raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
     plain = PlainLauncher()
+    policy, variables = with_caches(settings)
     workspace = Workspace(
-        settings.sandbox_policy,
+        policy,
         settings.cwd,
         settings.home,
         unconfined_accepted=settings.accept_no_sandbox,
@@ -63,10 +65,12 @@ def build_runtime(settings: Settings, profile: ModelProfile, env: Mapping[str, s
     tokens = settings.tool_output_tokens
     conversation = Conversation(
         cwd=settings.cwd,
-        permissions=Permissions(settings.approval_policy, settings.sandbox_policy),
+        permissions=Permissions(settings.approval_policy, policy),
         profile=profile,
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
-        commands=Commands(plain, settings.cwd, settings.command_environment, base=env, places=workspace.places),
+        commands=Commands(
+            plain, settings.cwd, settings.command_environment, marks=variables, base=env, places=workspace.places
+        ),
         turn_diff=TurnDiffTracker(settings.cwd),
         home=settings.home,
     )

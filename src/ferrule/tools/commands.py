@@ -17,10 +17,12 @@ from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The call that started a session, and the limit in milliseconds that it gave."""
+    """The call that started a session, and the limit in milliseconds that it gave. `cached_env`: the variables of a
+    command in a sandbox where caches can be moved, else None."""
 
     call_id: str
     timeout_ms: int | None = None
+    cached_env: Mapping[str, str] | None = None
 
 
 class Commands:

@@ -48,6 +48,7 @@ WRITTEN = {
     "rules/default.rules": "commands that you allow for good",
     "trust/": "what you have confirmed of projects",
     "sandbox/": "the sandbox's own state",
+    "caches/": "caches of build tools, by commands, where you have set caches = true",
     "memory.sqlite": "what `ferrule memory add` keeps",
     "mcp_logins/": "tokens of `ferrule mcp login`",
 }

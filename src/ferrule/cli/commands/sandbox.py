@@ -8,6 +8,7 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -27,13 +28,17 @@ from ferrule.process.streams import READ_BYTES, Reader, Writer
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.caches import cache_hint
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.sandbox.sandbox import Sandbox, open_launcher
+from ferrule.session.caches import with_caches
 from ferrule.tools.tasks import run_blocking
 
 DRAIN_SECONDS = 0.5
 """How long the output of what outlived the command is still passed on."""
 
+KEPT_BYTES = 16 << 10
+"""At the end of the output: what is looked at for the cause of a failure."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -67,12 +72,14 @@ async def _run(settings: Settings, command: list[str]) -> int:
     terminal = os.isatty(STDIN) and os.isatty(STDOUT)
     stdio: Stdio = Pty(*os.get_terminal_size(STDOUT)[::-1]) if terminal else Pipes(given=_standard_input())
     sandbox: Sandbox | None = None
+    variables: dict[str, str] = {}
     if not isinstance(settings.sandbox_policy, DangerFullAccess):
         refuse_nesting(settings.sandbox_policy)
         from pathlib import Path
 
+        policy, variables = with_caches(settings)
         sandbox = await open_launcher(
-            settings.sandbox_policy,
+            policy,
             settings.cwd,
             Path(settings.home),
             unconfined_accepted=settings.accept_no_sandbox,
@@ -81,9 +88,16 @@ async def _run(settings: Settings, command: list[str]) -> int:
         for warning in sandbox.warnings:
             _tell(warning)
     try:
-        child = await (sandbox or PlainLauncher()).launch(command, os.environ, settings.cwd, stdio, Limits())
+        child = await (sandbox or PlainLauncher()).launch(
+            command, {**os.environ, **variables}, settings.cwd, stdio, Limits()
+        )
         with _raw_terminal(child) if terminal else _nothing():
-            return await _pass_through(child)
+            code, said = await _pass_through(child)
+        closed = code and sandbox is not None and isinstance(settings.sandbox_policy, WorkspaceWrite)
+        hint = cache_hint(said, os.environ) if closed else None
+        if hint is not None:
+            _tell(hint.removeprefix("note: "))
+        return code
     finally:
         if sandbox is not None:
             await sandbox.close()
@@ -102,17 +116,25 @@ def _standard_input() -> int | None:
     return None if sys.stdin is None else STDIN
 
 
-async def _pass_through(child: Child) -> int:
-    readers = [Reader(child.stdout, lambda data: _write(STDOUT, data))]
+async def _pass_through(child: Child) -> tuple[int, str]:
+    """The exit code, and the end of what it wrote."""
+    said = bytearray()
+
+    def pass_on(fd: int, data: bytes) -> None:
+        _write(fd, data)
+        said.extend(data)
+        del said[:-KEPT_BYTES]
+
+    readers = [Reader(child.stdout, partial(pass_on, STDOUT))]
     if child.stderr is not None:
-        readers.append(Reader(child.stderr, lambda data: _write(STDERR, data)))
+        readers.append(Reader(child.stderr, partial(pass_on, STDERR)))
     writer = open_writer(child)
     feeding = asyncio.ensure_future(_feed(writer)) if writer is not None else None
     try:
         status = await child.wait()
         for reader in readers:
             await reader.finish(DRAIN_SECONDS)
-        return status.shell_code
+        return status.shell_code, said.decode(errors="replace")
     finally:
         await child.kill_tree()
         if feeding is not None:

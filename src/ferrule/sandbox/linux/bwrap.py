@@ -13,7 +13,7 @@ from typing import Self
 from ferrule.lookup import Places, locate
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
-from ferrule.sandbox.boundary import Cover
+from ferrule.sandbox.boundary import WRITABLE, Cover
 from ferrule.sandbox.environment import confined_environment
 from ferrule.sandbox.linux.seccomp import build_filters
 from ferrule.sandbox.placeholders import Placeholders
@@ -117,12 +117,14 @@ class BwrapLauncher:
             if cover.kind == "empty":
                 yield from ("--ro-bind", str(self._empty), cover.path)
             elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
-                yield from ("--bind-try" if cover.kind == "pin" else "--ro-bind-try", cover.path, cover.path)
+                yield from ("--bind-try" if cover.kind in WRITABLE else "--ro-bind-try", cover.path, cover.path)
 
 
 def _places(plan: ConfinementPlan) -> Places:
     roots = (root.path for root in plan.roots)
-    return Places((*roots, *plan.places.roots), (*plan.read_only, *plan.places.kept))
+    return Places(
+        (*roots, *plan.places.roots), (*plan.read_only, *plan.places.kept), (*plan.opened, *plan.places.opened)
+    )
 
 
 class Starting:

@@ -22,7 +22,8 @@ def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
     """Protect paths of the writable roots, in order; what is protected already stays so.
 
     `read`: read-only as it is; skipped when it is gone. `empty`: an empty read-only directory over a placeholder.
-    `link`: a read-only file with this content over a symbolic link. `pin`: cannot be renamed, stays writable.
+    `link`: a read-only file with this content over a symbolic link. `pin`: cannot be renamed, stays writable. `open`:
+    writable inside of what is read-only.
     """
     for kind, path, content in covers:
         cover_steadily(kind, path, content)
@@ -46,6 +47,9 @@ def cover_steadily(kind: str, path: bytes, content: bytes) -> None:
 def cover_one(kind: str, path: bytes, content: bytes) -> None:
     if kind == "pin":
         pin(path)
+    elif kind == "open":
+        if kernel.is_read_only(path):
+            kernel.bind(path, path, cleared=kernel.ATTR_RDONLY)
     elif kernel.is_read_only(path):
         return
     elif kind == "read":

@@ -113,9 +113,11 @@ def clone_tree(path: bytes) -> int:
     return syscall(OPEN_TREE, AT_FDCWD, path, flags, what="open_tree", path=path)
 
 
-def set_attributes(attributes: int, fd: int = AT_FDCWD, path: bytes = b"", recursive: bool = True) -> None:
+def set_attributes(
+    attributes: int, fd: int = AT_FDCWD, path: bytes = b"", recursive: bool = True, cleared: int = 0
+) -> None:
     flags = (AT_RECURSIVE if recursive else 0) | (AT_EMPTY_PATH if not path else 0)
-    attr = struct.pack("QQQQ", attributes, 0, 0, 0)
+    attr = struct.pack("QQQQ", attributes, cleared, 0, 0)
     syscall(MOUNT_SETATTR, fd, path, flags, attr, len(attr), what="mount_setattr", path=path)
 
 
@@ -127,10 +129,11 @@ def attach(fd: int, path: bytes) -> None:
         os.close(fd)
 
 
-def bind(source: bytes, target: bytes, attributes: int = 0) -> None:
+def bind(source: bytes, target: bytes, attributes: int = 0, cleared: int = 0) -> None:
     fd = clone_tree(source)
-    if attributes:
-        set_attributes(attributes, fd)
+    if attributes or cleared:
+        # What is mounted below stays read-only if it is.
+        set_attributes(attributes, fd, recursive=not cleared, cleared=cleared)
     attach(fd, target)
 
 
