@@ -134,7 +134,7 @@ async def guarded(authority: Authority, *, registers: bool) -> AsyncIterator[str
             required_scopes=["files:read"],
             validate_token_resource=False,
         )
-        server = MCPServer("guarded", auth=settings, auth_server_provider=authority)
+        server = MCPServer("guarded", log_level="ERROR", auth=settings, auth_server_provider=authority)
 
         @server.tool()
         def read() -> str:

@@ -27,7 +27,7 @@ async def served(server: MCPServer, **options: Any) -> AsyncIterator[str]:
 @asynccontextmanager
 async def run_app(app: Any, place: socket.socket) -> AsyncIterator[None]:
     """An ASGI application behind a socket that listens."""
-    running = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+    running = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
     async with anyio.create_task_group() as group:
         group.start_soon(running.serve, [place])
         while not running.started:  # noqa: ASYNC110 - it has no event for it
