@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__)
+NAMES = ("environ", "die", "slow", "progress", "grow", "ask", "huge", "starts", "client", "late", "flood")
 
 
 def server(*modes: str, **settings: Any) -> dict[str, Any]:
@@ -96,6 +97,13 @@ class Stub:
                     log.write("cancelled\n")
         if "id" not in message:
             return
+        if self.modes.get("hang") == method:
+            time.sleep(300)
+        if self.modes.get("die") == method:
+            os._exit(5)
+        if self.modes.get("deaf") == method:
+            os.close(1)
+            time.sleep(300)
         result: Any
         if method == "initialize" and "modern" in self.modes:
             error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"], "requested": "x"}}
@@ -237,10 +245,7 @@ class Stub:
             tool("result", {"result": {}}, **read_only),
             tool("write", text),
             tool("deep", execution={"taskSupport": "required"}, **read_only),
-            *(
-                tool(name, **read_only)
-                for name in ("environ", "die", "slow", "progress", "grow", "ask", "huge", "starts", "client", "late")
-            ),
+            *(tool(name, **read_only) for name in NAMES),
         ]
         if self.renamed:
             tools.append(tool("grown", **read_only))
@@ -277,6 +282,12 @@ class Stub:
             answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
             self.raw(json.dumps(answer).encode() + b"\n" + json.dumps(told).encode() + b"\n")
             return
+        elif name == "flood":
+            told_of: list[tuple[str, Any]] = [("tools/list_changed", {}), ("x/y", [1]), ("progress", 3)]
+            made = ({"jsonrpc": "2.0", "method": f"notifications/{what}", "params": more} for what, more in told_of)
+            lines = [json.dumps(one).encode() + b"\n" for one in made]
+            for _ in range(200):
+                self.raw(lines[0] * 200 + lines[1] * 200 + lines[2])
         elif name == "slow":
             time.sleep(float(os.environ.get("SLOW", "300")))
         elif name == "progress":

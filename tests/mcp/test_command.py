@@ -147,26 +147,27 @@ def test_m051_what_a_login_needs_is_configured_and_forgotten_by_the_command(plac
 
 
 def test_the_state_of_each_server_is_one_line(place: Place) -> None:
-    for name, modes in {"good": [], "dead": ["crash-at-start"], "off": [], "mute": ["silent"]}.items():
-        made = server(*modes)
-        place.run("mcp", "add", name, "--", made["command"], *made["args"])
-    config = place.home / "config.toml"
-    text = config.read_text().replace("[mcp_servers.off]", "[mcp_servers.off]\nenabled = false")
-    config.write_text(text.replace("[mcp_servers.mute]", "[mcp_servers.mute]\nstartup_timeout = 1"))
+    made = {"good": server(), "dead": server("crash-at-start"), "off": server(), "mute": server("silent")}
+    made["off"]["enabled"], made["mute"]["startup_timeout"] = False, 1
     with stub(lambda asked: (401, {}, b"")) as url:
-        place.run("mcp", "add", "web", "--url", url)
+        made["web"] = {"url": url}
+        tables = (
+            f"[mcp_servers.{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+            for name, table in made.items()
+        )
+        (place.home / "config.toml").write_text("\n".join(tables))
         listed = place.run("mcp", "list")
         found = json.loads(place.run("mcp", "list", "--json").out)
     states = dict(line.split(maxsplit=1) for line in listed.out.splitlines())
     assert list(states) == ["good", "dead", "off", "mute", "web"]
-    assert ": ready, 13 tools and 1 that cannot be used (stub 1)" in states["good"]
+    assert ": ready, 14 tools and 1 that cannot be used (stub 1)" in states["good"]
     assert states["dead"].endswith(": exited with code 3; its stderr ends with: no license found")
     assert states["off"].endswith(": disabled")
     assert "did not answer within 1 seconds (startup_timeout)" in states["mute"]
     assert states["web"] == f"{url}: needs a login (HTTP 401): run `ferrule mcp login web`"
     assert [server.get("status") for server in found] == ["ready", "failed", None, "failed", "login"]
     shown = place.run("mcp", "get", "good").out
-    assert "status: ready\nstate: ready, 13 tools" in shown
+    assert "status: ready\nstate: ready, 14 tools" in shown
     assert '"echo"' in shown
     assert "left_out: " in shown
 

@@ -63,8 +63,8 @@ class Asked:
 
 @contextmanager
 def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[str]:
-    """An HTTP server whose POSTs, and with `gets` GETs, `answer` answers; gives its address. There is no stream to
-    listen to."""
+    """An HTTP server whose POSTs, and with `gets` GETs and DELETEs, `answer` answers; gives its address. There is no
+    stream to listen to."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -86,7 +86,7 @@ def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[st
                 self.send_error(405)
 
         def do_DELETE(self) -> None:
-            self.send_error(405)
+            self.do_GET()
 
         def log_message(self, *args: Any) -> None:
             pass

@@ -142,7 +142,7 @@ class MCPClient:
 
         Raises `McpFailure`, and `RespondToModel` with the server's refusal.
         """
-        return await self._on_own_loop(lambda: self._with_renewal(method, lambda c: c.request(method, params)))
+        return await self._on_own_loop(lambda: self._request(method, params))
 
     async def has_resources(self) -> bool:
         """Whether the server says that it has any. Raises `McpFailure`."""
@@ -248,7 +248,27 @@ class MCPClient:
         self._connection = None
         await asyncio.gather(*(connection.close() for connection in {*mine, *self._users}))
 
+    async def _request(self, method: str, params: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        limit = self.settings.tool_timeout
+        try:
+            return await self._with_renewal(method, lambda c: _in_time(c.request(method, params), limit))
+        except TimeoutError as error:
+            raise RespondToModel(f"{method} had no answer within {limit:g} seconds (tool_timeout)") from error
+
     async def _list_tools(self) -> list[McpTool]:
+        """Raises `McpFailure`, also where the server starts but does not list."""
+        await self._connected()
+        limit = self.settings.startup_timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await self._all_tools()
+        except TimeoutError as error:
+            text = f"did not list its tools within {limit:g} seconds (startup_timeout)"
+            raise McpFailure(self.name, "timeout", text) from error
+        except RespondToModel as error:
+            raise McpFailure(self.name, "refused", f"did not list its tools: {error}") from error
+
+    async def _all_tools(self) -> list[McpTool]:
         found: dict[str, McpTool] = {}
         cursor: str | None = None
         seen: set[str] = set()
@@ -279,6 +299,7 @@ class MCPClient:
             result = await self._with_renewal(
                 f"{self.name}/{tool}",
                 lambda c: c.call_tool(tool, arguments, timeout, on_progress, as_task=as_task),
+                acts=True,
             )
         except TimeoutError as error:
             text = (
@@ -289,9 +310,16 @@ class MCPClient:
         return result
 
     async def _with_renewal(
-        self, what: str, request: Callable[["Connection"], Coroutine[Any, Any, dict[str, JsonValue]]]
+        self,
+        what: str,
+        request: Callable[["Connection"], Coroutine[Any, Any, dict[str, JsonValue]]],
+        *,
+        acts: bool = False,
     ) -> dict[str, JsonValue]:
-        """One request. Where the session on the server's side has ended, it was not looked at: a new session, once."""
+        """One request, which `acts` or only reads.
+
+        Where the session on the server's side has ended, it was not looked at: a new session, once.
+        """
         from mcp.shared.exceptions import MCPError
         from mcp.types import CONNECTION_CLOSED
 
@@ -315,9 +343,10 @@ class MCPClient:
             if error.code == CONNECTION_CLOSED:
                 await self._drop(connection)
                 self._failed()
-                why = connection.failure or "the connection was lost"
-                text = f"{what} failed: {why}. It may have run, so it was not repeated; the next call starts it again"
-                raise RespondToModel(text) from error
+                lost = connection.failure
+                why = lost if lost is not None and lost.kind != "refused" else error.message
+                then = "It may have run, so it was not repeated; the next call" if acts else "The next request"
+                raise RespondToModel(f"{what} failed: {why}. {then} starts the server again") from error
             raise RespondToModel(f"{what} failed: {error.message}") from error
 
     async def _using(
@@ -333,6 +362,11 @@ class MCPClient:
                 del self._users[connection]
                 if connection is not self._connection:
                     await connection.close()
+
+
+async def _in_time(answer: Coroutine[Any, Any, T], seconds: float) -> T:
+    async with asyncio.timeout(seconds):
+        return await answer
 
 
 def _load_connection() -> "type[Connection]":

@@ -24,6 +24,9 @@ CONNECT_SECONDS = 30.0
 READ_SECONDS = 3600.0
 """A call's own timeout is shorter; a stream that only listens may be silent."""
 
+CLOSE_SECONDS = 2.0
+"""How long a server may take to hear that its session is over: as long as a local one has to end by itself."""
+
 
 class HttpTransport:
     """Speaks to `settings.url`, with the login that is stored in `home` unless the headers say who asks."""
@@ -90,6 +93,8 @@ class _Careful(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "DELETE":
+            request.extensions = {**request.extensions, "timeout": httpx2.Timeout(CLOSE_SECONDS).as_dict()}
         response = await self._inner.handle_async_request(request)
         if response.status_code < 400 or request.method != "POST":
             if response.headers.get("content-type", "").lower().startswith("application/json"):

@@ -13,12 +13,11 @@ import msgspec
 from ferrule.lookup import NOWHERE, Places
 from ferrule.mcp.callbacks import Ask
 from ferrule.mcp.client import MCPClient, McpTool
-from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.names import qualified_name, slash_name
 from ferrule.mcp.resources import resource_tools
 from ferrule.mcp.tools import MCPToolDefinition, mcp_tool_to_openai_tool
 from ferrule.process.launcher import Launcher
-from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
+from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.schema_sanitize import Sanitized, sanitize
@@ -190,20 +189,15 @@ class McpSource:
         try:
             await asyncio.sleep(server.read_at + LIST_PAUSE - time.monotonic())
             server.stale, server.read_at = False, time.monotonic()
-            await client.connect()
-            async with asyncio.timeout(client.settings.startup_timeout):
-                tools = await client.list_tools()
+            tools = await client.list_tools()
             server.tools = self._offered(tools, client.settings)
             self.revision += 1
-        except (FerruleError, TimeoutError) as error:
+        except FerruleError as error:
             server.tools = ()
             self.revision += 1
-            text = (
-                f"MCP server {name} did not list its tools in time" if isinstance(error, TimeoutError) else str(error)
-            )
-            self._emit(McpServerStatus(server=name, status="failed", message=text))
-            self._emit(WarningEvent(message=f"{text}; the session goes on without its tools"))
-            raise McpFailure(name, "refused", text) if isinstance(error, RespondToModel) else error from error
+            self._emit(McpServerStatus(server=name, status="failed", message=str(error)))
+            self._emit(WarningEvent(message=f"{error}; the session goes on without its tools"))
+            raise
         self._emit(McpServerStatus(server=name, status="ready", message=f"{len(server.tools)} tools"))
 
     def _offered(self, tools: Sequence[McpTool], settings: McpServerSettings) -> tuple[OfferedTool, ...]:
@@ -234,5 +228,5 @@ def _flaw(tool: McpTool) -> str | None:
 def _report(work: "asyncio.Task[None]") -> None:
     """A failure that the front end was told is done with; any other is a fault of ours."""
     error = None if work.cancelled() else work.exception()
-    if error is not None and not isinstance(error, FerruleError | TimeoutError):
+    if error is not None and not isinstance(error, FerruleError):
         log.error("reading the list of an MCP server failed", exc_info=error)

@@ -33,6 +33,11 @@ STDERR_BYTES = 2048
 READ_BYTES = 256 * 1024
 """Of one read: large results come in few pieces, and other servers still have their turn between them."""
 
+CHANGED = "notifications/tools/list_changed"
+READ_NOTIFICATIONS = frozenset(
+    {"notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged", CHANGED}
+)
+"""The only ones that the SDK's session and we do something with."""
 _SHOWN = 300
 """Characters of an error of a server's own shape that are told."""
 
@@ -81,8 +86,11 @@ class StdioTransport:
         self._outgoing.close()
         # Not `asyncio.timeout`: before Python 3.11.4 its end is no TimeoutError in a task that was cancelled.
         await asyncio.wait([self._watch], timeout=EXIT_GRACE)
-        await self._child.kill_tree(grace=0.0 if self._watch.done() else EXIT_GRACE)
+        ended = self._watch.done()
+        await self._child.kill_tree(grace=0.0 if ended else EXIT_GRACE)
         await asyncio.wait([self._watch], timeout=EXIT_GRACE)
+        if not ended:
+            self.exit_code = None  # that of our signal, which says nothing of the server
         self._watch.cancel()
         await self._errors.finish(grace=0.0)
         self._incoming.close()
@@ -118,6 +126,7 @@ class _Incoming:
         self._waiter: asyncio.Future[None] | None = None
         self._closed = self._exited = False
         self._last_bytes = LAST_READ_BYTES
+        self._said_change = False
         os.set_blocking(fd, False)
 
     async def receive(self) -> SessionMessage:
@@ -152,11 +161,22 @@ class _Incoming:
             self._last_bytes -= len(data)
         try:
             for message in self._reader.feed(data):
-                self._messages.extend(_typed(message))
+                if self._is_wanted(message):
+                    self._messages.extend(_typed(message))
         except ConnectionError:
             data = b""
         if not data or self._last_bytes < 0:
             self.close()
+
+    def _is_wanted(self, message: dict[str, JsonValue]) -> bool:
+        """Not a notification that nobody here reads, nor one more of a change that is said already: a flood of them
+        costs as little as it says."""
+        method = message.get("method")
+        if method is None or "id" in message:
+            self._said_change = False
+            return True
+        said, self._said_change = self._said_change, method == CHANGED
+        return method in READ_NOTIFICATIONS and not (said and self._said_change)
 
     async def _readable(self) -> None:
         self._waiter = self._loop.create_future()
