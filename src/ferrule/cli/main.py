@@ -17,7 +17,7 @@ COMMANDS = {
     "exec": "do one task without asking, and exit; `exec resume` goes on with an earlier session",
     "tools": "print the tools that a model is sent",
     "call": "run one tool call and print what the model would read",
-    "sandbox": "run a command of yours confined as the model's commands are",
+    "sandbox": "run your own command in the model's sandbox",
     "apply-patch": "apply a patch given as argument or on standard input",
     "policy": "say whether a command may run, and why",
     "memory": "list, add and remove what is remembered from earlier work",

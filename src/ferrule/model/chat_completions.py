@@ -14,7 +14,7 @@ class ChatModel(WireModel):
     path = "/chat/completions"
 
     def new_body(self, recipient: Recipient) -> ChatBody:
-        """The builder of this wire's bodies for one server and family of models."""
+        """Return this wire's request builder for one server and model family."""
         return ChatBody(recipient)
 
     def new_merger(self, calls: CallReader) -> ChatStream:

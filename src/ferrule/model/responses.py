@@ -14,7 +14,7 @@ class ResponsesModel(WireModel):
     path = "/responses"
 
     def new_body(self, recipient: Recipient) -> ResponsesBody:
-        """The builder of this wire's bodies for one server and family of models."""
+        """Return this wire's request builder for one server and model family."""
         return ResponsesBody(recipient)
 
     def new_merger(self, calls: CallReader) -> ResponsesStream:

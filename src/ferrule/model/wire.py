@@ -127,7 +127,7 @@ class WireModel:
         self._lanes: dict[str, _Lane] = {}
 
     def new_body(self, recipient: Recipient) -> Body:
-        """The builder of this wire's bodies for one server and family of models."""
+        """Return this wire's request builder for one server and model family."""
         raise NotImplementedError
 
     def new_merger(self, calls: CallReader) -> Merger:

@@ -107,7 +107,7 @@ class Workspace:
         return Access(self, Files(self._confined_files, cwd), sandboxed=True)
 
     async def warm_up(self) -> None:
-        """Let the sandbox be built now, while the model thinks. What hinders it is said by the first launch."""
+        """Build the sandbox now, while the model thinks. Errors surface at the first launch."""
         if self.plan is not None:
             with suppress(LaunchError):
                 await self._opened()

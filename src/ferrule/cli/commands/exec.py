@@ -138,7 +138,7 @@ def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Setti
 
 def _prompt(words: Sequence[str]) -> str:
     if len(words) > 1:
-        raise UsageError(f"one PROMPT is wanted, but there are {len(words)}: put it in quotes")
+        raise UsageError(f"expected one PROMPT, got {len(words)}: put it in quotes")
     if not words and sys.stdin.isatty():
         raise UsageError("a PROMPT is missing: say what to do, or `-` to read it from standard input")
     try:

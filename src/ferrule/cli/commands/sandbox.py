@@ -1,4 +1,4 @@
-"""`ferrule sandbox`: one command of yours, confined as the model's commands are."""
+"""`ferrule sandbox`: run your own command in the model's sandbox."""
 
 import asyncio
 import os
