@@ -92,8 +92,22 @@ def test_a_home_that_cannot_be_written_is_said_once(place: Place) -> None:
 
 def test_inside_of_a_sandbox_it_tries_none(place: Place) -> None:
     place.home.mkdir(parents=True)
-    done = place.run("doctor", env={"FERRULE_SANDBOX": "1"})
+    done = place.run("sandbox", "--", *COMMAND, "doctor")
     assert sandbox_lines(done.out) == [f"Sandbox: not tried: {NESTED}"]
+
+
+def test_a_variable_that_somebody_else_set_hinders_no_sandbox(place: Place) -> None:
+    place.home.mkdir(parents=True)
+    done = place.run("sandbox", "--", "true", env={"FERRULE_SANDBOX": "1"})
+    assert NESTED not in done.err
+    assert "not tried" not in sandbox_lines(place.run("doctor", env={"FERRULE_SANDBOX": "1"}).out)[0]
+
+
+def test_without_the_variable_there_is_no_sandbox_in_a_sandbox_either(place: Place) -> None:
+    place.home.mkdir(parents=True)
+    inner = ["env", "-u", "FERRULE_SANDBOX", *COMMAND, "sandbox", "--", "echo", "fine"]
+    done = place.run("sandbox", "--", *inner)
+    assert done.code != 0 and "fine" not in done.out and len(done.err.splitlines()) == 1, done.err
 
 
 @pytest.mark.parametrize("tool", ["exec_command", "shell_command"])

@@ -8,7 +8,6 @@ the first sight of it what stands there is recorded, once; from then on the reco
 Records are written whole or not at all, by one process at a time.
 """
 
-import fcntl
 import hashlib
 import os
 import shlex
@@ -21,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from ferrule.config.project import PROJECT_FOLDER, Found, ProjectFile, find_files, is_program
+from ferrule.locks import try_lock
 from ferrule.protocol.errors import UsageError
 from ferrule.reading import Unreadable, read_file
 
@@ -170,7 +170,7 @@ class TrustRecords:
         descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + LOCK_SECONDS
-            while not _try_lock(descriptor):
+            while not try_lock(descriptor):
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"another program has held its lock for {LOCK_SECONDS:g} seconds")
                 time.sleep(_LOCK_POLL)
@@ -265,11 +265,3 @@ def _trust_command(top: str) -> str:
 def text_of(path: str) -> str:
     """The path as text that JSON can hold; bytes that are no UTF-8 are written as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

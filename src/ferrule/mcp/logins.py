@@ -5,7 +5,6 @@ once, and the next one must be on disk before anybody needs it.
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import time
@@ -16,6 +15,8 @@ from urllib.parse import quote
 
 import httpx2
 import msgspec
+
+from ferrule.locks import try_lock
 
 FOLDER = "mcp_logins"
 EARLY_SECONDS = 30.0
@@ -116,7 +117,7 @@ class LoginStore:
         descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             deadline = time.monotonic() + LOCK_SECONDS
-            while not _try_lock(descriptor) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process has it
+            while not try_lock(descriptor) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process has it
                 await asyncio.sleep(_LOCK_POLL)
             yield
         finally:
@@ -170,11 +171,3 @@ async def _refreshed(login: Login) -> Login | None:
         expires_at=time.time() + lifetime if isinstance(lifetime, int | float) else 0.0,
         scope=given.get("scope") or login.scope,
     )
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

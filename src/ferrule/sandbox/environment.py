@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
 
 INSIDE_VARIABLE = "FERRULE_SANDBOX"
-"""Set for every confined command: a sandbox inside of one cannot be built, and this tells why."""
+"""Set for every confined command. It only explains: that no sandbox can be built inside of one is the kernel's word."""
+STATUS = "/proc/self/status"
+SEALED = frozenset({("NoNewPrivs:", "1"), ("Seccomp:", "2")})
+"""What the kernel says of every confined command (proc(5)); no process can take it back."""
 NESTED = (
     "this is already inside a sandbox of Ferrule, and there is no sandbox in a sandbox: run the command as it is, or "
     "give it to the Ferrule that runs this one"
@@ -30,5 +34,20 @@ def confined_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def refuse_nesting(policy: SandboxPolicy, env: Mapping[str, str] = os.environ) -> None:
     """Raises `UsageError` where the policy wants a sandbox and we are a confined command ourselves."""
-    if isinstance(policy, ReadOnly | WorkspaceWrite) and env.get(INSIDE_VARIABLE):
+    if isinstance(policy, ReadOnly | WorkspaceWrite) and is_inside(env):
         raise UsageError(NESTED)
+
+
+def is_inside(env: Mapping[str, str] = os.environ) -> bool:
+    """Whether we are a confined command ourselves, so that no level works.
+
+    The variable alone says nothing: somebody may have set it. Without it the levels are tried, and fail. Where the
+    kernel does not tell whether it confines us (macOS), the variable counts.
+    """
+    if not env.get(INSIDE_VARIABLE):
+        return False
+    try:
+        lines = Path(STATUS).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return True
+    return {tuple(line.split()) for line in lines} >= SEALED

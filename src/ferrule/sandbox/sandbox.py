@@ -8,7 +8,7 @@ from pathlib import Path
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.permissions import SandboxPolicy
-from ferrule.sandbox.environment import INSIDE_VARIABLE, NESTED
+from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.placeholders import sweep
 from ferrule.sandbox.plan import ConfinementPlan, Level
 from ferrule.sandbox.policy import plan_confinement
@@ -137,7 +137,7 @@ class Sandbox:
             raise LaunchError(NO_STATE.format(self._home, error.strerror)) from error
 
     async def _best_level(self) -> Level:
-        if os.environ.get(INSIDE_VARIABLE):
+        if is_inside():
             raise LaunchError(NESTED)
         state_dir = self._home / "sandbox"
         await asyncio.to_thread(sweep, state_dir)

@@ -193,11 +193,11 @@ def _git(settings: Settings) -> Iterator[str]:
 
 
 def _sandbox(settings: Settings) -> Iterator[str]:
-    from ferrule.sandbox.environment import INSIDE_VARIABLE, NESTED
+    from ferrule.sandbox.environment import NESTED, is_inside
     from ferrule.sandbox.probe import probe
 
     home = Path(settings.home)
-    if os.environ.get(INSIDE_VARIABLE):
+    if is_inside():
         yield f"Sandbox: not tried: {NESTED}"
     elif _writability(home).startswith(PROBLEM):
         yield "Sandbox: not tried: it would keep its state in the home folder; set FERRULE_HOME to one that is writable"
