@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ferrule.model.chat_request import _sendable
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.retry import stated_in_headers, stated_in_words
 from ferrule.model.stream import CallUnreadable, Completed, ContextOverflow, PassedOver
@@ -69,6 +70,17 @@ async def test_f01_f02_s21_a_payload_that_cannot_be_read_is_passed_over(wire: Wi
     told = len(found.of(PassedOver))
     unreadable = ("list", "torn list", "truncated", "deep", "null", *(["digits"] if wire == "responses" else []))
     assert told == (name in unreadable)
+    if name == "deep":
+        assert [event.kind for event in found.of(PassedOver)] == ["is nested too deeply"]
+
+
+async def test_s21_arguments_without_an_end_of_nesting_stop_no_stream_and_no_request() -> None:
+    """Whether a call is whole, and whether it can be sent again, is asked of its arguments."""
+    deep = '{"a":' + "[" * 200_000 + "]" * 200_000 + "}"
+    parts = [chunk(call(deep, "shell", "c1")), chunk(call("{}", "shell")), chunk({}, "tool_calls")]
+    found = await replay("chat", sse(*parts, "[DONE]"), request(tools=TOOLS))
+    assert calls(found)
+    assert _sendable(deep).startswith('{"arguments":')
 
 
 async def test_f01_a_lost_part_of_a_call_is_no_part_of_a_command() -> None:
