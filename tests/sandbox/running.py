@@ -24,16 +24,17 @@ async def run(
     *,
     stdio: Stdio | None = None,
     env: Mapping[str, str] | None = None,
+    seconds: float = SECONDS,
 ) -> Outcome:
     """A shell line or an argv; stdout and stderr together."""
     argv = ["/bin/bash", "-c", command] if isinstance(command, str) else command
     child = await launcher.launch(argv, env or dict(os.environ), cwd, stdio or Pipes(merge=True), Limits())
-    return await finish(child)
+    return await finish(child, seconds)
 
 
-async def finish(child: Child) -> Outcome:
+async def finish(child: Child, seconds: float = SECONDS) -> Outcome:
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             output = await asyncio.to_thread(read_all, child.stdout)
             status = await child.wait()
             left = await child.leftovers(False)
