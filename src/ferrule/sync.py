@@ -1,12 +1,12 @@
 """The one sync facade: a background event loop on which everything runs that is called from plain code."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _lock = threading.Lock()
@@ -23,9 +23,16 @@ def background_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-def call_async_from_sync(function: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a coroutine function on the background loop and wait for its result. See `wait_for_coroutine`."""
-    return wait_for_coroutine(function(*args, **kwargs))
+def call_async_from_sync(
+    function: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, timeout: float | None = None, **kwargs: Any
+) -> T:
+    """Run a coroutine function on the background loop and wait for its result, at most `timeout` seconds.
+
+    A function that has a `timeout` of its own gets it instead. Raises what `wait_for_coroutine` raises.
+    """
+    if timeout is not None and "timeout" in inspect.signature(function).parameters:
+        return wait_for_coroutine(function(*args, timeout=timeout, **kwargs))
+    return wait_for_coroutine(function(*args, **kwargs), timeout)
 
 
 def wait_for_coroutine(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:

@@ -224,13 +224,74 @@ async def block(benches: Benches, tmp_path: Path, anchor: int, **options: object
 
 
 async def test_indentation_takes_the_block_and_its_header(benches: Benches, tmp_path: Path) -> None:
-    assert await block(benches, tmp_path, 8, max_levels=1) == [7, 8, 9, 10]
-    assert await block(benches, tmp_path, 8, max_levels=2) == list(range(5, 14))
+    assert await block(benches, tmp_path, 8, max_levels=1) == [7, 8]
+    assert await block(benches, tmp_path, 8, max_levels=2) == list(range(5, 11))
     assert await block(benches, tmp_path, 8, max_levels=2, include_siblings=True) == list(range(3, 14))
-    assert await block(benches, tmp_path, 8) == list(range(1, 18))
-    assert await block(benches, tmp_path, 8, include_header=False) == list(range(2, 18))
+    assert await block(benches, tmp_path, 8) == list(range(1, 14))
+    assert await block(benches, tmp_path, 8, include_header=False) == list(range(2, 14))
     assert await block(benches, tmp_path, 8, max_lines=1) == [8]
     assert await block(benches, tmp_path, 8, max_lines=3) == [7, 8]
+
+
+JAVASCRIPT = """\
+// shop
+function cart() {
+  const items = [];
+  // adds
+  function add(item) {
+    if (item) {
+      items.push(item);
+    }
+    return items;
+  }
+  function size() {
+    return items.length;
+  }
+  return { add, size };
+}
+function other() {
+  return 1;
+}
+"""
+NESTED = """\
+def outer():
+    before = 1
+    def inner():
+        return before
+    def second():
+        return 2
+    return inner
+def next_one():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "anchor", "options", "lines"),
+    [
+        (JAVASCRIPT, 7, {"max_levels": 1}, [6, 7, 8]),
+        (JAVASCRIPT, 7, {"max_levels": 2}, list(range(4, 11))),
+        (JAVASCRIPT, 7, {"max_levels": 2, "include_header": False}, list(range(5, 11))),
+        (JAVASCRIPT, 7, {"max_levels": 3}, list(range(1, 16))),
+        (JAVASCRIPT, 7, {}, list(range(1, 16))),
+        (JAVASCRIPT, 7, {"max_levels": 2, "include_siblings": True}, list(range(3, 15))),
+        (JAVASCRIPT.replace("  ", "\t"), 7, {"max_levels": 1}, [6, 7, 8]),
+        (JAVASCRIPT, 2, {}, list(range(1, 16))),
+        (JAVASCRIPT, 15, {}, list(range(1, 16))),
+        (NESTED, 4, {"max_levels": 1}, [3, 4]),
+        (NESTED, 4, {"max_levels": 2}, list(range(1, 8))),
+        (NESTED, 4, {"max_levels": 9}, list(range(1, 8))),
+        (NESTED, 8, {}, [8, 9]),
+        (NESTED, 6, {"max_levels": 1}, [5, 6]),
+    ],
+)
+async def test_f22_levels_are_the_real_indents_and_only_a_closing_line_follows(
+    benches: Benches, tmp_path: Path, code: str, anchor: int, options: dict[str, object], lines: list[int]
+) -> None:
+    file = tmp_path / "code"
+    file.write_text(code)
+    text = await read(benches, file, mode="indentation", indentation={"anchor_line": anchor, **options})
+    assert [int(line[1:].partition(":")[0]) for line in text.split("\n")] == lines
 
 
 async def test_indentation_deep_in_a_long_file(benches: Benches, tmp_path: Path) -> None:
@@ -239,4 +300,4 @@ async def test_indentation_deep_in_a_long_file(benches: Benches, tmp_path: Path)
     text = await read(
         benches, file, mode="indentation", indentation={"anchor_line": 100_003, "max_levels": 0, "max_lines": 5}
     )
-    assert [line.split(":")[0] for line in text.split("\n")] == ["L100001", "L100002", "L100003", "L100004", "L100005"]
+    assert [line.split(":")[0] for line in text.split("\n")] == ["L100001", "L100002", "L100003"]

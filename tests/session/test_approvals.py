@@ -11,7 +11,7 @@ from ferrule.model.stream import Model
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import FunctionCall, ItemView
 from ferrule.protocol.permissions import ReviewDecision
-from ferrule.session.front_end import Approver
+from ferrule.tools.answering import Approver
 from ferrule.tools.questions import Decision
 from tests.session.models import InProcessModel, says
 

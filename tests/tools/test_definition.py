@@ -137,8 +137,7 @@ async def test_a_tool_is_called_with_an_action_and_without_a_context_where_it_ne
     assert await writes(CountWords(text="a"), context(host)) == WordCount(words=1)
     assert [type(effect) for effect in host.effects] == [ToolEffect]
     for tool in (writes, ToolDefinition[CountWords, WordCount](executor=Counter())):
-        with pytest.raises(TypeError, match="count_words acts through a context"):
-            await tool(CountWords(text="a"))
+        assert await tool(CountWords(text="a")) == WordCount(words=1)
 
 
 async def test_a_plain_executor_runs_on_a_thread_unless_it_says_it_does_not_block() -> None:

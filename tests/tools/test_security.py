@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from ferrule import RespondToModel, ToolAnnotations, ToolInvocation
-from ferrule.cli.offline import open_offline
 from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.events import FileChange
 from ferrule.protocol.items import FunctionCall
@@ -13,6 +12,7 @@ from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReviewDecision
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Confirmation, ModelSettings, Settings
+from ferrule.session.offline import open_offline
 from ferrule.session.runtime import build_runtime
 from ferrule.session.sources import DefinitionSource
 from ferrule.session.toolset import Toolset

@@ -3,11 +3,13 @@
 import asyncio
 import secrets
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
+from ferrule.builtin.command_forms import as_script
 from ferrule.builtin.execution import (
     LOGIN,
     WORKDIR,
@@ -59,7 +61,9 @@ MAX_OUTPUT_TOKENS = "The most output to return, in tokens; of more the middle is
 class ExecCommandAction(Action):
     """A command and how long to wait for it."""
 
-    cmd: str = Field(description="The script to run", validation_alias=AliasChoices("cmd", "command"))
+    cmd: Annotated[str, BeforeValidator(as_script)] = Field(
+        description="The script to run", validation_alias=AliasChoices("cmd", "command")
+    )
     workdir: str | None = Field(default=None, description=WORKDIR)
     shell: str | None = Field(
         default=None, description="The shell to run it with, by path or name; the user's own by default"

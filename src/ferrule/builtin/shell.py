@@ -1,10 +1,12 @@
 """`shell`: run one command line and return its output."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import msgspec
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
+from ferrule.builtin.command_forms import as_argv
 from ferrule.builtin.execution import (
     DEFAULT_TIMEOUT_MS,
     TIMEOUT,
@@ -48,7 +50,7 @@ cannot ask for input.
 class ShellAction(Action):
     """A command line and how to run it."""
 
-    command: tuple[str, ...] = Field(
+    command: Annotated[tuple[str, ...], BeforeValidator(as_argv)] = Field(
         description="The program and its arguments", validation_alias=AliasChoices("command", "cmd")
     )
     workdir: str | None = Field(default=None, description=WORKDIR)

@@ -1,9 +1,11 @@
 """`shell_command`: run a shell script and return its output."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
+from ferrule.builtin.command_forms import as_script
 from ferrule.builtin.execution import (
     DEFAULT_TIMEOUT_MS,
     LOGIN,
@@ -47,7 +49,7 @@ for input.
 class ShellCommandAction(Action):
     """A script and how to run it."""
 
-    command: str = Field(
+    command: Annotated[str, BeforeValidator(as_script)] = Field(
         description="The script, for the user's default shell",
         validation_alias=AliasChoices("command", "cmd"),
     )

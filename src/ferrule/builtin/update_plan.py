@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ferrule.builtin.hints import LOOKS
+from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import PlanStep, PlanUpdate
 from ferrule.tools.context import ToolContext
 from ferrule.tools.definition import Action, Observation, ToolDefinition
@@ -45,7 +46,12 @@ class UpdatePlanExecutor(ToolExecutor[UpdatePlanAction, UpdatePlanObservation]):
     """Has no state: the plan lives in the conversation."""
 
     async def __call__(self, action: UpdatePlanAction, ctx: ToolContext) -> UpdatePlanObservation:
-        """Emit the plan."""
+        """Emit the plan. Raises `RespondToModel` where more than one step is in progress."""
+        under_way = sum(step.status == "in_progress" for step in action.plan)
+        if under_way > 1:
+            raise RespondToModel(
+                f"at most one step can be in_progress at a time, and {under_way} are: send the plan with one of them"
+            )
         steps = tuple(PlanStep(step.step, step.status) for step in action.plan)
         ctx.emit(PlanUpdate(plan=steps, explanation=action.explanation))
         return UpdatePlanObservation()

@@ -1,9 +1,11 @@
 """What a call of the model asks for, read once for every way of showing it."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
 
 import msgspec
 
+from ferrule.builtin.command_forms import Command, given_command, patch_in, patch_text
 from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.execpolicy import command_text
 from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
@@ -82,13 +84,13 @@ def read_call(view: ItemView) -> Call | None:
         case FunctionCall(name=name, namespace=namespace, arguments=arguments):
             return _function_call(name, namespace, arguments)
         case CustomToolCall(name="apply_patch", input=text):
-            return _patch(text)
+            return _patch(patch_text(text) or text)
         case CustomToolCall(name=name, input=text):
             return ToolCall(name, text)
         case LocalShellCall(action=action):
-            return CommandCall(_shown_command(action.command))
+            return _command(action.command)
         case ShellCall(action=action):
-            return CommandCall("\n".join(action.commands))
+            return _command("\n".join(action.commands))
         case ApplyPatchCall(operation=operation):
             kind = str(operation.__struct_config__.tag).removesuffix("_file")
             return PatchCall((PatchedFile("add" if kind == "create" else kind, operation.path),))
@@ -114,8 +116,14 @@ def call_line(call: Call) -> str:
             return INVALID
 
 
-def _shown_command(command: str | Sequence[str]) -> str:
-    return command if isinstance(command, str) else command_text(command)
+def _command(command: Command) -> Call:
+    """A command, or the patch that it applies."""
+    found = patch_in(command)
+    if found is None:
+        return CommandCall(command if isinstance(command, str) else command_text(command))
+    patch = _patch(found.text)
+    folder = found.workdir or ""
+    return PatchCall(tuple(PatchedFile(file.kind, os.path.join(folder, file.path)) for file in patch.files))
 
 
 def _function_call(name: str, namespace: str | None, text: str) -> Call:
@@ -127,13 +135,11 @@ def _function_call(name: str, namespace: str | None, text: str) -> Call:
         return InvalidCall(name, text)
     field = COMMAND_FIELDS.get((namespace, name))
     if field is not None:
-        command = arguments.get(field)
-        if isinstance(command, str) or (isinstance(command, list) and all(isinstance(word, str) for word in command)):
-            return CommandCall(_shown_command(command))
-        return InvalidCall(name, text)
+        command = given_command(arguments, field)
+        return InvalidCall(name, text) if command is None else _command(command)
     if namespace is None and name == "apply_patch":
-        patch = arguments.get("input", arguments.get("patch"))
-        return _patch(patch) if isinstance(patch, str) else InvalidCall(name, text)
+        patch = patch_text(arguments)
+        return InvalidCall(name, text) if patch is None else _patch(patch)
     if namespace is None and name == "update_plan":
         return PlanCall(arguments)
     flat = f"{namespace}__{name}" if namespace else name

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from ferrule.protocol.errors import UsageError
+
 
 class AskForApproval(StrEnum):
     """When the user is asked before a tool acts."""
@@ -67,3 +69,28 @@ class ReviewDecision(StrEnum):
     DENIED = "denied"
     TIMED_OUT = "timed_out"
     ABORT = "abort"
+
+
+_POLICIES: dict[SandboxMode, SandboxPolicy] = {
+    SandboxMode.READ_ONLY: ReadOnly(),
+    SandboxMode.WORKSPACE_WRITE: WorkspaceWrite(),
+    SandboxMode.DANGER_FULL_ACCESS: DangerFullAccess(),
+}
+
+
+def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
+    """The policy that a mode's name means. Raises `UsageError` for another word."""
+    if not isinstance(sandbox, str):
+        return sandbox
+    try:
+        return _POLICIES[SandboxMode(sandbox)]
+    except ValueError as error:
+        raise UsageError(f"unknown sandbox mode {sandbox!r}; it is one of {', '.join(SandboxMode)}") from error
+
+
+def as_approval_policy(policy: str) -> AskForApproval:
+    """The approval policy of this name. Raises `UsageError` for another word."""
+    try:
+        return AskForApproval(policy)
+    except ValueError as error:
+        raise UsageError(f"unknown approval policy {policy!r}; it is one of {', '.join(AskForApproval)}") from error

@@ -1,7 +1,9 @@
 """`Agent`: a model, its tools and its rights in one object, for programs that want a result and no terminal."""
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -9,18 +11,20 @@ import msgspec
 from ferrule.config import ferrule_home
 from ferrule.model.stream import Model
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy
+from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, as_approval_policy, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.front_end import Approver, Listener, Questioned, callbacks
+from ferrule.session.front_end import Listener, callbacks
 from ferrule.session.hooks import Hook
+from ferrule.session.offline import open_offline
 from ferrule.session.opening import open_session
-from ferrule.session.runtime import as_approval_policy, as_policy
 from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.tool_choice import ToolChoiceLike
 from ferrule.session.turn import TurnResult
-from ferrule.sync import wait_for_coroutine
+from ferrule.sync import background_loop, wait_for_coroutine
+from ferrule.tools.answering import Approver, Questioned
+from ferrule.tools.context import ToolContext
 
 
 class Agent:
@@ -65,6 +69,7 @@ class Agent:
         self._tools = tools
         self._hooks = hooks
         self._answers = (on_event, on_approval, on_question)
+        self._kept: _Kept | None = None
         self.settings = Settings(
             cwd=os.path.realpath(cwd),
             home=ferrule_home(),
@@ -98,14 +103,58 @@ class Agent:
 
     @property
     def tools_map(self) -> dict[str, Any]:
-        """Every tool by name, as the definition that would run."""
+        """Every tool by name, as the definition that would run; no provider is needed.
+
+        `tool.call(action)` runs one by itself, in the agent's directory and with its rights. What they need, such as
+        MCP servers, stays open until `close`.
+        """
         return wait_for_coroutine(self._tools_map())
 
     async def _tools_map(self) -> dict[str, Any]:
-        async with await self.open() as session:
-            await session.toolset.settled()
-            registry = session.toolset.current()[1]
-            return {name: registry.handler(name, namespace) for namespace, name in registry}
+        from ferrule.tools.definition import ToolDefinition
+
+        if self._kept is None:
+            front_end = callbacks(*self._answers)
+            session, _ = await open_offline(self.settings, front_end, tools=self._tools, hooks=self._hooks)
+            if front_end is not None:
+                front_end.decide = session.decide
+            self._kept = _Kept(session)
+        toolset = self._kept.session.toolset
+        await toolset.settled()
+        registry = toolset.current()[1]
+        tools = {name: registry.handler(name, namespace) for namespace, name in registry}
+        for name, tool in tools.items():
+            if isinstance(tool, ToolDefinition):
+                tools[name] = tool.at_home(self._kept.context)
+        return tools
+
+    async def aclose(self) -> None:
+        """End what `tools_map` keeps open."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await asyncio.wrap_future(kept.close())
+
+    def close(self) -> None:
+        """`aclose`, for plain code."""
+        wait_for_coroutine(self.aclose())
+
+
+class _Kept:
+    """The session behind `tools_map`, on the loop of plain code."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._context = session.toolset.local_context()
+        self._closed = False
+
+    def context(self) -> ToolContext | None:
+        """Where the tools act; None once it is closed."""
+        return None if self._closed else self._context
+
+    def close(self) -> "Future[None]":
+        """End the session, once."""
+        self._closed = True
+        return asyncio.run_coroutine_threadsafe(self.session.aclose(), background_loop())
 
 
 def _servers(config: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:

@@ -1,20 +1,17 @@
 """What a session needs of the door through which it was opened, and the one for programs: a few functions."""
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.events import ElicitationRequest, Event, ExecApproval, UserInputRequest
-from ferrule.protocol.permissions import ReviewDecision
+from ferrule.protocol.events import Event
+from ferrule.tools.answering import Approver, Questioned, answer_of
 from ferrule.tools.events import ToolEvent
-from ferrule.tools.questions import Answer, Decision, NoAnswer, Question
+from ferrule.tools.questions import Answer, Question
 
 Listener = Callable[[Event | ToolEvent], None]
-Approver = Callable[[ExecApproval], ReviewDecision | Decision | Awaitable[ReviewDecision | Decision]]
-Questioned = Callable[[UserInputRequest | ElicitationRequest], Answer | Awaitable[Answer]]
 
 
 class FrontEnd(Protocol):
@@ -58,25 +55,9 @@ class Callbacks:
             task.add_done_callback(self._answering.discard)
 
     async def _answer(self, question: Question) -> None:
-        answer: Answer
-        try:
-            answer = await self._ask(question)
-        except Exception as error:  # noqa: BLE001 - the caller's function failed: the question has no answer
-            answer = NoAnswer(f"the callback that answers raised {type(error).__name__}: {error}")
+        answer = await answer_of(question, self._on_approval, self._on_question)
         with suppress(UsageError):  # the turn ended meanwhile: nobody waits for this answer any more
             self.decide(question.request_id, answer)
-
-    async def _ask(self, question: Question) -> Answer:
-        if isinstance(question, ExecApproval):
-            if self._on_approval is None:
-                return NoAnswer("no on_approval callback was given")
-            decided = self._on_approval(question)
-            decision = await decided if inspect.isawaitable(decided) else decided
-            return Decision(decision) if isinstance(decision, ReviewDecision) else decision
-        if self._on_question is None:
-            return NoAnswer("no on_question callback was given")
-        answered = self._on_question(question)
-        return await answered if inspect.isawaitable(answered) else answered
 
 
 def callbacks(

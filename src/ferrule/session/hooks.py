@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from ferrule.builtin.command_forms import Command, given_command, patch_text
 from ferrule.builtin.table import COMMAND_FIELDS, SCRIPTS
 from ferrule.config.project import changed_program
 from ferrule.execpolicy import command_text
@@ -287,26 +288,24 @@ def _as_hooks_see(invocation: ToolInvocation, tool_input: JsonValue) -> tuple[st
     """The tool's name and input: every tool that runs commands is `Bash`, every one that patches `apply_patch`."""
     name, field = invocation.tool_name, COMMAND_FIELDS.get(invocation.key)
     if field is not None and isinstance(tool_input, dict):
-        return "Bash", {"command": _script(field, tool_input.get(field))}
+        return "Bash", {"command": _script(field, given_command(tool_input, field))}
     if name == _PATCH:
         return _PATCH, {"command": _patch_text(tool_input)}
     return f"{invocation.namespace}__{name}" if invocation.namespace else name, tool_input
 
 
-def _script(field: str, command: JsonValue) -> str:
+def _script(field: str, command: Command | None) -> str:
     if isinstance(command, str):
         return command
-    words = map(str, command or ())
+    words = command or ()
     return "\n".join(words) if field == SCRIPTS else shlex.join(words)
 
 
 def _patch_text(tool_input: JsonValue) -> str:
     """The patch, whichever form of the tool was called: text, an argument, or one native operation."""
-    if not isinstance(tool_input, dict):
-        return str(tool_input or "")
-    if "path" in tool_input:
+    if isinstance(tool_input, dict) and "path" in tool_input:
         return operation_text(tool_input["type"], tool_input["path"], tool_input.get("diff", ""))
-    return str(tool_input.get("input", ""))
+    return patch_text(tool_input) or ""
 
 
 def _as_tools_see(invocation: ToolInvocation, tool_input: JsonValue, updated: JsonValue) -> JsonValue:
@@ -318,7 +317,7 @@ def _as_tools_see(invocation: ToolInvocation, tool_input: JsonValue, updated: Js
     if field == SCRIPTS:
         return {**tool_input, field: [command]}
     if field is not None and isinstance(tool_input, dict):
-        argv = isinstance(tool_input.get(field), list | tuple)
+        argv = isinstance(given_command(tool_input, field), tuple)
         return {**tool_input, field: ["bash", "-lc", command] if argv else command}
     if invocation.key == (None, _PATCH):
         return command if isinstance(invocation.payload, CustomPayload) else {"input": command}

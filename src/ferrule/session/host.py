@@ -50,6 +50,11 @@ class SessionHost:
         self.on_interrupt: Callable[[], object] = lambda: None
         """Ends the running turn; the session puts its own here."""
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody will answer questions."""
+        return self._front_end is not None and self._front_end.can_answer
+
     def emit(self, event: Event | ToolEvent) -> None:
         """Tell the front end, if there is one."""
         if self._front_end is not None:

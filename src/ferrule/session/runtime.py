@@ -9,14 +9,6 @@ import msgspec
 from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import (
-    AskForApproval,
-    DangerFullAccess,
-    ReadOnly,
-    SandboxMode,
-    SandboxPolicy,
-    WorkspaceWrite,
-)
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.truncation import OutputBudget
@@ -28,12 +20,6 @@ from ferrule.tools.orchestrator import Orchestrator
 from ferrule.tools.security import Security, confirmation_policy
 from ferrule.tools.turn_diff import TurnDiffTracker
 from ferrule.tools.workspace import Workspace
-
-_POLICIES: dict[SandboxMode, SandboxPolicy] = {
-    SandboxMode.READ_ONLY: ReadOnly(),
-    SandboxMode.WORKSPACE_WRITE: WorkspaceWrite(),
-    SandboxMode.DANGER_FULL_ACCESS: DangerFullAccess(),
-}
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -83,21 +69,3 @@ def profile_files(home: str) -> list[Path]:
     """The user's own model profiles, if there are any: `profiles.toml` in Ferrule's home."""
     file = Path(home, "profiles.toml")
     return [file] if file.is_file() else []
-
-
-def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
-    """The policy that a mode's name means. Raises `UsageError` for another word."""
-    if not isinstance(sandbox, str):
-        return sandbox
-    try:
-        return _POLICIES[SandboxMode(sandbox)]
-    except ValueError as error:
-        raise UsageError(f"unknown sandbox mode {sandbox!r}; it is one of {', '.join(SandboxMode)}") from error
-
-
-def as_approval_policy(policy: str) -> AskForApproval:
-    """The approval policy of this name. Raises `UsageError` for another word."""
-    try:
-        return AskForApproval(policy)
-    except ValueError as error:
-        raise UsageError(f"unknown approval policy {policy!r}; it is one of {', '.join(AskForApproval)}") from error

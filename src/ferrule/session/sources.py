@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ferrule.builtin import BUILTINS, Builtin
+from ferrule.builtin.interception import PATCH_TOOL
 from ferrule.builtin.shell_selection import SHELL_TOOLS, current_platform, select_shell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
@@ -37,6 +38,7 @@ class BuiltinSource:
     def __init__(self, names: Iterable[str], state: ConversationState) -> None:
         self._tools = [BUILTINS[name] for name in names]
         self._state = state
+        self._patch = DeferredHandler(_loader(BUILTINS[PATCH_TOOL], state))
         self._handlers = {tool.name: DeferredHandler(_loader(tool, state)) for tool in self._tools}
 
     @property
@@ -50,6 +52,8 @@ class BuiltinSource:
             if not tool.hidden:
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
             builder.register_handler(tool.called, self._handlers[tool.name], namespace=tool.namespace)
+        if self.runs_commands:  # a command that is a patch goes to the patch tool, offered or not
+            builder.register_fallback(PATCH_TOOL, self._patch)
 
 
 def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:

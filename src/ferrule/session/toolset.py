@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -15,27 +16,32 @@ from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, Dy
 from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.protocol.permissions import (
     AskForApproval,
     SandboxMode,
     SandboxPolicy,
+    as_approval_policy,
+    as_policy,
 )
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire
 from ferrule.session.brought import NativeSource, group_by_owner
-from ferrule.session.front_end import Approver, FrontEnd, Listener, Questioned, callbacks
+from ferrule.session.front_end import FrontEnd, Listener, callbacks
 from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
 from ferrule.session.pending import PendingTable
-from ferrule.session.runtime import Runtime, as_approval_policy, as_policy, build_runtime, profile_files
+from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
+from ferrule.tools.answering import Approver, Questioned
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.files import Files
 from ferrule.tools.hooks import ToolHooks
+from ferrule.tools.local import LocalHost
 from ferrule.tools.questions import DynamicCallback
 from ferrule.tools.registry import LiveSource, ToolRegistry, ToolRegistryBuilder, ToolSource
 
@@ -252,6 +258,46 @@ class Toolset(LoopBound):
         output = await dispatcher.run(routed)
         return {"role": "tool", "tool_call_id": call_id, "content": output.text}
 
+    async def call(
+        self, name: str, arguments: Mapping[str, JsonValue] | str = "{}", call_id: str | None = None
+    ) -> ToolOutput:
+        """Run one tool as a model's call of it would run: hooks, approvals, sandbox, and the output cut to the budget.
+
+        `name` is that of a tool, or `NAMESPACE.NAME`. `arguments` are a mapping or its JSON; other text is the input of
+        a freeform tool. Whatever goes wrong, an unknown name too, is told in the output, as the model would read it:
+        `output.text`, with `output.success` false. Calls that are made at once run beside each other. Raises `Fatal`,
+        and `TypeError` for arguments that JSON cannot say.
+        """
+        self.bind_to_running_loop()
+        await self.settled()
+        dispatcher = self.dispatcher()
+        routed = dispatcher.route(_call_of(name, arguments, call_id, dispatcher.registry))
+        assert routed is not None
+        return await dispatcher.run(routed)
+
+    def call_sync(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | str = "{}",
+        call_id: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> ToolOutput:
+        """`call`, for plain code, also where a loop runs (a notebook). Raises `TimeoutError` after `timeout` seconds:
+        the call is cancelled then."""
+        return wait_for_coroutine(self.call(name, arguments, call_id), timeout)
+
+    def local_context(self) -> ToolContext:
+        """A context for a definition of this toolset that a program calls by itself."""
+
+        async def call(invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+            return await self.dispatcher().call(invocation, ctx)
+
+        emit, ask = (self.host.emit if self.host.observed else None), self.host.question
+        host = LocalHost(self._runtime.orchestrator, emit, ask if self.host.can_ask else None, call)
+        made = self._context(ToolInvocation(f"call_{secrets.token_hex(8)}", "", FunctionPayload("{}")))
+        return msgspec.structs.replace(made, host=host)
+
     def run_sync(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
         """`run`, for plain code."""
         return wait_for_coroutine(self.run(items))
@@ -305,6 +351,21 @@ def tool_sources(
         return [BuiltinSource(expand_profile(include, conversation.profile, features), conversation)]
     names, made = split_tools(tools, conversation)
     return [BuiltinSource(names, conversation), DefinitionSource(made)]
+
+
+def _call_of(
+    name: str, arguments: Mapping[str, JsonValue] | str, call_id: str | None, registry: ToolRegistry
+) -> ItemView:
+    """The item with which a model would make this call."""
+    call_id = call_id or f"call_{secrets.token_hex(8)}"
+    namespace = None
+    if registry.handler(name) is None:
+        spaces = (key for key in registry if key[0] and name in (f"{key[0]}__{key[1]}", f"{key[0]}.{key[1]}", key[1]))
+        namespace, name = next(spaces, (None, name))
+    if isinstance(arguments, str) and not arguments.lstrip().startswith("{"):
+        return CustomToolCall(call_id=call_id, name=name, namespace=namespace, input=arguments)
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return FunctionCall(call_id=call_id, name=name, namespace=namespace, arguments=text)
 
 
 async def _respond(view: ItemView, dispatcher: Dispatcher) -> dict[str, JsonValue] | None:

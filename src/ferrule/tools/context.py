@@ -1,7 +1,8 @@
 """What a handler is given: the invocation, and the context through which alone it acts."""
 
+import os
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -10,12 +11,16 @@ from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.events import Event
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
-from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
+from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, as_approval_policy, as_policy
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Question
+
+if TYPE_CHECKING:
+    from ferrule.tools.answering import Approver, Questioned
+    from ferrule.tools.local import Listener, LocalContext
 
 T = TypeVar("T")
 
@@ -83,6 +88,32 @@ class ToolContext(msgspec.Struct, frozen=True):
     host: ToolHost
     turn_id: str = ""
     risk: SecurityRisk = SecurityRisk.UNKNOWN
+
+    @staticmethod
+    def local(
+        cwd: str | os.PathLike[str] = ".",
+        *,
+        sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
+        approval_policy: str = AskForApproval.NEVER,
+        on_event: "Listener | None" = None,
+        on_approval: "Approver | None" = None,
+        on_question: "Questioned | None" = None,
+    ) -> "LocalContext":
+        """A context of its own, for a tool that is called in plain code: `with ToolContext.local() as ctx`.
+
+        What a tool does is confined as in a session. To call a tool of an MCP server is to approve of it, unless
+        `on_approval` is there to be asked. Close it, or leave its `with`: commands that still run end then. Raises
+        `UsageError` for a directory, mode or policy that does not exist.
+        """
+        from ferrule.tools.local import open_local
+
+        return open_local(
+            os.path.realpath(cwd),
+            Permissions(as_approval_policy(approval_policy), as_policy(sandbox)),
+            on_event,
+            on_approval,
+            on_question,
+        )
 
     async def run(self, effect: Effect, attempt: Attempt[T]) -> T:
         """Do `attempt` with the access that `effect` is granted: exec policy, approval, sandbox, and at most one retry.

@@ -8,6 +8,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
@@ -29,6 +30,7 @@ from ferrule.protocol.payload import (
 )
 from ferrule.protocol.schema_strict import StrictError, to_strict
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
+from ferrule.sync import wait_for_coroutine
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.arguments import ModelValidator, decode_arguments, read_arguments, validate_value
 from ferrule.tools.context import ToolContext, ToolInvocation
@@ -38,6 +40,7 @@ from ferrule.tools.events import ActionEvent, ObservationEvent
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.grammar import checkable_grammar
 from ferrule.tools.handler import ToolHandler
+from ferrule.tools.local import LocalHost
 from ferrule.tools.schema_writer import schema_of_model
 from ferrule.tools.tasks import run_blocking
 
@@ -132,6 +135,8 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
     """Whether its calls start processes: the sandbox is then made ready with the session."""
     command_field: ClassVar[str | None] = None
     """The argument that holds the command that a call runs: a script, an argv, or several scripts."""
+    home: "Callable[[], ToolContext | None] | None" = None
+    """Gives the context of who handed the tool out, as long as that one is open."""
 
     def __init__(
         self,
@@ -287,13 +292,42 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return output_of(result, invocation.call_id)
 
     async def __call__(self, action: A, ctx: ToolContext | None = None) -> O:
-        """Run a validated action. Returns the observation. A read-only tool that takes no context runs without one.
+        """Run a validated action and return the observation. In plain code that is `call`.
 
-        Raises `TypeError` where a context is needed.
+        Without `ctx` it acts in the agent that handed it out (`Agent.tools_map`), else in a context of its own, in the
+        working directory of the process. Raises `RespondToModel` where the tool refuses, and what it raises itself.
         """
-        if ctx is None and self._needs_context:
-            raise TypeError(f"{self.name} acts through a context: call it with one")
-        if ctx is not None and self._acts_alone:
+        if ctx is None and not self._needs_context:
+            return await self._execute(action, ctx)  # type: ignore[no-any-return]  # the executor says what it returns
+        if ctx is None:
+            handed_out = self.home and self.home()
+            if handed_out is None:
+                async with ToolContext.local() as own:
+                    return await self._act(action, own)
+            ctx = handed_out
+        host = ctx.host
+        return (
+            await host.on_own_loop(lambda: self._act(action, ctx))
+            if isinstance(host, LocalHost)
+            else await self._act(action, ctx)
+        )
+
+    def at_home(self, context: "Callable[[], ToolContext | None]") -> "ToolDefinition[A, O]":
+        """This tool, acting there where it is called without a context; a twin, while it is at home somewhere else."""
+        taken = self.home is not None and self.home != context and self.home() is not None
+        tool = copy(self) if taken else self
+        tool.home = context
+        return tool
+
+    def call(self, action: A, context: ToolContext | None = None, *, timeout: float | None = None) -> O:
+        """`await tool(action, context)`, for plain code, also where a loop runs (a notebook).
+
+        Raises what the tool raises, and `TimeoutError` after `timeout` seconds: the call is cancelled then.
+        """
+        return wait_for_coroutine(self(action, context), timeout)
+
+    async def _act(self, action: A, ctx: ToolContext) -> O:
+        if self._acts_alone:
             effect = ToolEffect(name=self.name, arguments=action.model_dump_json(), annotations=self.annotations)
             return await ctx.run(effect, lambda access: self._execute(action, ctx))
         return await self._execute(action, ctx)  # type: ignore[no-any-return]  # the executor says what it returns

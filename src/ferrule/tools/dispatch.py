@@ -140,7 +140,8 @@ async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx:
     decoded = invocation.decoded
     arguments = handler.tool_input(invocation.payload) if decoded is msgspec.UNSET else decoded
     shown = msgspec.json.encode(arguments).decode()
-    effect = ToolEffect(name=invocation.tool_name, arguments=shown, annotations=ToolAnnotations())
+    hints = getattr(handler, "annotations", ToolAnnotations())
+    effect = ToolEffect(name=invocation.tool_name, arguments=shown, annotations=hints)
     return await ctx.run(effect, lambda access: handler.handle(invocation, ctx))
 
 

@@ -19,8 +19,14 @@ NATIVE = "native"
 class ToolRegistry:
     """Maps `(namespace, name)` to a handler. Immutable; deferred handlers are made on first use."""
 
-    def __init__(self, handlers: dict[ToolKey, ToolHandler | DeferredHandler], parallel: frozenset[ToolKey]) -> None:
+    def __init__(
+        self,
+        handlers: dict[ToolKey, ToolHandler | DeferredHandler],
+        parallel: frozenset[ToolKey],
+        fallbacks: Mapping[ToolKey, ToolHandler | DeferredHandler] = {},
+    ) -> None:
         self._handlers = handlers
+        self._fallbacks = fallbacks
         self._parallel = parallel
         self._found: dict[ToolKey, FoundTool] = {}
 
@@ -40,6 +46,9 @@ class ToolRegistry:
         found = self._handlers.get((namespace, name))
         if isinstance(found, DeferredHandler):
             found = self._handlers[(namespace, name)] = found.get()
+        if found is None:
+            fallback = self._fallbacks.get((namespace, name))
+            return fallback.get() if isinstance(fallback, DeferredHandler) else fallback
         return found
 
     def key(self, name: str, namespace: str | None = None) -> ToolKey:
@@ -76,7 +85,8 @@ class ToolRegistry:
     def loaded(self) -> list[ToolHandler]:
         """The handlers that exist."""
         made = (
-            handler.made if isinstance(handler, DeferredHandler) else handler for handler in self._handlers.values()
+            handler.made if isinstance(handler, DeferredHandler) else handler
+            for handler in (*self._handlers.values(), *self._fallbacks.values())
         )
         return list({id(handler): handler for handler in made if handler is not None}.values())
 
@@ -100,11 +110,12 @@ class DeferrableSpec(msgspec.Struct, frozen=True):
 class ToolRegistryBuilder:
     """Collects specs and handlers, then builds both halves: what the model sees and what runs."""
 
-    __slots__ = ("_asks_for_risk", "_deferrable", "_deferred", "_handlers", "_specs")
+    __slots__ = ("_asks_for_risk", "_deferrable", "_deferred", "_fallbacks", "_handlers", "_specs")
 
     def __init__(self, *, asks_for_risk: bool = False) -> None:
         self._asks_for_risk = asks_for_risk
         self._handlers: dict[ToolKey, ToolHandler | DeferredHandler] = {}
+        self._fallbacks: dict[ToolKey, ToolHandler | DeferredHandler] = {}
         self._specs: list[ConfiguredToolSpec] = []
         self._deferrable: list[DeferrableSpec] = []
         self._deferred: list[DeferrableSpec] = []
@@ -157,6 +168,10 @@ class ToolRegistryBuilder:
         """Let `handler` run the calls of `name`. The first registration of a name stays: nothing shadows a tool."""
         self._handlers.setdefault((namespace, name), handler)
 
+    def register_fallback(self, name: str, handler: ToolHandler | DeferredHandler) -> None:
+        """Let `handler` run the calls of `name` where no tool has it. It is neither shown nor listed."""
+        self._fallbacks.setdefault((None, name), handler)
+
     def has(self, name: str, namespace: str | None = None) -> bool:
         """Whether the name is taken."""
         return (namespace, name) in self._handlers
@@ -169,7 +184,7 @@ class ToolRegistryBuilder:
             if entry.supports_parallel_tool_calls
             for key in _keys_of(entry.spec)
         )
-        return self._entries(self._deferrable), ToolRegistry(dict(self._handlers), parallel)
+        return self._entries(self._deferrable), ToolRegistry(dict(self._handlers), parallel, dict(self._fallbacks))
 
 
 def _keys_of(spec: ToolSpec) -> Sequence[ToolKey]:

@@ -13,8 +13,9 @@ from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import decode
 from ferrule.protocol.payload import FunctionPayload, McpPayload
+from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolInvocation
-from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect
+from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
 from ferrule.tools.risk_field import RISK_FIELD
 
 _ORDER = (SecurityRisk.LOW, SecurityRisk.MEDIUM, SecurityRisk.HIGH)
@@ -65,10 +66,17 @@ class RuleBased:
                 deletes = any(change.kind == "delete" for change in changes)
                 found = SecurityRisk.MEDIUM if deletes else SecurityRisk.LOW
             case McpEffect(annotations=hints):
-                found = SecurityRisk.HIGH if hints.destructiveHint and not hints.readOnlyHint else SecurityRisk.LOW
-            case _:
-                found = SecurityRisk.UNKNOWN
+                found = _hinted(hints, SecurityRisk.HIGH)
+            case ToolEffect(annotations=hints):
+                found = _hinted(hints, SecurityRisk.UNKNOWN)
         return worse(found, stated)
+
+
+def _hinted(hints: ToolAnnotations, unsaid: SecurityRisk) -> SecurityRisk:
+    """The risk by what a tool says of itself; `unsaid` where it does not say whether it destroys."""
+    if hints.readOnlyHint or hints.destructiveHint is False:
+        return SecurityRisk.LOW
+    return SecurityRisk.HIGH if hints.destructiveHint else unsaid
 
 
 def worse(one: SecurityRisk, other: SecurityRisk) -> SecurityRisk:

@@ -4,17 +4,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from pydantic import Field, model_validator
 
 from ferrule.builtin.apply_patch.watcher import PatchWatcher
+from ferrule.builtin.command_forms import patch_text
 from ferrule.builtin.hints import EDITS
 from ferrule.patch import Operation, OperationKind, Patch, PatchError, Plan, apply, parse, plan
 from ferrule.patch.grammar import FORMAT_DESCRIPTION, GRAMMAR
 from ferrule.patch.turn_diff import Change
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import FileChange, PatchApplyBegin, PatchApplyEnd, TurnDiff
+from ferrule.protocol.payload import CustomPayload, ToolPayload
 from ferrule.protocol.specs import FreeformToolFormat
-from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
 from ferrule.tools.effects import PatchEffect
@@ -29,17 +32,16 @@ FORMAT = FreeformToolFormat(type="grammar", syntax="lark", definition=GRAMMAR)
 
 
 class ApplyPatchAction(Action):
-    """A patch. Also taken: `patch`, and `command` as `["apply_patch", TEXT]`."""
+    """A patch. Also taken: `patch`, and `command` or `cmd` as `["apply_patch", TEXT]` or a script."""
 
     input: str = Field(description="The entire contents of the apply_patch command")
 
     @model_validator(mode="before")
     @classmethod
     def _other_spellings(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "input" in given:
+        if not isinstance(given, dict):
             return given
-        command = given.get("command")
-        text = command[-1] if isinstance(command, list) and command else given.get("patch")
+        text = patch_text(given)
         return given if text is None else {**given, "input": text}
 
 
@@ -162,6 +164,17 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
                 parallel=False,
             )
         ]
+
+    def matches_kind(self, payload: ToolPayload) -> bool:
+        """Text as well, also of a model that was shown the function."""
+        return isinstance(payload, CustomPayload) or super().matches_kind(payload)
+
+    def read_action(self, invocation: ToolInvocation) -> ApplyPatchAction:
+        """The patch, which a model may have wrapped in JSON where text is wanted."""
+        payload = invocation.payload
+        if isinstance(payload, CustomPayload) and invocation.decoded is msgspec.UNSET:
+            return ApplyPatchAction(input=patch_text(payload.input) or "")
+        return super().read_action(invocation)
 
     def input_watcher(self, call_id: str) -> PatchWatcher:
         """Tells which files a patch names while it arrives."""

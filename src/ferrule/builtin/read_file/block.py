@@ -1,12 +1,13 @@
 """The block of code around a line, by indentation alone. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 TAB_COLUMNS = 4
-LEVEL_COLUMNS = 4
-"""Columns of one level of indentation."""
 COMMENTS = (b"#", b"//", b"--")
+CLOSING = re.compile(rb"[})\]]|</|(?:end(?:if|for|while|case|def|function|class|module)?|fi|done|esac)\b")
+"""How a line begins that ends the block above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +24,17 @@ def block_around(lines: Sequence[bytes], anchor: int, reach: Reach) -> range:
     """The indices of the lines that belong to the block of line `anchor`, without blank lines at its ends.
 
     It grows by turns one line up and one line down, while what it meets is indented at least as the outermost block
-    that is wanted. Of the lines at exactly that indentation only the first is taken on each side, unless siblings are
-    wanted too; above it comments are its header.
+    that is wanted. Of the lines at exactly that indentation only the block's head and its closing line are taken,
+    unless siblings are wanted too; above the head comments are its header.
     """
     if reach.cap == 1:
         return range(anchor, anchor + 1)
     indents = _effective_indents(lines)
-    least = 0 if reach.levels == 0 else max(0, indents[anchor] - LEVEL_COLUMNS * reach.levels)
-    up = _Side(lines, indents, least, reach, upwards=True)
-    down = _Side(lines, indents, least, reach, upwards=False)
+    least = _outer_indent(lines, indents, anchor, reach.levels) if reach.levels else 0
+    is_head = indents[anchor] == least and not _closes(lines[anchor])
+    is_end = indents[anchor] == least and not is_head
+    up = _Side(lines, indents, least, reach, upwards=True, complete=is_head)
+    down = _Side(lines, indents, least, reach, upwards=False, complete=is_end)
     first = last = anchor
     while last - first + 1 < reach.cap:
         above = first > 0 and up.takes(first - 1)
@@ -49,28 +52,56 @@ def block_around(lines: Sequence[bytes], anchor: int, reach: Reach) -> range:
     return range(first, last + 1)
 
 
+def _outer_indent(lines: Sequence[bytes], indents: Sequence[int], anchor: int, levels: int) -> int:
+    """The indentation of the `levels`-th enclosing block: each is the next smaller one above; 0 for all of them."""
+    indent = indents[anchor]
+    for index in range(anchor - 1, -1, -1):
+        if levels == 0 or indent == 0:
+            break
+        if lines[index].strip() and indents[index] < indent:
+            indent, levels = indents[index], levels - 1
+    return indent if levels == 0 else 0
+
+
+def _closes(line: bytes) -> bool:
+    return CLOSING.match(line.strip()) is not None
+
+
 class _Side:
-    """One direction of growth; once it refused a line it is over."""
+    """One direction of growth; once it refused a line it is over. `complete`: the head, or the closing line, is there
+    already."""
 
     def __init__(
-        self, lines: Sequence[bytes], indents: Sequence[int], least: int, reach: Reach, *, upwards: bool
+        self,
+        lines: Sequence[bytes],
+        indents: Sequence[int],
+        least: int,
+        reach: Reach,
+        *,
+        upwards: bool,
+        complete: bool,
     ) -> None:
         self._lines = lines
         self._indents = indents
         self._least = least
         self._reach = reach
         self._upwards = upwards
-        self._at_least = 0
+        self._complete = complete
         self._over = False
 
     def takes(self, index: int) -> bool:
         """Whether the next line on this side belongs to the block."""
-        if self._over or self._indents[index] < self._least:
+        indent, alone = self._indents[index], not self._reach.siblings
+        if self._over or indent < self._least or (alone and self._complete and indent > self._least):
             self._over = True
-        elif self._indents[index] == self._least and not self._reach.siblings:
-            is_header = self._upwards and self._reach.header and self._lines[index].strip().startswith(COMMENTS)
-            self._over = self._at_least > 0 and not is_header
-            self._at_least += 1
+        elif indent == self._least and alone:
+            line = self._lines[index].strip()
+            if self._upwards:
+                is_header = self._reach.header and line.startswith(COMMENTS)
+                self._over = self._complete and not is_header
+            else:
+                self._over = self._complete or not _closes(line)
+            self._complete = True
         return not self._over
 
 

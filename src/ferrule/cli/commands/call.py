@@ -5,7 +5,6 @@ import sys
 import msgspec
 
 from ferrule.cli.exit_codes import DONE, FAILED
-from ferrule.cli.offline import open_offline
 from ferrule.cli.options import (
     NOBODY_TO_ASK,
     Parser,
@@ -20,10 +19,9 @@ from ferrule.cli.running import run_interruptibly
 from ferrule.cli.terminal import safe
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
-from ferrule.tools.registry import ToolRegistry
+from ferrule.session.offline import open_offline
 
 DEFAULTS = NOBODY_TO_ASK | {"profile": "all"}
 """Nobody can be asked, and every tool can be called."""
@@ -69,20 +67,7 @@ async def _dispatch(settings: Settings, tool: str, text: str) -> ToolOutput:
     session, _ = await open_offline(settings)
     async with session:
         print_warnings(session.toolset.warnings)
-        _, registry = session.toolset.current()
-        routed = session.toolset.dispatcher().route(_item(tool, text, registry))
-        assert routed is not None
-        return await session.toolset.dispatcher().run(routed)
-
-
-def _item(tool: str, text: str, registry: ToolRegistry) -> ItemView:
-    """The item with which a model would make this call: JSON is a function's arguments, other text freeform input."""
-    spaces = (space for space, name in registry if space and tool in (f"{space}__{name}", f"{space}.{name}"))
-    namespace = next(spaces, None) if registry.handler(tool) is None else None
-    name = tool if namespace is None else tool[len(namespace) :].lstrip("._")
-    if text.lstrip().startswith("{"):
-        return FunctionCall(call_id=CALL_ID, name=name, namespace=namespace, arguments=text)
-    return CustomToolCall(call_id=CALL_ID, name=name, namespace=namespace, input=text)
+        return await session.toolset.call(tool, text, CALL_ID)
 
 
 def _standard_input() -> str:

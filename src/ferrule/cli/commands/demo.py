@@ -16,10 +16,9 @@ from ferrule.cli.running import run_interruptibly, run_turn
 from ferrule.cli.terminal import BOLD, DIM, Terminal
 from ferrule.config import ferrule_home
 from ferrule.lookup import Places, locate
-from ferrule.protocol.permissions import AskForApproval, SandboxMode
+from ferrule.protocol.permissions import AskForApproval, SandboxMode, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.sandbox.policy import command_places
-from ferrule.session.runtime import as_policy
 from ferrule.testing import ScriptedModel
 
 SANDBOX = SandboxMode.WORKSPACE_WRITE

@@ -6,7 +6,6 @@ import sys
 
 import msgspec
 
-from ferrule.cli.offline import open_offline
 from ferrule.cli.options import (
     NOBODY_TO_ASK,
     Parser,
@@ -20,6 +19,7 @@ from ferrule.cli.terminal import safe
 from ferrule.model.adapt import WireTool
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import Settings
+from ferrule.session.offline import open_offline
 
 NATIVE = "Known to the model by its kind"
 

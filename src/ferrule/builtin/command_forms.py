@@ -1,0 +1,79 @@
+"""The forms in which models say a command or a patch, read alike by tools, hooks and whoever shows a call. Pure."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ferrule.patch.invocation import BarePatchError, Invocation, find_patch, find_patch_in_script
+from ferrule.process.shell import POSIX_SHELLS
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.json_text import JsonValue, decode
+
+COMMAND_NAMES = ("command", "cmd")
+"""What models call the argument that holds a command."""
+PATCH_NAMES = ("input", "patch", *COMMAND_NAMES)
+"""What models call the argument that holds a patch."""
+
+_RUN = frozenset({"-c", "-lc", "-cl"})
+
+Command = str | tuple[str, ...]
+"""A script, or an argv."""
+
+
+def given_command(arguments: Mapping[str, Any], field: str) -> Command | None:
+    """The command of a call whose tool takes it as `field`; None where there is none that can be read."""
+    for name in (field, *COMMAND_NAMES):
+        value = arguments.get(name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+            return tuple(value)
+    return None
+
+
+def as_script(command: Any) -> Any:
+    """The script that an argv is; anything else as it is."""
+    if not isinstance(command, list | tuple) or not all(isinstance(word, str) for word in command):
+        return command
+    shell = len(command) == 3 and os.path.basename(command[0]) in POSIX_SHELLS and command[1] in _RUN
+    return command[2] if shell else shlex.join(command)
+
+
+def as_argv(command: Any) -> Any:
+    """The argv that runs a script; anything else as it is, a list as the tuple that strict reading wants."""
+    if isinstance(command, str):
+        return ("bash", "-lc", command)
+    return tuple(command) if isinstance(command, list) else command
+
+
+def patch_in(command: Command) -> Invocation | None:
+    """The patch that a command would apply, or None."""
+    try:
+        return find_patch_in_script(command) if isinstance(command, str) else find_patch(command)
+    except BarePatchError:
+        return None
+
+
+def patch_text(given: JsonValue) -> str | None:
+    """The patch in what a model gave the patch tool: text, JSON in a text, an argument by any of its names, or the
+    command that would apply it. None where there is none."""
+    if isinstance(given, Mapping):
+        return next((text for name in PATCH_NAMES if (text := patch_text(given.get(name))) is not None), None)
+    if isinstance(given, str):
+        return _patch_in_text(given)
+    if not isinstance(given, Sequence) or not given or not all(isinstance(word, str) for word in given):
+        return None
+    found = patch_in(tuple(given))
+    return str(given[-1]) if found is None else found.text
+
+
+def _patch_in_text(text: str) -> str:
+    if text.lstrip().startswith("{"):
+        try:
+            inner = decode(text)
+        except RespondToModel:
+            return text
+        return patch_text(inner) or text
+    found = patch_in(text)
+    return text if found is None or found.workdir is not None else found.text
