@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -192,9 +193,10 @@ async def raw_server(*scripts: Sequence[bytes | float | None]) -> AsyncGenerator
         try:
             yield served
         finally:
-            for handler in served.handlers:
-                if handler is not None:
-                    handler.cancel()
+            running = [handler for handler in served.handlers if handler is not None]
+            for handler in running:
+                handler.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
 
 def reply(status: str, body: bytes = b"", headers: str = "", kind: str = "application/json") -> bytes:
@@ -207,3 +209,12 @@ def reply(status: str, body: bytes = b"", headers: str = "", kind: str = "applic
         headers,
     )
     return "\r\n".join(line for line in lines if line).encode() + b"\r\n\r\n" + body
+
+
+def certified(folder: Path, host: str) -> tuple[Path, Path]:
+    """A certificate for a host, and its key."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", f"/CN={host}"]
+    subprocess.run([*made, "-addext", f"subjectAltName=DNS:{host}"], check=True, capture_output=True)
+    return certificate, key

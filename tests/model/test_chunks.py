@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from hypothesis import strategies as st
 
 from ferrule.model.chunks import ChunkMerger
 from ferrule.model.transport import MergingTransport
+
+from .support import certified
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -184,12 +185,7 @@ async def test_one_connection_serves_tiny_chunks_a_big_one_with_trailers_and_a_p
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for localhost, and its key."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*made, "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-    return certificate, key
+    return certified(tmp_path, "localhost")
 
 
 async def test_tls_streams_are_merged_and_kept_too(pair: tuple[Path, Path]) -> None:

@@ -67,6 +67,7 @@ class Server:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._client: httpx2.AsyncClient | None = None
+        self._proxied = False
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -167,15 +168,19 @@ class Server:
             context = (
                 httpx2.create_ssl_context(trust_env=trust_env) if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             )
-            self._client = httpx2.AsyncClient(
-                # A client that is given a transport reads no proxies from the environment.
-                transport=None if trust_env and _names_a_proxy() else MergingTransport(context, limits),
-                verify=context,
-                trust_env=trust_env,
-                timeout=timeout,
-                limits=limits,
-                headers={"user-agent": f"ferrule/{__version__}"},
-            )
+            self._proxied = trust_env and _names_a_proxy()
+            try:
+                self._client = httpx2.AsyncClient(
+                    # A client that is given a transport reads no proxies from the environment.
+                    transport=None if self._proxied else MergingTransport(context, limits),
+                    verify=context,
+                    trust_env=trust_env,
+                    timeout=timeout,
+                    limits=limits,
+                    headers={"user-agent": f"ferrule/{__version__}"},
+                )
+            except (ValueError, ImportError) as error:  # a scheme that is none, or one that needs a package
+                raise ModelError(f"The proxy that the environment names cannot be used: {_reason(error)}.") from error
         return self._client
 
     @property
@@ -216,8 +221,10 @@ class Server:
         import httpx2
 
         if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
+            through = ", and the proxy that the environment names" if self._proxied else ""
             text = (
-                f"Cannot connect to {self._where} ({_reason(error)}): is the server running, and is the base URL right?"
+                f"Cannot connect to {self._where} ({_reason(error)}): is the server running{through}, "
+                "and is the base URL right?"
             )
         elif isinstance(error, httpx2.ReadTimeout):
             seconds = self.endpoint.idle_timeout_ms / 1000
