@@ -52,6 +52,7 @@ BAD = {
     "null": b"data: null\n\n",
     "calls": b'data: {"choices":[{"delta":{"tool_calls":[null]}}]}\n\n',
     "numbers": b'data: {"choices":5,"usage":[]}\n\n',
+    "usage": b'data: {"usage":{"prompt_tokens_details":{"cached_tokens":"many"}}}\n\n',
     "item": b'data: {"type":"response.output_item.done","item":5,"output_index":"x"}\n\n',
 }
 GOOD: dict[Wire, Sequence[bytes]] = {
@@ -68,7 +69,15 @@ async def test_f01_f02_s21_a_payload_that_cannot_be_read_is_passed_over(wire: Wi
     assert found.error is None
     assert words(found) == ["hello"] and found.of(Completed)
     told = len(found.of(PassedOver))
-    unreadable = ("list", "torn list", "truncated", "deep", "null", *(["digits"] if wire == "responses" else []))
+    unreadable = (
+        "list",
+        *(["usage"] if wire == "chat" else []),
+        "torn list",
+        "truncated",
+        "deep",
+        "null",
+        *(["digits"] if wire == "responses" else []),
+    )
     assert told == (name in unreadable)
     if name == "deep":
         assert [event.kind for event in found.of(PassedOver)] == ["is nested too deeply"]
@@ -85,7 +94,9 @@ async def test_s21_arguments_without_an_end_of_nesting_stop_no_stream_and_no_req
 
 async def test_f01_a_lost_part_of_a_call_is_no_part_of_a_command() -> None:
     torn = b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"x\n\n'
-    found = await replay("chat", [sse(chunk(call('{"a":"', "shell", "c1"))), torn, sse(chunk(call('"}')))])
+    found = await replay(
+        "chat", [sse(chunk(call('{"a":"', "shell", "c1"))), torn, sse(chunk(call('"}')), chunk({}, "tool_calls"))]
+    )
     assert found.error is not None and found.error.retryable and calls(found) == []
 
 
@@ -133,6 +144,8 @@ async def test_m003_each_chunk_may_name_a_reason_to_finish() -> None:
             chunk(call('":1}'), "stop"), "[DONE]"),
     )  # fmt: skip
     assert words(found) == ["ab"] and calls(found) == [("shell", '{"a":1}')]
+    found = await replay("chat", sse(chunk({"content": "a"}, "stop"), chunk({"content": "b"}, "length"), "[DONE]"))
+    assert words(found) == ["ab"] and found.of(Completed)[0].incomplete == "max_output_tokens"
 
 
 async def test_m027_a_call_may_stand_in_the_second_choice() -> None:
@@ -181,10 +194,32 @@ def test_m018_a_failure_without_a_code_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "passes"),
+    [
+        ({"code": "model_overloaded"}, True),
+        ({"code": "unknown_error"}, True),
+        ({"type": "upstream_auth_timeout"}, True),
+        ({"code": 502}, True),
+        ({"code": 408}, True),
+        ({"code": 404}, False),
+        ({"code": "invalid_prompt"}, False),
+        ({"type": "invalid_request_error"}, False),
+        ({"status": "FAILED_PRECONDITION"}, False),
+        ({"type": "BadRequestError"}, False),
+        ({"code": "odd", "param": "tools"}, False),
+    ],
+)
+def test_m018_what_the_request_is_to_blame_for_is_not_asked_again(fields: dict[str, object], passes: bool) -> None:
+    read = read_error({"error": {"message": "it went wrong", **fields}})
+    assert read is not None and as_model_error(read, "Box").retryable is passes
+
+
+@pytest.mark.parametrize(
     ("text", "wait"),
     [
         ("Please try again in 1m3.5s.", 63_500),
         ("try again in 20s", 20_000),
+        ("try again in 1min30s", 90_000),
         ("Try again in 2 minutes", 120_000),
         ("please wait 30 seconds", 30_000),
         ("Please retry in 36.4s", 36_400),

@@ -9,6 +9,7 @@ import msgspec
 
 from ferrule.model.retry import in_words, stated_in_headers, stated_in_words
 from ferrule.model.stream import CallUnreadable, ContentRefused, ContextOverflow, ModelError
+from ferrule.protocol.json_text import encodable
 
 LONGEST_QUOTE = 500
 """Characters of a server's own words that a message repeats."""
@@ -113,12 +114,43 @@ _NEVER_FITS = re.compile(
     r"request too large|(?:input or output )?tokens must be reduced|reduce your message size", re.IGNORECASE
 )
 """One request asks for more than the limit of a whole minute: waiting does not help."""
-_FINAL_WORDS = re.compile(
-    r"invalid|auth|permission|forbidden|not.?found|unsupported|unknown|policy|safety|filter|billing|quota|prompt"
-    r"|too_large|image|model|bad_request|400|401|403|404|422",
-    re.IGNORECASE,
+_OF_THE_REQUEST = frozenset(
+    [
+        "invalid_prompt",
+        "content_policy_violation",
+        "content_filter",
+        "bio_policy",
+        "cyber_policy",
+        "invalid_request_error",
+        "authentication_error",
+        "permission_error",
+        "not_found_error",
+        "request_too_large",
+        "billing_error",
+        "invalid_api_key",
+        "model_not_found",
+        "unsupported_parameter",
+        "unsupported_value",
+        "unknown_parameter",
+        "invalid_value",
+        "invalid_type",
+        "missing_required_parameter",
+        "invalid_argument",
+        "failed_precondition",
+        "out_of_range",
+        "unauthenticated",
+        "permission_denied",
+        "not_found",
+        "unimplemented",
+        "badrequesterror",
+        "notfounderror",
+        "authenticationerror",
+        "permissiondeniederror",
+    ]
 )
-"""Codes of errors in a stream that will come again."""
+"""Codes and types of errors that the request itself is to blame for. Sources: error codes of OpenAI, error types of
+Anthropic, codes of google.rpc, exceptions that vLLM names. One that is missing here is asked again in vain,
+a bounded number of times."""
 _CALL_CODES = frozenset(["tool_use_failed"])
 _CONTENT_WORDS = re.compile(
     r"(?:image|audio|file|media|content (?:type|part|block)).{0,80}(?:too large|too big|exceed|unsupported|not support"
@@ -190,7 +222,7 @@ def _retry_info(fields: dict[str, object]) -> float | None:
 
 
 def _text(value: object) -> str:
-    return "" if value is None or isinstance(value, dict | list) else str(value)
+    return "" if value is None or isinstance(value, dict | list) else encodable(str(value))
 
 
 def _seconds(value: object) -> float | None:
@@ -227,14 +259,18 @@ def _classified(error: ServerError, server: str, status: int | None, headers: Ma
     passing = bool(codes & _PASSING) or (status or 0) >= 500 or limited
     if not passing and (error.code.startswith("image_") or "image" in error.code or _CONTENT_WORDS.search(said)):
         return ContentRefused(f"{server} refuses a part of the request: {_sentence(said)}", status=status)
-    known_as = f"{error.code} {error.type}"
-    passing = passing or (status is None and not error.param and not _FINAL_WORDS.search(known_as))
+    passing = passing or (status is None and not error.param and not _is_of_the_request(codes))
     if limited and _NEVER_FITS.search(error.message):
         passing = False
     marks = [mark for mark in (error.code or error.type, error.param) if mark and mark not in said]
     known = f" ({', '.join(marks)})" if marks else ""
     answered = f"{server} answered {status}" if status else f"{server} reported an error"
     return ModelError(f"{answered}{known}: {_sentence(said)}", retryable=passing, status=status, retry_after_ms=wait)
+
+
+def _is_of_the_request(codes: set[str]) -> bool:
+    """Whether an error in a stream would come again: it is known as one, or its code is a status of that kind."""
+    return bool(codes & _OF_THE_REQUEST) or any(len(code) == 3 and "400" <= code <= "499" for code in codes)
 
 
 def _is_overflow(error: ServerError, codes: set[str], status: int | None) -> bool:

@@ -173,7 +173,7 @@ class Session(LoopBound):
             self.emit(TurnAborted(turn_id=turn.id))
             raise
         except Exception as error:
-            words = str(error) if isinstance(error, FerruleError) else f"internal error: {error!r}"
+            words = encodable(str(error) if isinstance(error, FerruleError) else f"internal error: {error!r}")
             self._note("error", words)
             self.emit(ErrorEvent(message=words))
             self.emit(TurnFailed(turn_id=turn.id, message=words))
