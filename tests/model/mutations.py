@@ -11,7 +11,7 @@ from ferrule.model.stream import ItemDone
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.specs import Wire
 
-from .support import Outcome, function, replay, request, sse
+from .support import Outcome, function, replay, request
 
 ARGUMENTS = '{"cmd": "printf \\"ä 🔧\\"; ls -la /tmp"}'
 PIECES = (ARGUMENTS[:4], ARGUMENTS[4:17], ARGUMENTS[17:30], ARGUMENTS[30:])
@@ -68,6 +68,70 @@ SHAPES: dict[str, tuple[Wire, list[Event]]] = {
 }  # fmt: skip
 
 
+def parallel(chance: random.Random, calls: int = 3) -> list[Event]:
+    """Calls without ids over Chat Completions, whose pieces come in any order but each call's own."""
+    turns = [number for number in range(calls) for _ in PIECES]
+    chance.shuffle(turns)
+    left = {number: iter(PIECES) for number in range(calls)}
+    seen: set[int] = set()
+    events: list[Event] = []
+    for number in turns:
+        function: Event = {"arguments": next(left[number])}
+        function |= {} if number in seen else {"name": "shell"}
+        seen.add(number)
+        delta = {"tool_calls": [{"index": number, "function": function}]}
+        events.append({"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    return [*events, {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
+
+
+def _noise(chance: random.Random, wire: Wire) -> Event | str:
+    """An event that says nothing about the call."""
+    said: list[Event | str] = [
+        {}, {"type": "ping"}, "", " ", "ping", {"choices": [], "usage": None}, {"choices": None, "usage": {}},
+    ]  # fmt: skip
+    if wire == "responses":
+        said += [
+            {"type": "response.in_progress", "response": {"id": "r1"}},
+            {"type": "keepalive", "sequence_number": 0},
+        ]
+        return chance.choice(said)
+    usage = {"prompt_tokens": 5, "completion_tokens": None, "prompt_tokens_details": None}
+    deltas: list[Event] = [
+        {}, {"role": "assistant"}, {"content": ""}, {"content": None, "tool_calls": None}, {"tool_calls": []},
+    ]  # fmt: skip
+    said += [{"id": "c1", "choices": None, "usage": usage}, {"id": "c1", "choices": [], "usage": usage}]
+    said += [{"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    said.append({"id": "c1", "choices": [{"index": 0, "delta": None, "logprobs": None}]})
+    said.append({"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": ""}]})
+    return chance.choice(said)
+
+
+def _finished_again(chance: random.Random, events: list[Event]) -> list[Event]:
+    """Further reasons to finish behind the first one, and a call that comes whole once more."""
+    reason = chance.choice(["stop", "tool_calls", "function_call", "eos"])
+    delta = chance.choice([{}, {"content": ""}, {"role": "assistant", "content": None}])
+    return [*events, *[{"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}] * 2]
+
+
+def _framed(chance: random.Random, payloads: Sequence[object]) -> bytes:
+    """The payloads as a stream, in one of the forms that the standard allows."""
+    end = chance.choice(["\n", "\r\n", "\r"])
+    space = chance.choice(["", " "])
+    text = chance.choice(["", "\ufeff"])
+    for payload in payloads:
+        ascii_only = chance.random() < 0.5
+        body = payload if isinstance(payload, str) else json.dumps(
+            payload, ensure_ascii=ascii_only, indent=chance.choice([None, 1])
+        )  # fmt: skip
+        lines = [f"data:{space}{line}" for line in body.split("\n")]
+        for extra in (": a comment", "id: 7", "retry: 100", "event: message", ":", "unknown: field", "data-x: 1"):
+            if chance.random() < 0.1:
+                lines.insert(chance.randrange(len(lines) + 1), extra)
+        text += end.join(lines) + end * chance.choice([2, 2, 2, 3])
+        text += chance.choice(["", "", "", f": comment{end}{end}", f"event: ping{end}{end}"])
+    return text.encode()
+
+
 def _shuffled(chance: random.Random, value: Any) -> Any:
     """Reordered fields with unknown ones between them."""
     if isinstance(value, list):
@@ -95,7 +159,8 @@ async def check(name: str, seed: int) -> None:
     chance = random.Random(seed)
     wire, events = SHAPES[name]
     events = list(events)
-    kind = chance.choice(["same", "fields", "twice", "lost", "swapped"])
+    expected = [("shell", ARGUMENTS)]
+    kind = chance.choice(["same", "fields", "noise", "again", "parallel", "twice", "lost", "swapped"])
     place = chance.randrange(len(events))
     if kind == "fields":
         events = [_shuffled(chance, event) for event in events]
@@ -106,14 +171,21 @@ async def check(name: str, seed: int) -> None:
     elif kind == "swapped":
         other = chance.randrange(len(events))
         events[place], events[other] = events[other], events[place]
-    data = sse(*events, *(["[DONE]"] if wire == "chat" else []))
+    elif kind == "noise":
+        for _ in range(chance.randrange(1, 6)):
+            events.insert(chance.randrange(len(events)), _noise(chance, wire))  # type: ignore[arg-type]
+    elif kind == "again" and wire == "chat":
+        events = _finished_again(chance, events)
+    elif kind == "parallel" and wire == "chat":
+        events, expected = parallel(chance), expected * 3
+    data = _framed(chance, [*events, *(["[DONE]"] if wire == "chat" else [])])
     found = await asyncio.wait_for(replay(wire, _chunks(chance, data), request(tools=(function("shell"),))), 10)
     came = called(found)
     where = f"{name}, seed {seed}, {kind} at {place}: {json.dumps(came)}, {found.error}"
-    if kind in ("same", "fields") or (kind == "twice" and wire == "responses"):
-        assert came == [("shell", ARGUMENTS)] and found.error is None, where
+    if kind not in ("twice", "lost", "swapped") or (kind == "twice" and wire == "responses"):
+        assert came == expected and found.error is None, where
     elif wire == "responses":
-        assert came == [("shell", ARGUMENTS)] or (came == [] and found.error is not None), where
+        assert came == expected or (came == [] and found.error is not None), where
 
 
 async def main(count: int, seed: int) -> None:
