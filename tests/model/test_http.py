@@ -325,3 +325,36 @@ async def test_an_error_after_text_is_not_repaired(pauses: list[float]) -> None:
     assert len(server.requests) == 1
     assert found.error is not None
     assert found.error.partial is not None
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_a_wait_longer_than_the_user_wants_is_told(pauses: list[float], wire: Wire) -> None:
+    limited = reply("429 Too Many Requests", b'{"error":{"message":"slow down"}}', headers="retry-after: 3")
+    answer = ANSWER if wire == "chat" else HEAD + capture("responses_turn")
+    for longest, waited in ((2999, []), (3000, [3.0])):
+        pauses.clear()
+        async with raw_server([limited], [answer]) as server:
+            found = await outcome(opened(server, wire, request_max_retries=4, longest_wait_ms=longest), request())
+        assert [int(pause) for pause in pauses] == waited
+        assert (found.error is None) == bool(waited)
+        if found.error is not None:
+            assert "asks to wait 3 s" in str(found.error) and not found.error.retryable
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_a_wait_in_a_stream_is_bounded_too(pauses: list[float], wire: Wire) -> None:
+    error = b'{"error":{"code":"rate_limit_exceeded","message":"Please try again in 3m0.5s."}}'
+    found = await failure(HEAD + b"data: %b\n\n" % error, wire=wire, request_max_retries=4)
+    assert pauses == [] and "3 min" in str(found) and "longest_wait_ms" in str(found)
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_a_packed_stream_in_any_pieces(wire: Wire) -> None:
+    stream = (
+        sse(chunk({"content": "ä 🔧"}), chunk({}, "stop"), "[DONE]") if wire == "chat" else capture("responses_turn")
+    )
+    packed = gzip.compress(stream)
+    head = HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+    async with raw_server([HEAD, stream], [head, *(packed[at : at + 1] for at in range(len(packed)))]) as server:
+        plain, piecewise = [await outcome(opened(server, wire), request()) for _ in range(2)]
+    assert piecewise.error is None and piecewise.views == plain.views

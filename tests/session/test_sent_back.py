@@ -181,6 +181,13 @@ async def test_m014_every_answer_keeps_its_reasoning_where_the_server_wants_it(p
         assert [found.get("reasoning_content") for found in assistants(server)][:2] == ["One.", "Two."]
 
 
+async def test_m014_a_server_that_names_a_field_gets_what_others_thought_there(place: Place) -> None:
+    with ScriptedModel([chunks({"reasoning": "One."}, call()), WORDS, WORDS]) as server:
+        await place.talk(server, "chat", "go", name="other")
+        await place.talk(server, "chat", "more", profile="deepseek", resume=True)
+        assert assistants(server)[0]["reasoning_content"] == "One." and "reasoning" not in assistants(server)[0]
+
+
 @pytest.mark.parametrize(
     ("change", "kept"),
     [

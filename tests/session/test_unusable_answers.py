@@ -11,8 +11,11 @@ from ferrule.model.stream import CallUnreadable, ModelError
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import TurnFailed, WarningEvent
 from ferrule.protocol.items import FunctionCallOutput, Message, Reasoning
+from ferrule.protocol.specs import Wire
 from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.failures import SameFailure
+from ferrule.testing import ScriptedModel, http_error
+from tests.session.conversations import Place, chunks, items, said
 from tests.session.models import InProcessModel, calls, says
 
 
@@ -49,6 +52,22 @@ async def test_m007_the_model_is_shown_its_call_that_could_not_be_read(tmp_path:
         with pytest.raises(CallUnreadable):
             await session.run("go")
     assert len(model.requests) == 3
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_m007_a_refusal_of_the_models_own_call(tmp_path: Path, wire: Wire) -> None:
+    place = Place(tmp_path)
+    refusal = http_error(400, "Failed to call a function", code="tool_use_failed", failed_generation='{"name": oops')
+    words = chunks({"content": "Done."}) if wire == "chat" else items(said("Done."))
+    with ScriptedModel([refusal, words, *[refusal] * 3, words]) as server:
+        await place.talk(server, wire, "go", profile="groq")
+        assert [request.status for request in server.requests] == [400, 200]
+        assert '{\\"name\\": oops' in server.requests[1].raw.decode()
+        with pytest.raises(CallUnreadable):
+            await place.talk(server, wire, "more", profile="groq", resume=True)
+        assert len(server.requests) == 5, "asked again as often as unusable_answer_retries allows"
+        await place.talk(server, wire, "and now?", profile="groq", resume=True)
+        assert server.requests[-1].status == 200
 
 
 async def test_m021_the_same_failure_gets_a_hint_then_ends_the_turn(tmp_path: Path) -> None:
