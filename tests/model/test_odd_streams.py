@@ -154,6 +154,29 @@ async def test_m027_a_call_may_stand_in_the_second_choice() -> None:
     assert words(found) == ["let me"] and calls(found) == [("shell", "{}")]
 
 
+def choice(index: int, delta: dict[str, object], finish: str | None = None) -> dict[str, object]:
+    return chunk(delta, finish, index)
+
+
+@pytest.mark.parametrize(
+    ("events", "said", "cut"),
+    [
+        ([choice(1, call("{}", "shell", "i")), choice(0, {"content": "hi"}), choice(0, {}, "stop")], ["hi"], None),
+        ([choice(0, {"content": "hi"}), choice(2, {}, "error"), choice(0, call("{}", "shell", "i")),
+          choice(0, {}, "stop")], ["hi"], None),
+        ([choice(0, {"content": "hi"}), choice(1, call("{}", "shell", "i"), "length")], ["hi"], "max_output_tokens"),
+        ([choice(0, {"content": "hi"}), choice(1, {"content": "no"}), choice(0, call("{}", "shell", "i")),
+          choice(1, call('{"b":1}', "shell", "j")), choice(0, {}, "stop")], ["hi"], None),
+    ],
+)  # fmt: skip
+async def test_m027_other_choices_add_nothing_of_what_one_has_said(
+    events: list[dict[str, object]], said: list[str], cut: str | None
+) -> None:
+    found = await replay("chat", sse(*events, "[DONE]"))
+    assert found.error is None and words(found) == said and calls(found) == [("shell", "{}")]
+    assert found.of(Completed)[0].incomplete == cut
+
+
 OVERFLOW = '{"code":400,"message":"the request exceeds the available context size (8192 tokens)"}'
 
 
