@@ -54,11 +54,10 @@ PLAIN = Encoding()
 def decoded(data: bytes) -> tuple[str, Encoding]:
     """The text of any bytes, and the encoding that gives exactly these bytes back."""
     try:
-        text = data.decode()
+        if b"\0" not in data:
+            return data.decode(), PLAIN
     except UnicodeDecodeError:
-        text = "\0"
-    if "\0" not in text:
-        return text, PLAIN
+        pass
     from .guess import encoding_of
 
     encoding = encoding_of(data)
