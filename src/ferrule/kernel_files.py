@@ -90,7 +90,7 @@ def refuse_kernel_files(path: str, *, below: bool = False) -> None:
     os.close(_reach(path))
     if below:
         real = os.path.realpath(path).rstrip("/")
-        for mount in _mounts():
+        for mount in mounts():
             if mount.point.startswith(f"{real}/") and not _stores(mount.kind):
                 raise KernelFileError(f"it holds {mount.point}, a file system of the kernel: name a folder below it")
 
@@ -136,7 +136,7 @@ def _target(link: int, storage: Storage, path: str) -> str:
         os.close(link)
 
 
-class _Mount(NamedTuple):
+class Mount(NamedTuple):
     """One line of mountinfo (proc(5))."""
 
     device: int
@@ -144,8 +144,8 @@ class _Mount(NamedTuple):
     kind: str
 
 
-def _mounts(start: bytes = b"") -> Iterator[_Mount]:
-    """Those whose line begins so; it begins with the mount's number."""
+def mounts(start: bytes = b"") -> Iterator[Mount]:
+    """What is mounted, of that whose line begins so; it begins with the mount's number. Linux only."""
     for line in _lines(MOUNTS):
         if not line.startswith(start):
             continue
@@ -153,7 +153,7 @@ def _mounts(start: bytes = b"") -> Iterator[_Mount]:
         fields = before.split(b" ")
         major, minor = map(int, fields[2].split(b":"))
         point = os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), fields[4]))
-        yield _Mount(os.makedev(major, minor), point, os.fsdecode(after.split(b" ")[0]))
+        yield Mount(os.makedev(major, minor), point, os.fsdecode(after.split(b" ")[0]))
 
 
 def _type_of(descriptor: int, device: int) -> str | None:
@@ -163,7 +163,7 @@ def _type_of(descriptor: int, device: int) -> str | None:
     starts = [words[1] + b" " for words in told if words[0] == b"mnt_id:"]
     starts.append(b"")
     for start in starts:
-        for mount in _mounts(start):
+        for mount in mounts(start):
             if start or mount.device == device:
                 return mount.kind
     return None

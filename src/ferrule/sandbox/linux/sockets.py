@@ -3,7 +3,8 @@
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+
+from ferrule.kernel_files import mounts
 
 WELL_KNOWN = (
     "/run/docker.sock",
@@ -35,10 +36,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[str]:
 
 def _mounted() -> Iterator[str]:
     """A socket that was mounted into a container belongs to the network namespace of somebody else."""
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        path = line.split(" ")[4].replace("\\040", " ")
-        if _is_socket(path):
-            yield path
+    return (mount.point for mount in mounts() if _is_socket(mount.point))
 
 
 def _below(top: str) -> Iterator[str]:
