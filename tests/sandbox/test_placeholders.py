@@ -57,6 +57,17 @@ async def test_what_came_to_be_used_stays(root: Path, tmp_path: Path) -> None:
     one.close()
 
 
+async def test_an_empty_folder_that_somebody_made_in_its_place_stays(root: Path, tmp_path: Path) -> None:
+    one = users(tmp_path / "state", root)
+    await one.acquire(missing(root))
+    for name in (".codex", ".agents"):
+        (root / name).rmdir()
+    (root / ".codex").mkdir()
+    one.release()
+    assert os.listdir(root) == [".codex"]
+    one.close()
+
+
 async def test_a_folder_of_the_user_is_not_taken(root: Path, tmp_path: Path) -> None:
     (root / ".codex").mkdir()
     one = users(tmp_path / "state", root)

@@ -26,6 +26,7 @@ from ferrule.process.launcher import LaunchError
 from ferrule.sandbox.boundary import PLACEHOLDER_MODE, Cover
 from ferrule.sandbox.plan import Root
 
+WRITABLE: Final = 0o222
 LOCK_PATIENCE: Final = 5.0
 """Seconds: the lock is held for writing only while a few empty folders are removed."""
 
@@ -134,8 +135,10 @@ def remove_placeholders(folder: int, lock: int, record: str) -> None:
 
 
 def _rmdir(path: bytes) -> int | None:
+    """Of a placeholder only: a folder that somebody may write is somebody's, though it is empty."""
     try:
-        os.rmdir(path)
+        if not os.lstat(path).st_mode & WRITABLE:
+            os.rmdir(path)
     except OSError as error:
         return error.errno
     return None

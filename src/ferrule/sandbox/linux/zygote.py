@@ -481,7 +481,8 @@ class Zygote:
         busy = False
         for path in read_all(fd).split(b"\0")[:-1]:
             try:
-                os.rmdir(path)
+                if not os.lstat(path).st_mode & 0o222:  # else it is somebody's by now
+                    os.rmdir(path)
             except OSError as error:
                 busy = busy or error.errno == errno.EBUSY
         if not busy:
