@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ COMMAND_SECONDS = 60.0
 
 async def main(minutes: float, seed: int, level: Level) -> int:
     """Returns the exit code."""
-    with tempfile.TemporaryDirectory(prefix="ferrule-churn-", dir="/var/tmp") as name:
+    with tempfile.TemporaryDirectory(prefix="ferrule-churn-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
         base = Path(name)
         fixed, home = base / "ws/fixed", base / "home"
         home.mkdir(mode=0o700)
@@ -40,7 +41,7 @@ async def main(minutes: float, seed: int, level: Level) -> int:
         finally:
             ended = [churner for churner in churners if churner.poll() is not None]
             for churner in churners:
-                churner.kill()
+                os.killpg(churner.pid, signal.SIGKILL)  # also a git that it waits for
                 churner.wait()
         changed = sorted(set(every_file(fixed).items()) ^ set(before.items()))
     print(f"level {level.name.lower()}, {minutes:g} minutes: {dict(counts)}, {len(changed)} files changed", flush=True)
@@ -69,7 +70,7 @@ def make_fixed(fixed: Path) -> None:
 def start_churner(folder: Path, seed: int) -> "subprocess.Popen[bytes]":
     folder.mkdir()
     program = Path(__file__).with_name("churner.py")
-    return subprocess.Popen([sys.executable, str(program), str(folder), str(seed)])
+    return subprocess.Popen([sys.executable, str(program), str(folder), str(seed)], start_new_session=True)
 
 
 def every_file(folder: Path) -> dict[str, str]:
