@@ -85,6 +85,14 @@ def test_folders_above_a_repository_of_the_users_are_pinned(root: Path) -> None:
     )
 
 
+def test_what_is_read_only_needs_no_pin(root: Path) -> None:
+    (root / ".git/modules/sub").mkdir(parents=True)
+    (root / "sub").mkdir()
+    (root / "sub/.git").write_text("gitdir: ../.git/modules/sub\n")
+    covers = boundary_of(ConfinementPlan((Root(str(root), reserve=False),)), [f"{root}/sub/.git"]).covers
+    assert [cover.path for cover in covers if cover.kind == "pin"] == [f"{root}/sub"]
+
+
 def test_a_bare_repository_of_our_own_opens_nothing_else(root: Path) -> None:
     for name in ("objects", "refs"):
         (root / name).mkdir()

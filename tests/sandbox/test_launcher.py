@@ -10,6 +10,7 @@ import pytest
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes, Pty
 from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
+from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.policy import plan_confinement
@@ -240,3 +241,14 @@ def test_s09_bwrap_never_comes_from_where_commands_can_write(
     for plan in (ConfinementPlan((Root(str(workspace)),)), read_only):
         with pytest.raises(LaunchError, match="is not used: commands can write there"):
             BwrapLauncher(plan, outside)
+
+
+async def test_level_2_where_a_folder_on_the_way_became_a_file(workspace: Path, outside: Path) -> None:
+    """As when a repository is replaced by a pointer while a command starts."""
+    await require(Level.BWRAP)
+    (workspace / ".git").write_text("gitdir: elsewhere\n")
+    plan = ConfinementPlan((Root(str(workspace)),))
+    covers = (Cover("pin", f"{workspace}/.git/modules"), Cover("read", f"{workspace}/.git/modules/x"))
+    launcher = BwrapLauncher(plan, outside, lambda: covers)
+    assert (await run(launcher, "echo hi", str(workspace))).output == "hi\n"
+    await launcher.close()

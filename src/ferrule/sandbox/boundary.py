@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, Literal
 
 from ferrule.git.layout import directories
@@ -128,8 +129,8 @@ def _is_empty(path: str) -> bool:
 
 def _pins(plan: ConfinementPlan, covers: Iterable[Cover]) -> Iterator[Cover]:
     """The folders between a root and what is protected below it. Renaming one would move the protection away, and would
-    move it out of sight of a command that starts in that moment."""
-    paths = [*(cover.path for cover in covers), *(root.path for root in plan.roots)]
-    pinned = {folder for path in paths for root in plan.roots for folder in folders_between(root.path, path)}
-    pinned -= {root.path for root in plan.roots}
-    return (Cover("pin", path) for path in sorted(pinned))
+    move it out of sight of a command that starts in that moment. What is read-only needs no pin."""
+    kept, roots = {cover.path for cover in covers}, {root.path for root in plan.roots}
+    between = (folders_between(root, path) for path in (kept | roots) for root in roots)
+    pinned = {folder for folders in between for folder in takewhile(lambda one: one not in kept, folders)}
+    return (Cover("pin", path) for path in sorted(pinned - roots))

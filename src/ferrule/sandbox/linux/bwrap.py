@@ -78,7 +78,9 @@ class BwrapLauncher:
         said = ""
         for _ in range(ATTEMPTS):
             with Starting(self._state_dir) as starting, Variables(env) as variables:
-                words = [self._program, *self._options(covers), "--chdir", cwd, "--"]
+                # What is gone may have taken a folder on the way with it, which bwrap does not forgive.
+                there = [cover for cover in covers if cover.kind == "empty" or os.path.lexists(cover.path)]
+                words = [self._program, *self._options(there), "--chdir", cwd, "--"]
                 words += ["/bin/sh", "-c", _TELLING, "sh", *argv]
                 prepared = ["/bin/sh", "-c", _PREPARED, str(self._filter), starting.path, variables.path, *words]
                 child = await self._plain.launch(prepared, {}, cwd, stdio, limits)
