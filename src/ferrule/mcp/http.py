@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any
 
 import httpx2
-from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 from mcp.client.streamable_http import streamable_http_client
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
@@ -141,7 +140,11 @@ class _Careful(httpx2.AsyncBaseTransport):
 
 def _lacked_scope(response: httpx2.Response) -> str | None:
     """The scopes that a refusal asks for; None where it is not about scopes. RFC 6750, section 3.1."""
-    if response.status_code != 403 or extract_field_from_www_auth(response, "error") != "insufficient_scope":
+    if response.status_code != 403:
+        return None
+    from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
+
+    if extract_field_from_www_auth(response, "error") != "insufficient_scope":
         return None
     return extract_scope_from_www_auth(response) or ""
 
@@ -150,6 +153,8 @@ def _rights(response: httpx2.Response, scope: str) -> str:
     """What the login lacks, in the server's words where it has any."""
     if scope:
         return f"the scope {_word(scope)}, which its login does not have"
+    from mcp.client.auth.utils import extract_field_from_www_auth
+
     description = extract_field_from_www_auth(response, "error_description")
     return f"more rights than its login has{f' ({_word(description)})' if description else ''}"
 
