@@ -265,6 +265,7 @@ UNREAD = [
     *("parallel :::: f", "hash -p /usr/bin/git x; x push", "BASH_CMDS[x]=/usr/bin/git; x push", 'alias "$x"; y'),
     *("PS4='$(git push)'; set -x; ls", "BASH_ENV=f bash -c ls", "env 'BASH_FUNC_x%%=() { git push; }' bash -c x"),
     *("echo() { builtin echo git push; }; echo ls | sh", "set -o histexpand; ls", "fc -s", "fish -c 'git (x)'"),
+    *("$'\\ud800'", "$'git\\0x' push"),
     *("export BASH_ENV=f; bash -c ls", "bash --rcfile f -i"),
     *("v='a[$(git push)]'; let v", "v='a[$(git push)]'; declare -i z=v", "git --config-env=alias.x=V x"),
     *(

@@ -3,6 +3,8 @@
 import re
 from abc import abstractmethod
 
+from .quoting import beyond_ascii, expand_braces, unescape
+
 # What means the same to every shell, unquoted: no expansion, no brace, nothing that may be cut elsewhere.
 _RUN = re.compile(r"[\w./:=@%+,^#!-]+")
 _PLAIN = frozenset("~*?[]")
@@ -18,16 +20,7 @@ _GLOBS = frozenset("*?[")
 _ENDS = frozenset(" \t\n;&|<>()")
 _ESCAPABLE = frozenset('$`"\\')
 _BRACES = re.compile(r"\{[^{}]*(,|\.\.)[^{}]*\}", re.DOTALL)
-_ANSI_ESCAPE = re.compile(
-    r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})"
-    r"|c(?P<control>.)|(?P<letter>.))",
-    re.DOTALL,
-)
 _ANSI_STRING = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
-_ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
-_PLAIN_BRACES = re.compile(r"(?:[\w./:=@%+^-]|\{[\w./:=@%+^-]*(?:,[\w./:=@%+^-]*)+\})+")
-_BRACE_PARTS = re.compile(r"\{[^}]*\}|[^{]+")
-MAX_BRACES = 1000  # words that braces make of one
 MAX_DEPTH = 30  # constructs within constructs; each takes some 13 frames of Python's own stack
 
 
@@ -186,7 +179,7 @@ class WordReader:
         if pieces.escapes:
             self.quoted(found)
         if pieces.brace_at >= 0 and _BRACES.search(self.text, start, self.at):
-            expanded = _expand_braces(self.text[start : self.at])
+            expanded = expand_braces(self.text[start : self.at])
             return Braces(found, expanded) if expanded else Splitting(found)
         return found
 
@@ -440,13 +433,13 @@ class WordReader:
         if found is None:
             raise Unreadable
         self.at = found.end()
-        text = _ANSI_ESCAPE.sub(_ansi_character, found[0][:-1])
+        text = unescape(found[0][:-1])
         if "\0" in text:
             raise Unreadable  # cuts the word, and shells differ where
         pieces.parts.append(text)
         self.quoted(text)
         # How an escaped character beyond ASCII is written hangs on the locale.
-        pieces.vague = pieces.vague or _beyond_ascii(text) > _beyond_ascii(found[0])
+        pieces.vague = pieces.vague or beyond_ascii(text) > beyond_ascii(found[0])
 
     def _opens_pattern(self, start: int, *, pattern: bool) -> bool:
         """`@(a|b)`, where it is not a function's name before its parentheses."""
@@ -471,32 +464,3 @@ class WordReader:
         self.at += 1
         self.depth -= 1
         pieces.expansion("(...)", splits=True)
-
-
-def _beyond_ascii(text: str) -> int:
-    return 0 if text.isascii() else sum(char > "\x7f" for char in text)
-
-
-def _ansi_character(found: re.Match[str]) -> str:
-    number = found["octal"]
-    if number is not None:
-        return chr(int(number, 8) & 0xFF)
-    code = found["hex"] or found["short"] or found["long"]
-    if code is not None:
-        return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else "\0"
-    if found["control"] is not None:
-        return chr(ord(found["control"].upper()) & 0x1F) if found["control"] != "\\" else "\0"
-    return _ANSI_LETTERS.get(found["letter"], found[0])
-
-
-def _expand_braces(source: str) -> tuple[str, ...]:
-    """`a{b,c}` as its words; () where more than plain text and lists stands in it."""
-    if not _PLAIN_BRACES.fullmatch(source):
-        return ()
-    found = [""]
-    for part in _BRACE_PARTS.findall(source):
-        choices = part[1:-1].split(",") if part[0] == "{" else [part]
-        found = [before + choice for before in found for choice in choices]
-        if len(found) > MAX_BRACES:
-            return ()
-    return tuple(word for word in found if word)
