@@ -118,7 +118,7 @@ from ferrule.builtin import BUILTINS
 from ferrule.cli.calls import CommandCall, call_line, read_call
 from ferrule.protocol.items import FunctionCall
 names = [tool.name for tool in BUILTINS.values() if not tool.hidden]
-with Toolset.for_model("gpt-5.5", cwd="/tmp", sandbox="read-only", tools=names) as tools:
+with Toolset.for_model("gpt-5.5", cwd="/tmp", sandbox="read-only", tools=names, on_question=print) as tools:
     assert len(tools.specs()) == len(names) and tools.specs("chat")
 call = read_call(FunctionCall(call_id="1", name="exec_command", arguments='{"cmd": "ls"}'))
 assert isinstance(call, CommandCall) and call_line(call)

@@ -12,7 +12,7 @@ ESCALATION_FIELDS = ("sandbox_permissions", "justification", "prefix_rule")
 
 def may_ask(permissions: Permissions) -> bool:
     """Whether somebody may be asked to let a command run outside of the sandbox."""
-    return permissions.approval_policy is not AskForApproval.NEVER
+    return permissions.approval_policy is not AskForApproval.NEVER and permissions.answers_approvals
 
 
 def without_escalation(parameters: JsonSchema) -> JsonSchema:

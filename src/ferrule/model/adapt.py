@@ -222,7 +222,7 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
     elif runs_here(spec):
         raise ModelError(
             f"{server.title} on the {wire} wire does not know the tool type {kind!r}: "
-            "choose another form of the tool in the model's profile."
+            "leave it out of `tools`, or set another form for the model in profiles.toml in Ferrule's home."
         )
 
 

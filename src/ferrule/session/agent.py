@@ -11,10 +11,10 @@ import msgspec
 from ferrule.config import ferrule_home
 from ferrule.model.stream import Model
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, as_approval_policy, as_policy
+from ferrule.protocol.permissions import SandboxMode, SandboxPolicy, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.front_end import Listener, callbacks
+from ferrule.session.front_end import Listener, callbacks, policy_for
 from ferrule.session.hooks import Hook
 from ferrule.session.offline import open_offline
 from ferrule.session.opening import open_session
@@ -32,8 +32,9 @@ class Agent:
 
     `model` is a name, or a `Model`. `base_url` and `wire` reach any server; without them it is OpenAI by
     `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
-    on. `mcp_config` is `{"mcpServers": {NAME: {"command": ...}}}`. `on_approval` decides what `approval_policy` asks,
-    and `on_question` answers the rest; without them it is refused. `on_event` sees everything. Raises `UsageError`
+    on. `mcp_config` is `{"mcpServers": {NAME: {"command": ...}}}`. `on_approval` decides what `approval_policy` asks
+    (`on-request` with it, `never` without, unless given), and `on_question` answers the rest; without them it is
+    refused. `on_event` sees everything. Raises `UsageError`
     for what does not exist.
     """
 
@@ -44,7 +45,7 @@ class Agent:
         tools: Sequence[ToolLike] | None = None,
         cwd: str | os.PathLike[str] = ".",
         sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
-        approval_policy: str = AskForApproval.NEVER,
+        approval_policy: str | None = None,
         instructions: str | None = None,
         base_url: str | None = None,
         wire: Wire | None = None,
@@ -75,7 +76,7 @@ class Agent:
             home=ferrule_home(),
             model=ModelSettings(model=name, reasoning_effort=reasoning_effort),
             provider=provider,
-            approval_policy=as_approval_policy(approval_policy),
+            approval_policy=policy_for(approval_policy, on_approval),
             sandbox_policy=as_policy(sandbox),
             instructions=instructions,
             max_turns=max_turns,

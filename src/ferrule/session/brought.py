@@ -5,11 +5,14 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+import msgspec
+
 from ferrule.model.stream import Model
 from ferrule.model.wire import WireModel
 from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpApproval, McpServerSettings
+from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.schema_alias import PORTABLE_NAMES
 from ferrule.protocol.specs import RemoteMcp, ToolSpec, runs_here
 from ferrule.session.sources import ToolLike
@@ -46,9 +49,23 @@ def _is_ours(tool: ToolLike) -> bool:
 
 def runs_remote_mcp(model: Model) -> bool:
     """Whether the provider itself calls remote MCP servers."""
-    if not isinstance(model, WireModel) or model.wire != "responses":
-        return False
-    return any(fnmatchcase("mcp", known) for known in model.accepts.native_tools)
+    return isinstance(model, WireModel) and _knows(model, "mcp")
+
+
+def _knows(model: WireModel, kind: str) -> bool:
+    """Whether the server takes native tools of this type."""
+    return model.wire == "responses" and any(fnmatchcase(kind, known) for known in model.accepts.native_tools)
+
+
+def fitting_profile(profile: ModelProfile, model: Model) -> ModelProfile:
+    """The model's profile with functions in place of native forms that its server does not know."""
+    if not isinstance(model, WireModel):
+        return profile
+    if profile.shell == "local_shell" and not _knows(model, "local_shell"):
+        profile = msgspec.structs.replace(profile, shell="shell_command")
+    if profile.apply_patch == "native" and not _knows(model, "apply_patch"):
+        profile = msgspec.structs.replace(profile, apply_patch="function")
+    return profile
 
 
 def accepted_property_names(model: Model) -> re.Pattern[str] | None:

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import Event
+from ferrule.protocol.permissions import AskForApproval, as_approval_policy
 from ferrule.tools.answering import Approver, Questioned, answer_of
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
@@ -23,6 +24,13 @@ class FrontEnd(Protocol):
     def on_event(self, event: Event | ToolEvent) -> None:
         """Show an event. Called in the session's loop; must not block."""
         ...
+
+
+class Answers(NamedTuple):
+    """What somebody will answer: approvals, and the questions of models and servers."""
+
+    approvals: bool
+    questions: bool
 
 
 class Callbacks:
@@ -43,7 +51,12 @@ class Callbacks:
     @property
     def can_answer(self) -> bool:
         """Whether there is a function that answers."""
-        return self._on_approval is not None or self._on_question is not None
+        return any(self.answers)
+
+    @property
+    def answers(self) -> Answers:
+        """For which questions there is a function."""
+        return Answers(self._on_approval is not None, self._on_question is not None)
 
     def on_event(self, event: Event | ToolEvent) -> None:
         """Pass the event on; a question goes to the function that answers it."""
@@ -58,6 +71,21 @@ class Callbacks:
         answer = await answer_of(question, self._on_approval, self._on_question)
         with suppress(UsageError):  # the turn ended meanwhile: nobody waits for this answer any more
             self.decide(question.request_id, answer)
+
+
+def answers_of(front_end: FrontEnd | None) -> Answers:
+    """What is answered behind a front end."""
+    if isinstance(front_end, Callbacks):
+        return front_end.answers
+    answered = front_end is not None and front_end.can_answer
+    return Answers(answered, answered)
+
+
+def policy_for(given: str | None, on_approval: Approver | None) -> AskForApproval:
+    """The approval policy of this name; without one, `on-request` where a function decides, else `never`."""
+    if given is not None:
+        return as_approval_policy(given)
+    return AskForApproval.NEVER if on_approval is None else AskForApproval.ON_REQUEST
 
 
 def callbacks(

@@ -14,8 +14,15 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
 from ferrule.protocol.settings import Settings
-from ferrule.session.brought import NativeSource, accepted_property_names, as_servers, group_by_owner, runs_remote_mcp
-from ferrule.session.front_end import FrontEnd
+from ferrule.session.brought import (
+    NativeSource,
+    accepted_property_names,
+    as_servers,
+    fitting_profile,
+    group_by_owner,
+    runs_remote_mcp,
+)
+from ferrule.session.front_end import FrontEnd, answers_of
 from ferrule.session.hooks import Hook
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
@@ -53,7 +60,11 @@ async def open_session(
         model = wire_model
     profile = profiles.model(name or "")
     chosen = profiles.tool_set(settings.profile or profile.tools)
-    runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env)
+    profile = fitting_profile(profile, model)
+    answers = answers_of(front_end)
+    if any(hook.event == "PermissionRequest" for hook in (*settings.hooks, *hooks)):
+        answers = answers._replace(approvals=True)
+    runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env, answers)
     brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
     sources = tool_sources(runtime.conversation, chosen.include, brought.own, settings.features)
     toolset = Toolset(runtime, sources, front_end=front_end)

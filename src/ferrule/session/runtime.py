@@ -13,6 +13,7 @@ from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.session.caches import with_caches
+from ferrule.session.front_end import Answers
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
@@ -32,7 +33,12 @@ class Runtime(msgspec.Struct, frozen=True):
     """What the user has to know before the first turn."""
 
 
-def build_runtime(settings: Settings, profile: ModelProfile, env: Mapping[str, str] = os.environ) -> Runtime:
+def build_runtime(
+    settings: Settings,
+    profile: ModelProfile,
+    env: Mapping[str, str] = os.environ,
+    answers: Answers = Answers(True, True),  # noqa: B008 - a tuple
+) -> Runtime:
     """The runtime of a session; starts nothing. Raises `UsageError` for a wrong directory, root or rules file."""
     if not os.path.isdir(settings.cwd):
         raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
@@ -51,7 +57,7 @@ def build_runtime(settings: Settings, profile: ModelProfile, env: Mapping[str, s
     tokens = settings.tool_output_tokens
     conversation = Conversation(
         cwd=settings.cwd,
-        permissions=Permissions(settings.approval_policy, policy),
+        permissions=Permissions(settings.approval_policy, policy, *answers),
         profile=profile,
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
         commands=Commands(

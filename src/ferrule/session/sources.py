@@ -30,6 +30,10 @@ _NATIVE_SPECS: dict[type[Any], str] = {
 """The built-in tools that run what these specs stand for."""
 
 
+ASKS_USER = "request_user_input"
+"""Shown to the model only where somebody answers."""
+
+
 class BuiltinSource:
     """Built-in tools. Their specs are cheap; a handler is made when its tool is first called."""
 
@@ -49,7 +53,7 @@ class BuiltinSource:
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the tools, shown in the order of their names' list."""
         for tool in self._tools:
-            if not tool.hidden:
+            if not tool.hidden and (tool.name != ASKS_USER or self._state.permissions.answers_questions):
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
             builder.register_handler(tool.called, self._handlers[tool.name], namespace=tool.namespace)
         if self.runs_commands:  # a command that is a patch goes to the patch tool, offered or not

@@ -18,16 +18,14 @@ from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, Respo
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.protocol.permissions import (
-    AskForApproval,
     SandboxMode,
     SandboxPolicy,
-    as_approval_policy,
     as_policy,
 )
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire
 from ferrule.session.brought import NativeSource, group_by_owner
-from ferrule.session.front_end import FrontEnd, Listener, callbacks
+from ferrule.session.front_end import FrontEnd, Listener, answers_of, callbacks, policy_for
 from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
@@ -86,7 +84,7 @@ class Toolset(LoopBound):
         *,
         cwd: str | os.PathLike[str] = ".",
         sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
-        approval_policy: str = AskForApproval.NEVER,
+        approval_policy: str | None = None,
         tools: Sequence[ToolLike] | None = None,
         on_event: Listener | None = None,
         on_approval: Approver | None = None,
@@ -94,7 +92,8 @@ class Toolset(LoopBound):
     ) -> "Toolset":
         """The tools that `model` was trained on, or `tools`, working in `cwd`.
 
-        `on_approval` decides what `approval_policy` asks, `on_question` answers the rest, `on_event` sees everything.
+        `on_approval` decides what `approval_policy` asks (`on-request` with it, `never` without, unless given),
+        `on_question` answers the rest, `on_event` sees everything.
 
         Raises `UsageError` for a tool, mode or directory that does not exist.
         """
@@ -105,12 +104,12 @@ class Toolset(LoopBound):
         settings = Settings(
             cwd=os.path.realpath(cwd),
             home=ferrule_home(),
-            approval_policy=as_approval_policy(approval_policy),
+            approval_policy=policy_for(approval_policy, on_approval),
             sandbox_policy=as_policy(sandbox),
         )
-        runtime = build_runtime(settings, profile)
-        include = profiles.tool_set(profile.tools).include
         front_end = callbacks(on_event, on_approval, on_question)
+        runtime = build_runtime(settings, profile, answers=answers_of(front_end))
+        include = profiles.tool_set(profile.tools).include
         brought = group_by_owner(tools)
         sources = tool_sources(runtime.conversation, include, brought.own)
         toolset = cls(runtime, [*sources, NativeSource((*brought.remote, *brought.hosted))], front_end=front_end)

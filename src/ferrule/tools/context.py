@@ -45,10 +45,12 @@ class ToolInvocation(msgspec.Struct, frozen=True):
 
 
 class Permissions(msgspec.Struct, frozen=True):
-    """What the session may do without asking."""
+    """What the session may do without asking, and whether there is anybody to ask."""
 
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
+    answers_approvals: bool = True
+    answers_questions: bool = True
 
 
 class Access(msgspec.Struct, frozen=True):
