@@ -8,7 +8,7 @@ import pytest
 from ferrule.model.chat_request import _sendable
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.retry import stated_in_headers, stated_in_words
-from ferrule.model.stream import CallUnreadable, Completed, ContextOverflow, PassedOver
+from ferrule.model.stream import CallUnreadable, Completed, ContextOverflow, PassedOver, ToolInputDelta
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import FunctionCall, Message
@@ -128,6 +128,13 @@ async def test_m028_m030_names_and_arguments_in_pieces(
     events = [*map(chunk, parts), chunk({}, "tool_calls")]
     found = await replay("chat", sse(*events, "[DONE]"), request(tools=TOOLS))
     assert calls(found) == expected
+
+
+async def test_m028_what_came_before_the_name_is_told_with_it() -> None:
+    parts = [call('{"a":1}', None, "i"), call(None, "shell", "i")]
+    found = await replay("chat", sse(*map(chunk, parts), chunk({}, "tool_calls"), "[DONE]"))
+    assert calls(found) == [("shell", '{"a":1}')]
+    assert "".join(event.delta for event in found.of(ToolInputDelta)) == '{"a":1}'
 
 
 async def test_m029_a_reason_to_finish_ends_nothing_before_the_stream_does() -> None:
