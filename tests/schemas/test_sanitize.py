@@ -394,6 +394,11 @@ def test_m039_a_root_of_any_type_keeps_its_properties(kind: Json) -> None:
     assert told(free) == {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}
 
 
+@pytest.mark.parametrize("kind", ["int[]", "String[]", "dict[]"])
+def test_m039_a_type_with_brackets_is_an_array(kind: str) -> None:
+    assert parameter({"type": kind})["type"] == "array"
+
+
 COLLECTION: list[Json] = [
     {"type": "dict", "properties": {"base": {"type": "integer"}, "unit": {"type": "string", "default": "m"}}},
     {"type": "dict", "properties": {"rate": {"type": "float"}, "on": {"type": "tuple", "items": {"type": "float"}}}},

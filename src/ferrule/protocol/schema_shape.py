@@ -125,6 +125,8 @@ def type_name(item: JsonValue) -> str | None:
     name = item.strip().lower()
     if name in TYPES:
         return name
+    if name.endswith("[]"):
+        return "array"
     return _MISNAMED.get(name) or _MISNAMED.get(_BARE.split(name, maxsplit=1)[0])
 
 
