@@ -1,1 +1,1 @@
-"""Run one process well."""
+"""Starting, watching and ending processes."""

@@ -1,4 +1,4 @@
-"""Bounded capture: the first and the last bytes of an output are kept, what lies between is counted."""
+"""Bounded capture: keep the first and last bytes of an output and count the bytes between them."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 CAPTURE_BYTES = 1024 * 1024
 """Bytes kept of one output: half from its start, half from its end."""
 BLOCK_BYTES = 16 * 1024
-"""Pieces below this are gathered."""
+"""Smaller pieces are gathered into blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What was kept of an output: its first bytes, how many were left out, its last bytes."""
+    """A captured output: its first bytes, the number of omitted bytes, its last bytes."""
 
     head: bytes
     omitted: int = 0
@@ -19,17 +19,17 @@ class Captured:
 
     @property
     def total(self) -> int:
-        """Bytes that were written."""
+        """Bytes written in all."""
         return len(self.head) + self.omitted + len(self.tail)
 
     def render(self) -> bytes:
-        """The kept bytes, with a line between them that counts the others."""
+        """Return the kept bytes, with a line between them that counts the omitted ones."""
         if not self.omitted:
             return self.head + self.tail
         return b"%b\n... %d bytes omitted ...\n%b" % (self.head, self.omitted, self.tail)
 
     def text(self) -> str:
-        """Like `render`, decoded. A character that the cut parted is left out; every other bad byte becomes U+FFFD."""
+        """Return `render()` as text. A character split by the cut is dropped; any other invalid byte becomes U+FFFD."""
         kept = self
         if self.omitted:
             head = self.head[: len(self.head) - unfinished(self.head)]
@@ -39,7 +39,7 @@ class Captured:
 
 
 class HeadTail:
-    """Collects an output into at most `limit` bytes. Large pieces are kept as they are, without a copy."""
+    """A buffer that keeps at most `limit` bytes of an output. Large pieces are stored without a copy."""
 
     def __init__(self, limit: int = CAPTURE_BYTES) -> None:
         self._head_limit = limit // 2
@@ -61,7 +61,7 @@ class HeadTail:
             self._tail_bytes -= len(self._tail.popleft())
 
     def _write_small(self, data: bytes) -> None:
-        """Small pieces are gathered in blocks: each alone would cost many times its size."""
+        """Gather small pieces into blocks: stored alone, each would cost many times its size."""
         last = self._tail[-1] if self._tail else None
         if isinstance(last, bytearray) and len(last) < BLOCK_BYTES:
             last += data
@@ -69,13 +69,13 @@ class HeadTail:
             self._tail.append(bytearray(data))
 
     def captured(self) -> Captured:
-        """What was kept so far."""
+        """Return the output kept so far."""
         head, tail = bytes(self._head), b"".join(self._tail)
         tail = tail[max(len(tail) - self._tail_limit, 0) :]
         return Captured(head, self._total - len(head) - len(tail), tail)
 
     def drain(self, final: bool = True) -> Captured:
-        """What was kept since the last drain. Unless `final`, a character that ends in mid-air waits for its rest."""
+        """Return the output since the last drain. Unless `final`, an incomplete last character waits for its rest."""
         data = self.captured()
         self._clear()
         whole = data.head + data.tail
@@ -92,7 +92,7 @@ class HeadTail:
 
 
 def unfinished(data: bytes) -> int:
-    """How many bytes at the end are the start of a UTF-8 character whose rest is missing: 0 to 3."""
+    """Count the bytes at the end that start an incomplete UTF-8 character: 0 to 3."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:
@@ -104,7 +104,7 @@ def unfinished(data: bytes) -> int:
 
 
 def _orphaned(data: bytes) -> int:
-    """How many bytes at the start continue a character that began before: 0 to 3."""
+    """Count the bytes at the start that continue an earlier UTF-8 character: 0 to 3."""
     count = 0
     while count < min(3, len(data)) and 0x80 <= data[count] < 0xC0:
         count += 1

@@ -1,4 +1,5 @@
-"""The environment of a command: what the policy passes on, and what keeps programs from waiting for a person."""
+"""The environment of a command: variables the policy passes on, and settings that stop programs waiting for a
+person."""
 
 import re
 import sys
@@ -11,7 +12,7 @@ from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 CORE_VARIABLES = (
     "PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER"
 )  # fmt: skip
-"""What `inherit = "core"` passes on."""
+"""Variables passed on by `inherit = "core"`."""
 DEFAULT_EXCLUDES = ("*KEY*", "*SECRET*", "*TOKEN*")
 
 _STALE = frozenset({"BASH_ENV", "PWD", "OLDPWD", "LINES", "COLUMNS"})
@@ -26,7 +27,7 @@ _UNATTENDED = {
     "LANG": _LOCALE,
     "LC_CTYPE": _LOCALE,
     "LC_ALL": _LOCALE,
-    # Pagers print and end.
+    # Pagers print and exit.
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GH_PAGER": "cat",
@@ -38,9 +39,9 @@ _UNATTENDED = {
     "VISUAL": "false",
     "GIT_EDITOR": "false",
     "GIT_SEQUENCE_EDITOR": "false",
-    # Passwords are not asked for, neither here nor in a window. Git takes an empty helper as the user's "none".
+    # Nothing prompts for a password, in the terminal or in a window. Git takes an empty helper as the user's "none".
     "GIT_TERMINAL_PROMPT": "0",
-    # `git status` does not take the user's index lock only to refresh it.
+    # `git status` does not take the user's index lock just to refresh it.
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_ASKPASS": "",
     "GCM_INTERACTIVE": "never",
@@ -51,7 +52,7 @@ _UNATTENDED = {
 
 @dataclass(frozen=True, slots=True)
 class ChildEnvironment:
-    """The variables of a command, and the names of those that an exclude kept from it (sorted)."""
+    """The variables of a command, and the sorted names of those withheld by an exclude."""
 
     variables: dict[str, str]
     withheld: tuple[str, ...]
@@ -66,8 +67,8 @@ def child_environment(
 ) -> ChildEnvironment:
     """Compute a command's environment from `base`, the agent's or its login shell's.
 
-    `policy.set` wins over what keeps programs unattended, and `extra` (marks of the runtime) over everything. For a
-    PTY `LINES` and `COLUMNS` agree with its size.
+    `policy.set` overrides the settings that keep programs unattended; `extra` (the runtime's marks) overrides
+    everything. For a PTY, `LINES` and `COLUMNS` match its size.
     """
     inherited = {name: value for name, value in base.items() if name not in _STALE and _inherits(policy, name)}
     withheld = {name for name in inherited if _is_withheld(policy, name)}

@@ -1,4 +1,4 @@
-"""A process that outlives the call that started it: collected from, written to and interrupted by later calls."""
+"""A process that outlives the call that started it; later calls collect its output, write to it and interrupt it."""
 
 import asyncio
 import signal
@@ -14,29 +14,29 @@ from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, UNDYING_GRACE, ex
 from ferrule.protocol.errors import FerruleError
 
 EXIT_GRACE = 0.05
-"""Seconds after the exit in which the output may still end."""
+"""Seconds after the exit during which output may still arrive."""
 MAX_UNSENT = 4 * 1024 * 1024
-"""Bytes of input that may wait for a process that does not read."""
+"""Bytes of input that may be queued for a process that does not read."""
 TERMINAL_LINE_BYTES = 4095
-"""A terminal in line mode keeps this much of one line and drops the rest without an error (Linux n_tty; macOS 1024)."""
+"""In line mode a terminal keeps this much of a line and silently drops the rest (Linux n_tty; macOS 1024)."""
 INTERRUPT = b"\x03"
 
 MIN_YIELD_MS, MAX_YIELD_MS = 250, 30_000
-"""Below it a call would see nothing yet, above it the user would wait without news: the bounds that models know."""
+"""A shorter call would see nothing yet; a longer one leaves the user without news. Models know these bounds."""
 MIN_POLL_MS, MAX_POLL_MS = 5_000, 300_000
-"""The same for a call that only waits: each one costs a request to the model."""
+"""The same bounds for a call that only waits: each one costs a request to the model."""
 
 _MERGED = Pipes(merge=True)
 _LIMITS = Limits()
 
 
 class StdinClosed(FerruleError):
-    """Input was sent to a process that does not take any; the text says what to do instead."""
+    """Input was sent to a process that does not accept any; the text says what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a session's process. `transcript` is its whole output; `notice` tells what outlived it."""
+    """The end of a session's process. `transcript` is its whole output; `notice` names what outlived it."""
 
     status: ExitStatus
     transcript: Captured
@@ -46,29 +46,29 @@ class Ended:
 
     @property
     def exit_code(self) -> int:
-        """124 after a timeout, 128 + n after signal n, else the process's own."""
+        """124 after a timeout, 128 + n after signal n, otherwise the process's own exit code."""
         return TIMEOUT_EXIT_CODE if self.timed_out else self.status.shell_code
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The output since the last collection, how the process ended (None: it runs), and how long the wait took."""
+    """The output since the last collection, how the process ended (None while it runs), and how long the wait took."""
 
     output: Captured
     ended: Ended | None
     wall_seconds: float
     unsent: int
-    """Bytes of input that the process has not taken yet."""
+    """Bytes of input that the process has not read yet."""
 
 
 def clamp_yield(yield_ms: int, poll: bool = False) -> int:
-    """How long a call may wait: 250 to 30,000 ms, a mere `poll` 5,000 to 300,000."""
+    """Clamp how long a call may wait: 250 to 30,000 ms, or 5,000 to 300,000 for a `poll`."""
     low, high = (MIN_POLL_MS, MAX_POLL_MS) if poll else (MIN_YIELD_MS, MAX_YIELD_MS)
     return max(low, min(yield_ms, high))
 
 
 class Session:
-    """A running process. Its output is read all the time, so it never waits for a collection."""
+    """A running process. Its output is read continuously, so it never blocks until the next collection."""
 
     def __init__(self, child: Child, stdio: Stdio, timeout_ms: int | None, on_output: OnOutput | None) -> None:
         self._child = child
@@ -98,7 +98,7 @@ class Session:
         on_output: OnOutput | None = None,
         on_exit: Callable[[Ended], None] | None = None,
     ) -> "Session":
-        """Start `argv`; its exit calls `on_exit`, whoever waits. After `timeout_ms` the whole tree is ended. Raises
+        """Start `argv` and call `on_exit` when it exits, whoever is waiting. `timeout_ms` ends the whole tree. Raises
         `LaunchError`."""
         child = await launcher.launch(argv, env, cwd, stdio, limits)
         session = cls(child, stdio, timeout_ms, on_output)
@@ -106,7 +106,7 @@ class Session:
         return session
 
     async def collect(self, yield_ms: int) -> Collected:
-        """Wait for the exit, at most `yield_ms`, and take the output so far. A cancelled wait takes nothing."""
+        """Wait up to `yield_ms` for the exit and take the output so far. A cancelled wait takes nothing."""
         started = time.monotonic()
         try:
             async with asyncio.timeout(yield_ms / 1000):
@@ -118,9 +118,9 @@ class Session:
         return Collected(output, ended, time.monotonic() - started, self._writer.unsent if self._writer else 0)
 
     async def write(self, data: bytes) -> str | None:
-        """Send input, in the background if it must wait; `Collected.unsent` tells what still does.
+        """Send input, in the background if it has to wait; `Collected.unsent` counts what is still queued.
 
-        `\\x03` alone interrupts, with or without a terminal. Returns a warning where the terminal will cut a line.
+        `\\x03` alone interrupts, with or without a terminal. Returns a warning if the terminal will truncate a line.
         Raises `StdinClosed`.
         """
         if self.ended:
@@ -142,20 +142,20 @@ class Session:
         return warning
 
     def close_stdin(self) -> None:
-        """The end of the input, once what waits is written. A terminal's is `\\x04`, sent like any input."""
+        """Close the input once queued data is written. For a terminal, send `\\x04` as input instead."""
         if self._writer:
             self._writer.finish()
 
     async def interrupt(self) -> None:
-        """SIGINT to the foreground group."""
+        """Send SIGINT to the foreground group."""
         await self._child.interrupt()
 
     def resize(self, rows: int, columns: int) -> None:
-        """Change the terminal's size; nothing without one."""
+        """Change the terminal's size; do nothing without one."""
         self._child.resize(rows, columns)
 
     async def end(self) -> None:
-        """End the whole tree, if it still runs, and wait until its end is recorded. Raises what `on_exit` raised."""
+        """End the whole tree if it still runs, and wait until its end is recorded. Raises what `on_exit` raised."""
         if self.ended is None:
             await self._child.kill_tree(TERM_GRACE)
         if self._watcher:
@@ -170,10 +170,10 @@ class Session:
             status, timed_out = await exit_of(self._child, self._timeout_ms)
             await self._outputs.finish(EXIT_GRACE)
             notice = await self._child.leftovers(output_held=not self._outputs.reached_end)
-        except LaunchError as error:  # what confined the process was killed, and the process with it
+        except LaunchError as error:  # the sandbox around the process was killed, and the process with it
             await self._outputs.finish(EXIT_GRACE)
             status, timed_out, notice = ExitStatus(signal=signal.SIGKILL), False, str(error)
-        except (Exception, asyncio.CancelledError):  # above all: the event loop ends, and nothing may outlive it
+        except (Exception, asyncio.CancelledError):  # a cancellation too: nothing may outlive the loop
             await uninterrupted(self._child.kill_tree())
             raise
         finally:
@@ -192,7 +192,7 @@ class Session:
             self._deltas(stream, data)
 
     def _long_line(self, data: bytes) -> str | None:
-        """Lines are counted across writes: a terminal in line mode knows only its own."""
+        """Check for a line that is too long, counting across writes because the terminal buffers a whole line."""
         if not self._is_terminal or not self._in_line_mode():
             self._line_bytes = 0
             return None

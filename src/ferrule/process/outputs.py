@@ -1,4 +1,4 @@
-"""What a child writes: captured by stream and in order of arrival, and handed on live."""
+"""A child's output: captured per stream and in order of arrival, and passed on live."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from ferrule.process.launcher import Child
 from ferrule.process.streams import Reader
 
 MAX_DELTAS = 10_000
-"""Pieces of live output for one command; what comes later is captured only."""
+"""Live output pieces for one command; later output is only captured."""
 
 StreamName = Literal["stdout", "stderr"]
 OnOutput = Callable[[StreamName, bytes], None]
 
 
 class Outputs:
-    """Reads both outputs of a child until they end. `on_output` gets every piece; a PTY's are called stdout."""
+    """Both outputs of a child, read until they end. `on_output` gets every piece; a PTY's are labelled stdout."""
 
     def __init__(self, child: Child, on_output: OnOutput | None, capture_bytes: int) -> None:
         self._on_output = on_output
@@ -30,7 +30,7 @@ class Outputs:
 
     @property
     def reached_end(self) -> bool:
-        """Whether nobody can write to them any more."""
+        """True once no process can write to them any more."""
         return all(reader.reached_end for reader in self._readers)
 
     @property
@@ -38,7 +38,7 @@ class Outputs:
         return all(reader.closed for reader in self._readers)
 
     async def finish(self, grace: float) -> None:
-        """After the exit: wait at most `grace` seconds for the end, take what is there and close. Raises what
+        """After the exit: wait up to `grace` seconds for the end, take what has arrived, and close. Raises what
         `on_output` raised."""
         await asyncio.gather(*(reader.finish(grace) for reader in self._readers))
 
@@ -47,7 +47,7 @@ class Outputs:
             reader.close()
 
     def captured(self) -> tuple[Captured, Captured, Captured]:
-        """stdout, stderr, both together."""
+        """Return stdout, stderr, and both combined."""
         both = self._both.captured()
         if not self._separate:
             return both, Captured(b""), both
@@ -72,7 +72,7 @@ class Outputs:
 
 
 def capped(on_output: OnOutput | None) -> OnOutput | None:
-    """`on_output`, at most `MAX_DELTAS` times."""
+    """Wrap `on_output` so that it is called at most `MAX_DELTAS` times."""
     if on_output is None:
         return None
     left = MAX_DELTAS

@@ -1,4 +1,4 @@
-"""Starts processes unconfined. The agent process is never forked: `Popen` without a `preexec_fn` uses vfork."""
+"""Start processes without a sandbox. The agent process never forks: `Popen` without a `preexec_fn` uses vfork."""
 
 import asyncio
 import errno
@@ -21,17 +21,18 @@ from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pty
 from ferrule.process.tree import MARK_VARIABLE, Process, Tree, command_of, is_starting, ticks_now
 
 KILL_DEADLINE = 5.0
-"""Seconds after which a tree that does not die (uninterruptible input or output) is given up."""
+"""Seconds before giving up on a tree that does not die (uninterruptible I/O)."""
 POLL_SECONDS = 0.02
-"""Between two looks at a tree that is ending: no event tells of the end of processes that are not our children."""
+"""Poll interval while a tree is ending: no event reports the end of processes that are not our children."""
 NAME_DEADLINE = 0.5
-"""Seconds for a process between fork and exec to get its name. A busy loop of a shell looks the same and costs them."""
+"""Seconds a process between fork and exec gets to take its name. A shell's busy loop looks the same and costs this
+much."""
 NAMED_LEFTOVERS = 5
-"""Processes that a notice names; the others are counted."""
+"""Processes named in a notice; the rest are counted."""
 LONGEST_ARGUMENT = 128 * 1024
-"""Bytes of one argument that Linux takes (MAX_ARG_STRLEN)."""
+"""Linux's limit for one argument in bytes (MAX_ARG_STRLEN)."""
 
-# Without util-linux the same three calls are made by an interpreter, which costs its start.
+# Without util-linux, an interpreter makes the same three calls, at the cost of its start-up.
 _TERMINAL_SCRIPT = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execvp(sys.argv[1], sys.argv[1:])"
@@ -39,7 +40,7 @@ _TERMINAL_SCRIPT = (
 
 
 class PlainLauncher:
-    """The `Launcher` that confines nothing."""
+    """A `Launcher` without a sandbox."""
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
@@ -52,7 +53,7 @@ class PlainLauncher:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The caller's descriptors; `terminal` is our own copy of a PTY's master."""
+    """The caller's ends of the descriptors; `terminal` is our own copy of a PTY's master."""
 
     stdin: int | None
     stdout: int
@@ -78,12 +79,12 @@ class PlainChild:
         return await asyncio.shield(self._exit)
 
     async def interrupt(self) -> None:
-        if self._exit.done():  # the group's number may be another's by now
+        if self._exit.done():  # the group's number may have been reused by now
             return
         group = self._process.pid
         if self._terminal is not None:
             with suppress(OSError):
-                # Zero while the child has not taken the terminal yet; as a group it would mean our own.
+                # Zero until the child has taken the terminal; as a group, zero would mean our own.
                 group = os.tcgetpgrp(self._terminal) or group
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGINT)
@@ -106,7 +107,7 @@ class PlainChild:
         return f"Left running: {names}{more}."
 
     async def _started_members(self) -> list[Process]:
-        """The living processes, once each has its own name."""
+        """Return the living processes once each has its own name."""
         deadline = time.monotonic() + NAME_DEADLINE
         members = self._tree.members()
         while any(is_starting(member.pid) for member in members) and time.monotonic() < deadline:
@@ -120,7 +121,7 @@ class PlainChild:
 
     async def _signal_until_gone(self, first: int, again: int, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        number = first  # what comes again is 0, a question, while a process may still obey the first
+        number = first  # from now on send 0, a probe, while a process may still be obeying the first signal
         while self._tree.signal(number) and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
             number = again
@@ -167,7 +168,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, 
             stderr=child_ends[2],
             env={**env, MARK_VARIABLE: mark},
             cwd=cwd,
-            start_new_session=ends.terminal is None,  # with a terminal the trampoline makes the session
+            start_new_session=ends.terminal is None,  # with a terminal, the trampoline creates the session
         )
         ours.callback(_discard, process)
         _limit(process.pid, limits)
@@ -199,7 +200,7 @@ def _open(stdio: Stdio, ours: ExitStack, theirs: ExitStack) -> tuple[_Ends, tupl
 
 
 def _open_pidfd(pid: int) -> int | None:
-    """None where the system has none: macOS, an old kernel, an old container filter."""
+    """Open a pidfd; None where the system has none: macOS, an old kernel, an old container filter."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -221,13 +222,13 @@ def _discard(process: subprocess.Popen[bytes]) -> None:
 
 @cache
 def _terminal_command() -> tuple[str, ...]:
-    """What comes before a command so that its standard input becomes its controlling terminal, without a fork."""
+    """Return the command prefix that makes standard input the controlling terminal, without a fork."""
     setsid = shutil.which("setsid", path="/usr/bin:/bin") if sys.platform == "linux" else None
     return (setsid, "-c") if setsid else (sys.executable, "-I", "-S", "-c", _TERMINAL_SCRIPT)
 
 
 def _find_program(name: str, env: Mapping[str, str], cwd: str) -> str:
-    """The trampoline could not tell us that a program is missing, so it is looked for first."""
+    """Find the program before launch: the trampoline could not report a missing one."""
     where = str(Path(cwd, name)) if "/" in name else name
     found = shutil.which(where, path=env.get("PATH", os.defpath))
     if found is None:
@@ -244,7 +245,7 @@ def _limit(pid: int, limits: Limits) -> None:
     wanted = {resource.RLIMIT_CORE: limits.core_bytes, resource.RLIMIT_NPROC: limits.max_processes}
     for name, value in wanted.items():
         if value is not None:
-            with suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
+            with suppress(ProcessLookupError, PermissionError):  # it exited, or now belongs to another user
                 resource.prlimit(pid, name, (value, value))
 
 

@@ -1,4 +1,4 @@
-"""Run one command to its end. The end of a call is the end of its process and not of its pipes."""
+"""Run one command to its end. A call ends when its process does, not when its pipes close."""
 
 import asyncio
 import os
@@ -15,11 +15,11 @@ from ferrule.process.streams import Writer
 TERM_GRACE = 0.5
 """Seconds between TERM and KILL."""
 DRAIN_GRACE = 0.2
-"""Seconds after the exit in which a helper of the command (`> >(tee log)`) may still write."""
+"""Seconds after the exit during which a helper of the command (`> >(tee log)`) may still write."""
 UNDYING_GRACE = 2.0
-"""Seconds after KILL in which the exit must come: a program of another user (`sudo`) cannot be killed."""
+"""Seconds to wait for the exit after KILL: another user's program (`sudo`) cannot be killed."""
 TIMEOUT_EXIT_CODE = 124
-"""What timeout(1) exits with, and so what models take for it."""
+"""The exit code of timeout(1), which models recognise."""
 
 _PIPES = Pipes()
 _LIMITS = Limits()
@@ -27,7 +27,8 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a command did. `output` is stdout and stderr in order of arrival; `notice` tells what outlived it."""
+    """The result of a command. `output` is stdout and stderr in order of arrival; `notice` names processes that
+    outlived it."""
 
     status: ExitStatus
     stdout: Captured
@@ -39,7 +40,7 @@ class Completed:
 
     @property
     def exit_code(self) -> int:
-        """124 after a timeout, 128 + n after signal n, else the command's own."""
+        """124 after a timeout, 128 + n after signal n, otherwise the command's own exit code."""
         return TIMEOUT_EXIT_CODE if self.timed_out else self.status.shell_code
 
 
@@ -58,8 +59,9 @@ async def run(
 ) -> Completed:
     """Run `argv` and wait for its exit.
 
-    Without `stdin` a command on pipes reads `/dev/null`. After `timeout_ms`, and when the caller is cancelled, the
-    whole tree is ended: TERM, `TERM_GRACE`, KILL. Raises `LaunchError` if it cannot start, and what `on_output` raises.
+    Without `stdin`, a command on pipes reads `/dev/null`. On timeout (`timeout_ms`) or cancellation of the caller the
+    whole tree is ended: TERM, `TERM_GRACE`, KILL. Raises `LaunchError` if it cannot start, and what `on_output`
+    raises.
     """
     if stdin is not None and isinstance(stdio, Pipes):
         stdio = replace(stdio, stdin=True)
@@ -87,7 +89,7 @@ async def run(
 
 
 async def exit_of(child: Child, timeout_ms: int | None) -> tuple[ExitStatus, bool]:
-    """The exit, and whether it had to be made because the time was over."""
+    """Return the exit status, and whether a timeout forced it."""
     try:
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             return await child.wait(), False
@@ -101,14 +103,15 @@ async def exit_of(child: Child, timeout_ms: int | None) -> tuple[ExitStatus, boo
 
 
 def open_writer(child: Child) -> Writer | None:
-    """The writer of a child's stdin. A PTY's master is duplicated, so that reader and writer each own a descriptor."""
+    """Create the writer for a child's stdin. A PTY's master is duplicated so that reader and writer each own a
+    descriptor."""
     if child.stdin is None:
         return None
     return Writer(os.dup(child.stdin) if child.stdin == child.stdout else child.stdin)
 
 
 async def uninterrupted(work: Coroutine[None, None, None]) -> None:
-    """Finish `work` even if the waiting task is cancelled meanwhile; the cancellation is raised afterwards."""
+    """Finish `work` even if the waiting task is cancelled meanwhile, then raise the cancellation."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -1,7 +1,7 @@
-"""What a person would see of an output: progress lines overwritten in place, escape sequences obeyed or left out.
+"""The visible text of an output: progress lines overwrite each other, escape sequences are applied or dropped.
 
-A small model of a terminal whose lines never scroll away: the cursor, erasing, the alternate screen. Every character
-counts as one cell, and lines do not wrap. Sequences: ECMA-48 and xterm's control sequences.
+A small terminal model whose lines never scroll away: the cursor, erasing, the alternate screen. Every character
+occupies one cell, and lines do not wrap. Sequences: ECMA-48 and xterm's control sequences.
 """
 
 import re
@@ -22,9 +22,9 @@ _ALTERNATE = frozenset({"?47", "?1047", "?1049"})
 
 
 def visible_text(text: str) -> str:
-    """The text that remains on the screen and above it; lines end with `\\n`. Without other control characters nothing
-    else is changed."""
-    text = text.replace("\r\n", "\n")  # a terminal's lines: most outputs hold nothing else
+    """Return the text left on the screen and above it; lines end with `\\n`. Without other control characters the
+    text is unchanged."""
+    text = text.replace("\r\n", "\n")  # terminal line endings: most outputs contain no other control characters
     if not _ACTS.search(text):
         return text
     screen = _Screen()
@@ -50,7 +50,7 @@ class _Screen:
         self.first_row = 0
         self.saved = (0, 0)
         self.main: tuple[list[list[str]], int, int, int] | None = None
-        """The main screen while the alternate one is shown: lines, row, column, first row."""
+        """The main screen while the alternate one is active: lines, row, column, first row."""
 
     def text(self) -> str:
         return "\n".join(map("".join, self.lines))
@@ -110,11 +110,11 @@ class _Screen:
 
     @property
     def top(self) -> int:
-        """The line at the top of the window."""
+        """The top line of the window."""
         return max(self.first_row, len(self.lines) - PTY_ROWS)
 
     def move_to(self, row: int, column: int, grow: bool = False) -> None:
-        """Stay inside the window; only a line feed makes it longer at once, other moves up to its height."""
+        """Move within the window; only a line feed extends it, other moves reach at most its height."""
         last = max(self.top + PTY_ROWS - 1, row if grow else 0)
         self.row = min(max(row, self.top), last)
         self.column = min(max(column, 0), max(PTY_COLUMNS - 1, self.column))
@@ -122,7 +122,7 @@ class _Screen:
             self.lines.append([])
 
     def clear(self) -> None:
-        """What was there has scrolled away and is still text; the window begins anew."""
+        """Start a new window below; the text so far has scrolled away but is kept."""
         if any(self.lines[self.top :]):
             if not self.lines[-1]:
                 self.lines.pop()

@@ -1,4 +1,4 @@
-"""The table of the sessions that a model has open, by the number it knows them by."""
+"""The table of a model's open sessions, by the numbers the model knows."""
 
 import asyncio
 import random
@@ -10,17 +10,17 @@ from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import FerruleError
 
 MAX_SESSIONS = 64
-"""More than one model keeps track of; each costs a process, descriptors and its kept output."""
+"""More than one model can track; each costs a process, descriptors and its kept output."""
 WARN_SESSIONS = 60
-"""From here on the model is told that the oldest will be ended."""
+"""From this count on, the model is warned that the oldest session will be ended."""
 PROTECTED_SESSIONS = 8
 """The most recently used sessions are never ended to make room."""
 FIRST_ID, LAST_ID = 1_000, 99_999
-"""Drawn at random from these, so that a model cannot count on to a session that it was never given."""
+"""Ids are drawn at random from this range, so a model cannot guess a session it was never given."""
 
 
 class UnknownSession(FerruleError):
-    """No session has this number: it never had, or its end was told already."""
+    """No session has this number: it never existed, or its end has already been reported."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"Unknown process id {number}")
@@ -28,26 +28,27 @@ class UnknownSession(FerruleError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A session's number, and a warning for the model when the table is nearly full."""
+    """A session's number, and a warning for the model if the table is nearly full."""
 
     number: int
     warning: str | None
 
 
 class SessionTable:
-    """At most `MAX_SESSIONS` sessions. `pick` draws a number between two; one that is taken is drawn again."""
+    """A table of at most `MAX_SESSIONS` sessions. `pick` draws a number between two bounds; a taken one is drawn
+    again."""
 
     def __init__(self, pick: Callable[[int, int], int] = random.randint) -> None:
         self._pick = pick
-        self._sessions: dict[int, Session] = {}  # the least recently used first
+        self._sessions: dict[int, Session] = {}  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def store(self, session: Session) -> Stored:
-        """Keep a session; call it before the first wait, so that an interrupted wait does not lose it.
+        """Store a session; call it before the first wait, so that an interrupted wait does not lose it.
 
-        A full table ends one first: the least recently used that has exited, else the least recently used.
+        A full table first ends one session: the least recently used exited one, or else the least recently used.
         """
         number = self._free_number()
         evicted = self._sessions.pop(self._to_evict()) if len(self._sessions) >= MAX_SESSIONS else None
@@ -57,14 +58,14 @@ class SessionTable:
         return Stored(number, self._warning())
 
     def get(self, number: int) -> Session:
-        """The session, which counts as used now. Raises `UnknownSession`."""
+        """Return the session and mark it as used. Raises `UnknownSession`."""
         if number not in self._sessions:
             raise UnknownSession(number)
         session = self._sessions[number] = self._sessions.pop(number)
         return session
 
     async def collect(self, number: int, yield_ms: int) -> Collected:
-        """`Session.collect`; once it told the end, the number is free again. Raises `UnknownSession`."""
+        """Call `Session.collect`; free the number once the end is reported. Raises `UnknownSession`."""
         session = self.get(number)
         collected = await session.collect(yield_ms)
         if collected.ended and self._sessions.get(number) is session:
@@ -72,7 +73,7 @@ class SessionTable:
         return collected
 
     async def end_all(self) -> None:
-        """End every session and forget it. Raises the first fault of an `on_exit`, after all have ended."""
+        """End every session and forget it. Raises the first error of an `on_exit`, after all have ended."""
         sessions, self._sessions = self._sessions, {}
         results = await asyncio.gather(*(session.end() for session in sessions.values()), return_exceptions=True)
         for fault in filter(None, results):

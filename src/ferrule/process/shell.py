@@ -1,7 +1,7 @@
-"""The user's shell, and the environment that its start-up files make.
+"""The user's shell, and the environment that its start-up files produce.
 
-Start-up files can be slow, print, ask, `exec` something else or exit. So they are run once a session, watched by a
-clock, only for their environment; commands then run in a shell that reads none.
+Start-up files can be slow, print, prompt, `exec` something else or exit. So they run once per session, under a
+timeout, only for their environment; commands then run in a shell that reads none.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import run
 
 LOGIN_TIMEOUT_MS = 5_000
-"""How long start-up files may take before the agent's own environment is used instead."""
+"""Time limit for start-up files; after it the agent's own environment is used instead."""
 POSIX_SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "ksh"})
-"""Shells that understand what models write."""
+"""Shells whose syntax models write."""
 
 _SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM"})
-# What a shell sets for itself is not the user's choice.
+# Variables a shell sets for itself are not the user's choice.
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """A shell by its absolute path; its kind is its file name."""
+    """A shell, by its absolute path; the file name is its kind."""
 
     path: str
 
@@ -38,8 +38,8 @@ class Shell:
 
 
 def default_shell(env: Mapping[str, str], places: Places = NOWHERE) -> Shell:
-    """The user's shell: `$SHELL`, else the account's, else bash, else sh; always one of `POSIX_SHELLS`, and none that
-    lies in `places`, where commands can write."""
+    """Return the user's shell: `$SHELL`, else the account's, else bash, else sh; always one of `POSIX_SHELLS`, and
+    none in `places`, where commands can write."""
     for path in filter(None, _shells(env, places)):
         if Path(path).name in POSIX_SHELLS and os.access(path, os.X_OK) and not is_exposed(path, places):
             return Shell(path)
@@ -54,8 +54,8 @@ def _shells(env: Mapping[str, str], places: Places) -> Iterator[str | None]:
 
 
 def find_shell(name: str, env: Mapping[str, str], places: Places = NOWHERE) -> Shell:
-    """The shell that a caller asked for, by path or by name on `PATH`; by name none that lies in `places`, where
-    commands can write. Raises `LaunchError` if there is none."""
+    """Find the requested shell, by path or by name on `PATH`; a name never resolves into `places`, where commands can
+    write. Raises `LaunchError` if there is none."""
     found = Located(shutil.which(name)) if "/" in name else locate(name, env.get("PATH"), places)
     if found.path is None:
         why = found.problem if found.passed_over else f"does not exist or cannot be run: {name}"
@@ -64,8 +64,8 @@ def find_shell(name: str, env: Mapping[str, str], places: Places = NOWHERE) -> S
 
 
 def shell_argv(shell: Shell, script: str, login: bool = False) -> list[str]:
-    """The command line that runs a script. `login` makes this very shell read its start-up files; a session that has
-    a `LoginShell` takes its environment instead. Job control stays off either way."""
+    """Return the command line that runs a script. `login` makes this shell read its start-up files; a session with a
+    `LoginShell` uses its environment instead. Job control stays off either way."""
     if login:
         return [shell.path, "-lc", script]
     # zsh reads ~/.zshenv even so, unless told not to.
@@ -74,16 +74,16 @@ def shell_argv(shell: Shell, script: str, login: bool = False) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LoginEnvironment:
-    """The variables after the start-up files; `problem` says in one sentence why they are the agent's own instead."""
+    """The variables after the start-up files; `problem` says in one sentence why the agent's own are used instead."""
 
     variables: Mapping[str, str]
     problem: str | None = None
 
 
 class LoginShell:
-    """The environment of a login shell, found out once and then remembered.
+    """The environment of a login shell, computed once and cached.
 
-    Its start-up files run with all rights, so they find no program in `places`, where commands can write.
+    Its start-up files run unsandboxed, so they find no program in `places`, where commands can write.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class LoginShell:
         self._answer: asyncio.Task[LoginEnvironment] | None = None
 
     async def environment(self) -> LoginEnvironment:
-        """May be awaited by many; a caller that is cancelled does not stop the others' wait."""
+        """Return the environment. Many tasks may await it; cancelling one does not stop the others' wait."""
         if self._answer is None:
             self._answer = asyncio.create_task(self._capture())
         return await asyncio.shield(self._answer)
@@ -117,7 +117,7 @@ class LoginShell:
 
     async def _capture(self) -> LoginEnvironment:
         mark, path = secrets.token_hex(16), safe_search(self._base.get("PATH"), self._places)
-        # The files' own text goes where the mark is not; env is a program in every shell.
+        # The marks separate the variables from the files' own output; every shell can run env.
         script = f"printf '%s\\0' {mark}; command env -0; printf '%s' {mark}"
         problem = ""
         for flags in (["-l", "-i"], ["-l"]):
@@ -150,8 +150,8 @@ class LoginShell:
 
 
 def _with_folders(found: str, base: str, safe: str) -> str:
-    """PATH as the start-up files left it, with the folders of `base` that they did not get to see, each before the one
-    that it stood before. Start-up files that make PATH anew would have dropped these, too."""
+    """Return PATH as the start-up files left it, plus the folders of `base` that were hidden from them, each before
+    the folder it preceded. Start-up files that build PATH from scratch would have dropped these too."""
     folders, kept, result = base.split(os.pathsep), safe.split(os.pathsep), found.split(os.pathsep)
     if not set(kept) <= set(result):
         return found
@@ -164,7 +164,7 @@ def _with_folders(found: str, base: str, safe: str) -> str:
 
 def _between_marks(output: bytes, mark: bytes) -> dict[str, str]:
     _, begun, rest = output.partition(mark + b"\0")
-    listing, ended, _ = rest.rpartition(mark)  # dash has the mark in `_`, too
+    listing, ended, _ = rest.rpartition(mark)  # dash has the mark in `_` too
     if not begun or not ended:
         return {}
     pairs = (os.fsdecode(entry).partition("=") for entry in listing.split(b"\0") if entry)
@@ -174,5 +174,5 @@ def _between_marks(output: bytes, mark: bytes) -> dict[str, str]:
 def _account_shell() -> str | None:
     try:
         return pwd.getpwuid(os.getuid()).pw_shell
-    except KeyError:  # a container's user without an account
+    except KeyError:  # a container user without an account
         return None

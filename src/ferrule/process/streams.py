@@ -1,4 +1,4 @@
-"""Descriptors in the event loop: a reader that empties one, a writer that fills one. Each owns its descriptor."""
+"""Descriptors in the event loop: a reader that drains one, a writer that fills one. Each owns its descriptor."""
 
 import asyncio
 import os
@@ -6,17 +6,17 @@ from collections import deque
 from collections.abc import Callable
 
 READ_BYTES = 64 * 1024
-"""One read takes what a pipe holds."""
+"""A pipe's capacity, so that one read empties it."""
 READS_PER_WAKEUP = 8
-"""A busy output gives the other tasks their turn after this many reads."""
+"""After this many reads a busy output lets other tasks run."""
 DISCARD_PAUSE = 0.1
-"""Seconds between two looks at an output that is only read so that its writers live on."""
+"""Seconds between reads of an output that is drained only to keep its writers alive."""
 LAST_READ_BYTES = 1024 * 1024
-"""The most that is read of an output that others keep writing to after its process has ended: a pipe holds no more."""
+"""Bytes read after the process ended from an output that others keep writing to: a pipe holds no more."""
 
 
 class Reader:
-    """Reads until the end and hands every piece to `sink`."""
+    """A reader that passes every piece to `sink` until the end."""
 
     def __init__(self, fd: int, sink: Callable[[bytes], None]) -> None:
         self._fd = fd
@@ -33,9 +33,9 @@ class Reader:
         return self._end.is_set()
 
     async def finish(self, grace: float) -> None:
-        """After the exit: wait at most `grace` seconds for the end, and take what is there already.
+        """After the exit: wait up to `grace` seconds for the end, and take what has already arrived.
 
-        Whoever still writes may go on, unheard. Raises what `sink` raised.
+        Later writers may go on, but their output is discarded. Raises what `sink` raised.
         """
         try:
             async with asyncio.timeout(grace):
@@ -63,14 +63,14 @@ class Reader:
                 return
 
     def _read(self) -> int:
-        """One read; 0 if there is nothing now, or nothing more."""
+        """Read once; return 0 if there is nothing now, or nothing more."""
         if self.closed:
             return 0
         try:
             data = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
             return 0
-        except OSError:  # a terminal says EIO when its last user has gone
+        except OSError:  # a terminal reports EIO when its last user has gone
             data = b""
         if not data:
             self.reached_end = True
@@ -85,9 +85,9 @@ class Reader:
 
 
 class _Discard:
-    """Keeps an output open and empty for those who outlived their command: a server that logs would die of SIGPIPE.
+    """A drain for processes that outlived their command: without it, a server that logs would die of SIGPIPE.
 
-    It lives in the event loop's hands until the last writer has gone, or with the loop.
+    The event loop keeps it alive until the last writer has gone or the loop ends.
     """
 
     def __init__(self, fd: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -113,7 +113,7 @@ class _Discard:
 
 
 class Writer:
-    """Writes in the background, as fast as the other side reads. A closed other side is not an error, but `broken`."""
+    """A background writer, as fast as the other side reads. A closed other side sets `broken` and is not an error."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -122,14 +122,14 @@ class Writer:
         self._finishing = False
         self._closed = False
         self.unsent = 0
-        """Bytes that are still on their way."""
+        """Bytes still queued."""
         self.broken = False
         self._idle = asyncio.Event()
         self._idle.set()
         os.set_blocking(fd, False)
 
     def write(self, data: bytes) -> None:
-        """Add bytes to what is on its way. Does nothing once the other side has gone."""
+        """Queue bytes. Does nothing once the other side has gone."""
         if data and not self._closed:
             self._waiting.append(memoryview(data))
             self.unsent += len(data)
@@ -138,17 +138,17 @@ class Writer:
                 self._ready()
 
     async def drain(self) -> None:
-        """Wait until nothing is on its way any more: for those whose input has no end. A closed other side counts."""
+        """Wait until the queue is empty, for input without an end. Returns if the other side closes."""
         await self._idle.wait()
 
     def finish(self) -> None:
-        """Close the descriptor as soon as everything is written."""
+        """Close the descriptor once everything is written."""
         self._finishing = True
         if not self._waiting:
             self.close()
 
     def close(self) -> None:
-        """Close the descriptor now; what is still on its way is dropped."""
+        """Close the descriptor now and drop what is still queued."""
         if not self._closed:
             self._closed = True
             self._loop.remove_writer(self._fd)

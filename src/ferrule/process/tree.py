@@ -1,7 +1,7 @@
 """The processes of one tree: found by descent, by session and group, and by a mark in their environment.
 
-Descent is lost when a parent dies and session and group when a process makes its own; the mark survives both, unless
-a program clears its environment.
+Descent is lost when a parent dies, session and group when a process creates its own; the mark survives both, unless a
+program clears its environment.
 """
 
 import os
@@ -15,16 +15,16 @@ from pathlib import Path
 
 MARK_VARIABLE = "FERRULE_PROCESS"
 COMMAND_CHARS = 80
-"""A command line is named in at most this many characters."""
+"""Characters shown of a command line."""
 _PF_FORKNOEXEC = 0x40
-"""Of the flags in `/proc/PID/stat` (include/linux/sched.h)."""
+"""A flag in `/proc/PID/stat` (include/linux/sched.h)."""
 _FLAGS = 5
 _BUSY = (b"R", b"D")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One row of the process table. `started` (ticks since boot) tells a reused pid from the old one."""
+    """One row of the process table. `started` (ticks since boot) distinguishes a reused pid."""
 
     pid: int
     parent: int
@@ -35,27 +35,27 @@ class Process:
 
 
 def process_table() -> list[Process]:
-    """Every process that is visible now."""
+    """Return every visible process."""
     return _read_proc() if sys.platform == "linux" else _read_ps()
 
 
 def ticks_now() -> int:
-    """Now, in the unit of `Process.started`."""
+    """Return the current time in the unit of `Process.started`."""
     if sys.platform != "linux":
         return 0
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, shortened, or its name if it shows none; empty if it is gone."""
+    """Return a process's command line, shortened, or its name if it shows none; empty if it is gone."""
     line = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm").strip()
     text = line.decode("utf-8", "replace")
     return text if len(text) <= COMMAND_CHARS else text[: COMMAND_CHARS - 1] + "…"
 
 
 def is_starting(pid: int) -> bool:
-    """Whether a process was forked, has not yet become another program, and is busy: its name is still its parent's.
-    One that sleeps, or has children, is a part of a script and keeps that name."""
+    """Return whether a process has forked but not yet exec'd, and is busy: its name is still its parent's. One that
+    sleeps or has children is part of a script and keeps that name."""
     stat = _read(f"/proc/{pid}/stat")
     if not stat:
         return False
@@ -65,7 +65,7 @@ def is_starting(pid: int) -> bool:
 
 
 class Tree:
-    """A process and all that descends from it, watched from outside. `since`: `ticks_now()` before its start."""
+    """A process and its descendants, watched from outside. `since` is `ticks_now()` from before its start."""
 
     def __init__(self, root: int, mark: str, since: int) -> None:
         self._root = root
@@ -75,9 +75,9 @@ class Tree:
         self.root_reaped = False
 
     def members(self) -> list[Process]:
-        """The living processes of the tree. Reaps those of its zombies that were handed to this process."""
+        """Return the living processes of the tree, and reap its zombies that this process adopted."""
         table = {process.pid: process for process in process_table()}
-        # While a group or a session has a member, the kernel gives its number to nobody else.
+        # While a group or a session has a member, the kernel does not reuse its number.
         number_reused = self.root_reaped and self._root in table
         self._known = {pid: started for pid, started in self._known.items() if _same(table.get(pid), started)}
         inside = set(self._known)
@@ -94,10 +94,10 @@ class Tree:
         return [table[pid] for pid in inside if not table[pid].zombie]
 
     def signal(self, number: int) -> list[Process]:
-        """Send a signal to every member that may be signalled; returns those.
+        """Send a signal to every member that may be signalled; return those.
 
-        The root's group gets it at one moment, and the others after their parents: a shell that sees its child die
-        first would go on with its next command.
+        The root's group gets it at once, the others after their parents: a shell that sees its child die first would
+        go on to its next command.
         """
         members = sorted(self.members(), key=lambda process: (process.started, process.pid))
         group = [process for process in members if process.group == self._root]
@@ -106,7 +106,7 @@ class Tree:
         return [*reached, *(process for process in rest if _sent(os.kill, process.pid, number))]
 
     def group_alive(self) -> bool:
-        """Whether the group that the root led has a process still. One system call."""
+        """Return whether the root's group still has a member. One system call."""
         try:
             os.killpg(self._root, 0)
         except ProcessLookupError:
@@ -153,7 +153,7 @@ def _sent(send: Callable[[int, int], None], target: int, number: int) -> bool:
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
-    except OSError:  # it ended meanwhile, or is another user's
+    except OSError:  # it exited meanwhile, or belongs to another user
         return b""
 
 
@@ -161,7 +161,7 @@ def _read_proc() -> list[Process]:
     table = []
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
-            # The second field is the program's name in parentheses, which may hold blanks and parentheses itself.
+            # The second field is the program name in parentheses, which may itself contain blanks and parentheses.
             fields = stat[stat.rindex(b")") + 2 :].split()
             parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
             table.append(Process(int(name), parent, group, session, int(fields[19]), fields[0] in b"ZX"))
