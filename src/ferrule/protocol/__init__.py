@@ -1,1 +1,1 @@
-"""The vocabulary: items, specs, events, settings. No I/O, and nothing of ours is imported."""
+"""The vocabulary: items, specs, events, settings. No I/O, and no other Ferrule module is imported."""

@@ -1,4 +1,4 @@
-"""What is asked before a command runs, and the three possible answers. Wire names are Codex's."""
+"""Approval requests for commands, and the three possible answers. Wire names are Codex's."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from .permissions import AskForApproval, SandboxPermissions, SandboxPolicy
 
 
 class PolicyDecision(StrEnum):
-    """What a rule or a heuristic says about one command; the strictest of all wins."""
+    """The verdict of a rule or a heuristic on one command; the strictest of all wins."""
 
     ALLOW = "allow"
     PROMPT = "prompt"
@@ -16,7 +16,7 @@ class PolicyDecision(StrEnum):
 
 
 class SecurityRisk(StrEnum):
-    """How much harm an action can do; `unknown` is what could not be judged."""
+    """How much harm an action can do; `unknown` means it could not be judged."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -25,17 +25,18 @@ class SecurityRisk(StrEnum):
 
 
 class ExecPolicyAmendment(msgspec.Struct, frozen=True):
-    """A command prefix that the user may allow for good: `prefix_rule(pattern=command, decision="allow")`.
+    """A command prefix that the user may allow permanently: `prefix_rule(pattern=command, decision="allow")`.
 
-    `exact`: only the command of exactly these words."""
+    `exact`: only the command with exactly these words.
+    """
 
     command: tuple[str, ...]
     exact: bool = False
 
 
 class ExecApprovalRequest(msgspec.Struct, frozen=True):
-    """One command before it runs. `prefix_rule` is the prefix that the model proposes to allow for good; `env` is what
-    the call changes in the session's environment."""
+    """One command before it runs. `prefix_rule` is the prefix that the model proposes to allow permanently; `env`
+    holds the call's changes to the session's environment."""
 
     command: tuple[str, ...]
     approval_policy: AskForApproval
@@ -46,7 +47,7 @@ class ExecApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class PrefixRuleMatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A rule of a `.rules` file that matched; `source` is that file, `resolved_program` the path that was looked up."""
+    """A matching rule of a `.rules` file; `source` is that file, `resolved_program` the path that was looked up."""
 
     matched_prefix: tuple[str, ...]
     decision: PolicyDecision
@@ -56,7 +57,7 @@ class PrefixRuleMatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class HeuristicsRuleMatch(msgspec.Struct, frozen=True, rename="camel"):
-    """A built-in judgement of a command for which no rule exists; `heuristic` names it."""
+    """A built-in judgement of a command without a rule; `heuristic` names it."""
 
     command: tuple[str, ...]
     decision: PolicyDecision
@@ -67,14 +68,14 @@ PolicyMatch = PrefixRuleMatch | HeuristicsRuleMatch
 
 
 class Forbidden(msgspec.Struct, frozen=True, tag="forbidden"):
-    """The command must not run; `reason` is what the model is told."""
+    """The command must not run; `reason` is shown to the model."""
 
     reason: str
     matched: tuple[PolicyMatch, ...] = ()
 
 
 class NeedsApproval(msgspec.Struct, frozen=True, tag="needs_approval"):
-    """The user decides; `reason` is what the user is told."""
+    """The user decides; `reason` is shown to the user."""
 
     reason: str
     proposed_execpolicy_amendment: ExecPolicyAmendment | None = None
@@ -82,7 +83,7 @@ class NeedsApproval(msgspec.Struct, frozen=True, tag="needs_approval"):
 
 
 class Skip(msgspec.Struct, frozen=True, tag="skip"):
-    """Nobody is asked. `bypass_sandbox` only when a rule of the user allows every part of the command."""
+    """No approval is needed. `bypass_sandbox` only if a rule of the user allows every part of the command."""
 
     bypass_sandbox: bool = False
     proposed_execpolicy_amendment: ExecPolicyAmendment | None = None

@@ -1,16 +1,16 @@
-"""The parts that a message or a tool output is made of. Field names are the Responses API's."""
+"""The parts of a message or a tool output. Field names are the Responses API's."""
 
 import msgspec
 
 
 class InputText(msgspec.Struct, frozen=True, tag="input_text"):
-    """Text that the model is told."""
+    """Text input for the model."""
 
     text: str
 
 
 class InputImage(msgspec.Struct, frozen=True, tag="input_image", omit_defaults=True):
-    """An image that the model is shown: `image_url` is a URL or a `data:` URL."""
+    """An image input: `image_url` is a URL or a `data:` URL."""
 
     image_url: str | None = None
     detail: str | None = None
@@ -18,7 +18,7 @@ class InputImage(msgspec.Struct, frozen=True, tag="input_image", omit_defaults=T
 
 
 class InputFile(msgspec.Struct, frozen=True, tag="input_file", omit_defaults=True):
-    """A file that the model is given."""
+    """A file input."""
 
     file_id: str | None = None
     file_url: str | None = None
@@ -27,21 +27,21 @@ class InputFile(msgspec.Struct, frozen=True, tag="input_file", omit_defaults=Tru
 
 
 class InputAudio(msgspec.Struct, frozen=True, tag="input_audio", omit_defaults=True):
-    """Audio that the model is given, as the provider spells it."""
+    """An audio input, in the provider's format."""
 
     audio_url: str | None = None
     input_audio: msgspec.Raw = msgspec.Raw()
 
 
 class OutputText(msgspec.Struct, frozen=True, tag="output_text", omit_defaults=True):
-    """Text that the model said. `annotations` (citations) are kept as they came."""
+    """Text output of the model. `annotations` (citations) are kept unchanged."""
 
     text: str
     annotations: tuple[msgspec.Raw, ...] | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
-    """The model's words on why it does not answer."""
+    """The model's explanation of why it does not answer."""
 
     refusal: str
 
@@ -65,7 +65,7 @@ class PlainText(msgspec.Struct, frozen=True, tag="text"):
 
 
 class UnknownPart(msgspec.Struct, frozen=True, tag="unknown", omit_defaults=True):
-    """A part of a kind that this version does not know. The item's raw bytes still hold it whole."""
+    """A part of a kind unknown to this version. The item's raw bytes still hold it whole."""
 
     original_type: str = ""
 
@@ -82,7 +82,7 @@ PART_TAGS = frozenset(
 
 
 def text_of(content: str | tuple[ContentPart, ...]) -> str:
-    """The text of a string or of the textual parts, joined without a separator."""
+    """Return the text of a string or of the textual parts, joined without a separator."""
     if isinstance(content, str):
         return content
     return "".join(

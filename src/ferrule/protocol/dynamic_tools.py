@@ -1,4 +1,4 @@
-"""Tools that a client brings at run time: it describes them, is asked to run them, and answers."""
+"""Tools supplied by a client at run time: the client describes them, receives their calls, and answers."""
 
 import msgspec
 
@@ -6,13 +6,13 @@ from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.json_text import JsonValue
 
 CALL_TIMEOUT = 600.0
-"""Seconds that a client has to answer a call: it may have to ask a person."""
+"""Seconds a client has to answer a call: it may have to ask a person."""
 
 DynamicToolCallOutputContentItem = InputText | InputImage
 
 
 class DynamicToolSpec(msgspec.Struct, frozen=True):
-    """A tool of the client. `input_schema` is any JSON Schema."""
+    """A tool supplied by the client. `input_schema` is any JSON Schema."""
 
     name: str
     description: str
@@ -20,7 +20,7 @@ class DynamicToolSpec(msgspec.Struct, frozen=True):
 
 
 class DynamicToolResponse(msgspec.Struct, frozen=True):
-    """The client's answer to a call: texts and images, and whether the tool did what it was asked."""
+    """The client's answer to a call: texts and images, and whether the tool succeeded."""
 
     content_items: tuple[DynamicToolCallOutputContentItem, ...]
     success: bool = True

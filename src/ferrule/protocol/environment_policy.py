@@ -1,4 +1,4 @@
-"""Which environment variables a command may see: `[shell_environment_policy]` of the configuration."""
+"""The environment variables a command may see: `[shell_environment_policy]` of the configuration."""
 
 from typing import Literal
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class ShellEnvironmentPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Applied in the order of the fields, except that `include` is asked where the default excludes are.
+    """Applied in the order of the fields, except that `include` is applied with the default excludes.
 
-    Patterns know `*` and `?` and ignore case.
+    Patterns support `*` and `?` and ignore case.
     """
 
     inherit: Literal["all", "core", "none"] = "all"
-    """Start with every variable of the agent, with the few that programs need to run, or with none."""
+    """Start with all of the agent's variables, with the few that programs need to run, or with none."""
     ignore_default_excludes: bool = False
-    """Also pass on what looks like a secret: `*KEY*`, `*SECRET*`, `*TOKEN*`."""
+    """Also pass on variables that look like secrets: `*KEY*`, `*SECRET*`, `*TOKEN*`."""
     include: tuple[str, ...] = ()
     """Pass these on although they look like secrets. A name spelled out in `include_only` counts as well."""
     exclude: tuple[str, ...] = ()
@@ -22,4 +22,5 @@ class ShellEnvironmentPolicy(msgspec.Struct, frozen=True, kw_only=True):
     include_only: tuple[str, ...] = ()
     """If not empty, nothing else remains, not even what `set` added."""
     secrets: frozenset[str] = frozenset()
-    """Variables that settings name as holding a secret. Withheld like what looks like one, whatever their names."""
+    """Variables that settings name as holding a secret. Withheld like those that look like one, whatever their
+    names."""

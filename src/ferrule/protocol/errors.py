@@ -1,20 +1,20 @@
-"""The errors of the path of a tool call. Two classes decide what happens: the turn goes on, or it ends."""
+"""The errors of a tool call. Two classes decide what happens next: the turn continues, or it ends."""
 
 
 class FerruleError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises deliberately."""
 
 
 class FunctionCallError(FerruleError):
-    """A tool call could not be answered with a result."""
+    """A tool call that produced no result."""
 
 
 class RespondToModel(FunctionCallError):
-    """The model made a mistake or the world refused; the text is the call's output and the turn goes on."""
+    """The model made a mistake or the action was refused; the text is the call's output and the turn continues."""
 
 
 class UnknownTool(RespondToModel):
-    """A tool called another one by a name that nothing has."""
+    """A tool called another one by an unknown name."""
 
 
 class Fatal(FunctionCallError):
@@ -22,4 +22,4 @@ class Fatal(FunctionCallError):
 
 
 class UsageError(FerruleError):
-    """Wrong usage or configuration: one sentence for the user that says what to do next (exit code 2)."""
+    """Wrong usage or configuration: one sentence that tells the user what to do next (exit code 2)."""

@@ -1,5 +1,5 @@
-"""What a session tells its front end. Each event is one frozen struct with a `type`; its JSON is what `--json` prints
-where the public stream has it, and what the other doors translate."""
+"""The events a session sends to its front end. Each is one frozen struct with a `type`; its JSON is what `--json`
+prints where the public stream has it, and what the other front ends translate."""
 
 import msgspec
 
@@ -37,15 +37,15 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ThreadStarted(_Event, frozen=True, tag="thread.started"):
-    """A session began or was resumed."""
+    """A session started or was resumed."""
 
     thread_id: str
     model: str = ""
 
 
 class SandboxStatus(_Event, frozen=True, tag="sandbox.status"):
-    """What confines commands in this session, and what that does not stop. `problem`: why nothing can; commands are
-    refused then. `reduced`: this machine offers less than the best."""
+    """The sandbox of this session's commands, and what it does not stop. `problem`: why there is none; commands are
+    then refused. `reduced`: this machine offers less than full protection."""
 
     level: str
     not_stopped: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ class SandboxStatus(_Event, frozen=True, tag="sandbox.status"):
 
 
 class TurnStarted(_Event, frozen=True, tag="turn.started"):
-    """The model is about to be asked for the first time since the user spoke."""
+    """A turn started; the model is about to be asked for the first time since the user's message."""
 
     turn_id: str
 
 
 class ItemStarted(_Event, frozen=True, tag="item.started"):
-    """A call of the model was read and starts."""
+    """A call of the model was read and is starting."""
 
     item: ResponseItem
 
@@ -75,7 +75,7 @@ class ItemUpdated(_Event, frozen=True, tag="item.updated"):
 
 
 class ItemCompleted(_Event, frozen=True, tag="item.completed"):
-    """An item is whole: words of the model, its reasoning, or a call together with its answer."""
+    """An item is complete: the model's text or reasoning, or a call with its answer."""
 
     item: ResponseItem
     output: ToolOutput | None = None
@@ -83,7 +83,7 @@ class ItemCompleted(_Event, frozen=True, tag="item.completed"):
 
 
 class TurnCompleted(_Event, frozen=True, tag="turn.completed"):
-    """The model needs nothing more; what the turn cost."""
+    """The model has finished; `usage` is the turn's cost."""
 
     turn_id: str
     usage: TokenUsage
@@ -105,19 +105,20 @@ class TurnAborted(_Event, frozen=True, tag="turn.aborted"):
 
 
 class ErrorEvent(_Event, frozen=True, tag="error"):
-    """Something went wrong that ends the turn."""
+    """An error that ends the turn."""
 
     message: str
 
 
 class WarningEvent(_Event, frozen=True, tag="warning"):
-    """Something that the user should know and that does not end the turn (a retry, a tool that was left out)."""
+    """A warning for the user that does not end the turn (a retry, a tool that was left out)."""
 
     message: str
 
 
 class ExecApproval(_Event, frozen=True, tag="exec_approval"):
-    """A command, patch or call waits for the user. `text` is all that will run, with control characters escaped."""
+    """A command, patch or call waits for the user's approval. `text` is everything that will run, control characters
+    escaped."""
 
     request_id: str
     call_id: str
@@ -131,7 +132,7 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
 
 
 class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
-    """The model asks the user. `questions` as the tool was called."""
+    """The model asks the user. `questions` are the tool's arguments."""
 
     request_id: str
     call_id: str
@@ -157,7 +158,7 @@ class ExecCommandBegin(_Event, frozen=True, tag="exec_command.begin"):
 
 
 class ExecCommandOutputDelta(_Event, frozen=True, tag="exec_command.output_delta"):
-    """Bytes that a command wrote; at most 10,000 of these a call."""
+    """Bytes that a command wrote; at most 10,000 of these events per call."""
 
     call_id: str
     stream: str
@@ -183,7 +184,7 @@ class TerminalInteraction(_Event, frozen=True, tag="terminal_interaction"):
 
 
 class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a patch does to one file: add, delete or update; a unified diff for updates."""
+    """A patch's change to one file: add, delete or update; a unified diff for updates."""
 
     kind: str
     path: str
@@ -201,14 +202,14 @@ class PatchApplyBegin(_Event, frozen=True, tag="patch_apply.begin"):
 
 
 class PatchApplyProgress(_Event, frozen=True, tag="patch_apply.progress"):
-    """A patch is still arriving: the files that it has named so far, without their diffs."""
+    """A patch is still arriving: the files it has named so far, without their diffs."""
 
     call_id: str
     changes: tuple[FileChange, ...]
 
 
 class PatchApplyEnd(_Event, frozen=True, tag="patch_apply.end"):
-    """A patch was written, or not."""
+    """A patch was written or failed."""
 
     call_id: str
     success: bool
@@ -232,7 +233,7 @@ class McpToolCallBegin(_Event, frozen=True, tag="mcp_tool_call.begin"):
 
 
 class McpToolCallProgress(_Event, frozen=True, tag="mcp_tool_call.progress"):
-    """The MCP server says how far a call is; `total` None: it does not know."""
+    """An MCP server reports progress on a call; `total` is None if it is unknown."""
 
     call_id: str
     progress: float
@@ -252,7 +253,7 @@ class McpToolCallEnd(_Event, frozen=True, tag="mcp_tool_call.end"):
 
 
 class McpServerStatus(_Event, frozen=True, tag="mcp_server.status"):
-    """A server's start: starting, ready, failed or stopped, with the reason."""
+    """The state of an MCP server: starting, ready, failed or stopped, with the reason."""
 
     server: str
     status: str
@@ -260,7 +261,7 @@ class McpServerStatus(_Event, frozen=True, tag="mcp_server.status"):
 
 
 class DynamicToolCallRequest(_Event, frozen=True, tag="dynamic_tool_call"):
-    """The client that brought this tool is asked to run it."""
+    """A request to the client that supplied this tool to run it."""
 
     call_id: str
     turn_id: str
@@ -269,7 +270,7 @@ class DynamicToolCallRequest(_Event, frozen=True, tag="dynamic_tool_call"):
 
     @property
     def request_id(self) -> str:
-        """Under which it waits for its answer."""
+        """The id under which the request waits for its answer."""
         return self.call_id
 
 
@@ -281,7 +282,7 @@ class PlanStep(msgspec.Struct, frozen=True):
 
 
 class PlanUpdate(_Event, frozen=True, tag="plan_update"):
-    """The model's plan, whole."""
+    """The model's whole plan."""
 
     plan: tuple[PlanStep, ...]
     explanation: str | None = None

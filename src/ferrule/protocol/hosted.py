@@ -1,4 +1,4 @@
-"""Tools that the provider runs: switched on by configuration, and told in a line when their items arrive."""
+"""Tools that the provider runs: enabled by configuration, and summarised in one line when their items arrive."""
 
 import difflib
 from collections.abc import Mapping
@@ -40,11 +40,11 @@ from ferrule.protocol.specs import (
 )
 
 HostedTool = ToolSpec
-"""What is only shown to the model: the provider runs its calls, or somebody who handles them."""
+"""A tool that is only declared to the model: the provider, or another party, runs its calls."""
 
 
 class _WebSearchTable(msgspec.Struct, tag="web_search"):
-    """`WebSearch` with its filters unread: there are two spellings, and only one says its type."""
+    """`WebSearch` with its filters undecoded: there are two spellings, and only one carries its type."""
 
     external_web_access: bool | None = None
     search_context_size: SearchContextSize | None = None
@@ -66,19 +66,19 @@ _KINDS = {
         ToolSearchTool,
     )
 }
-"""What is checked before it is sent. A table of another type goes out as it is."""
+"""Types that are validated before they are sent. A table of another type is sent unchanged."""
 _OURS = ("local_shell", "apply_patch")
-"""Types that run here, under the names by which `tools` has them."""
+"""Types that run here, by their names in `tools`."""
 _LEFT_OUT: dict[str, dict[str, JsonValue]] = {"code_interpreter": {"container": {"type": "auto"}}}
-"""What a type cannot be without and a user need not say."""
+"""Defaults for fields that a type requires and a user may omit."""
 
 MAX_DOMAINS = 100
-"""How many domains the API takes in a search's filters."""
+"""The API's limit on domains in a search's filters."""
 
 
 def hosted_tool(given: str | Mapping[str, JsonValue]) -> HostedTool:
-    """The spec that a configuration means: a type alone, or a table of the type and its parameters as the Responses API
-    spells them. Raises `UsageError` that says what is wrong."""
+    """Build the spec of a configured hosted tool: a type alone, or a table of the type and its parameters as the
+    Responses API spells them. Raises `UsageError` that says what is wrong."""
     table: dict[str, JsonValue] = {"type": given} if isinstance(given, str) else dict(given)
     name = str(table.get("type"))
     kind = _KINDS.get(name)
@@ -107,7 +107,7 @@ def _required(kind: type[msgspec.Struct]) -> set[str]:
 
 
 def _other(name: str, table: dict[str, JsonValue]) -> HostedTool:
-    """A tool of a type that we do not know. Raises `UsageError` for what is rather a slip."""
+    """Build a tool of an unknown type. Raises `UsageError` for a likely typo."""
     if name in _OURS:
         raise UsageError(f"hosted_tools: {name} runs here, not at the provider; name it in `tools` instead")
     near = difflib.get_close_matches(name, _KINDS, n=1)
@@ -139,7 +139,8 @@ _OVER = frozenset({"failed", "incomplete"})
 
 
 def is_unfinished(view: ItemView) -> bool:
-    """Whether a call of a hosted tool came without its end: its server lets the model call the tool, but has none."""
+    """Return whether a hosted tool's call arrived without its end: its server lets the model call the tool but does
+    not run it."""
     match view:
         case ImageGenerationCall(result=result, status=status):  # OpenAI's own end as `generating`, with their result
             return result is None and status not in _OVER
@@ -151,12 +152,12 @@ def is_unfinished(view: ItemView) -> bool:
 
 
 def nobody_runs(view: ItemView) -> str:
-    """What the model reads of such a call."""
+    """Return the text the model reads for such a call."""
     return f"Nobody runs the {kind_of(view)} of your last answer here: go on with the tools that you were given."
 
 
 def hosted_line(view: ItemView) -> str | None:
-    """One line for people on what the provider did, or None for an item of another kind."""
+    """Describe in one line what the provider did; None for an item of another kind."""
     match view:
         case WebSearchCall(action=action):
             return f"Web search: {_search(action)}"
@@ -178,7 +179,7 @@ def hosted_line(view: ItemView) -> str | None:
 
 
 def _search(action: msgspec.Raw) -> str:
-    """What is searched, or which page is looked at."""
+    """Return the search query, or the page being read."""
     return _field(action, "query") or _field(action, "url") or _field(action, "type")
 
 

@@ -1,4 +1,4 @@
-"""What a model says and is told. An item is its raw bytes and a typed view; unknown kinds survive a round trip.
+"""Conversation items. An item is its raw bytes and a typed view; unknown kinds survive a round trip.
 
 Field names and values are the Responses API's. A view names the fields that we read; the bytes keep all of them.
 """
@@ -18,14 +18,14 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Said(_Item, frozen=True, kw_only=True):
-    """An item of the model. `chat_fields` is an object: what a server of Chat Completions put beside the standard and
-    wants back as it was (signatures, reasoning in its own form). It is kept on disk and never part of another wire."""
+    """An item of the model. `chat_fields` is an object: non-standard fields that a Chat Completions server sent and
+    wants back unchanged (signatures, reasoning in its own form). Kept on disk, never sent on another wire."""
 
     chat_fields: msgspec.Raw = msgspec.Raw()
 
 
 class Message(_Said, frozen=True, tag="message"):
-    """Words of the user, the developer or the assistant."""
+    """A message of the user, the developer or the assistant."""
 
     role: Literal["user", "assistant", "system", "developer", "tool"]
     content: OutputBody
@@ -33,8 +33,8 @@ class Message(_Said, frozen=True, tag="message"):
 
 
 class Reasoning(_Said, frozen=True, tag="reasoning"):
-    """The model's thinking: summaries, raw text where shown, and the encrypted form that is sent back. `chat_field` is
-    the field of a Chat message in which the text came."""
+    """The model's reasoning: summaries, raw text where available, and the encrypted form that is sent back.
+    `chat_field` names the field of the Chat message that carried the text."""
 
     summary: tuple[SummaryText | UnknownPart, ...] = ()
     content: tuple[ReasoningText | UnknownPart, ...] | None = None
@@ -75,7 +75,7 @@ class CustomToolCallOutput(_Item, frozen=True, tag="custom_tool_call_output"):
 
 
 class LocalShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a `local_shell_call` runs: an argv (or one script), its directory, extra environment, limit in ms."""
+    """The command of a `local_shell_call`: an argv (or one script), its directory, extra environment, limit in ms."""
 
     command: str | tuple[str, ...]
     type: str = "exec"
@@ -86,7 +86,7 @@ class LocalShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LocalShellCall(_Item, frozen=True, tag="local_shell_call"):
-    """The native shell call of codex-mini-latest. Where `call_id` is missing, the item's id is the call's id."""
+    """The native shell call of codex-mini-latest. Without a `call_id`, the item's id identifies the call."""
 
     action: LocalShellAction
     call_id: str | None = None
@@ -100,7 +100,7 @@ class LocalShellCallOutput(_Item, frozen=True, tag="local_shell_call_output"):
 
 
 class ShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a `shell_call` runs, one after the other; `max_output_length` is in characters."""
+    """The commands of a `shell_call`, run one after the other; `max_output_length` is in characters."""
 
     commands: tuple[str, ...]
     timeout_ms: int | None = None
@@ -108,13 +108,13 @@ class ShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallEnvironment(msgspec.Struct, frozen=True):
-    """Where the commands of a `shell_call` run: `local` is here, anything else is the provider's."""
+    """Where the commands of a `shell_call` run: `local` is this machine, anything else is the provider's."""
 
     type: str = "local"
 
 
 class ShellCall(_Item, frozen=True, tag="shell_call"):
-    """The native shell call. Without an `environment` the tool that was declared says where its commands run."""
+    """The native shell call. Without an `environment`, the declared tool decides where its commands run."""
 
     call_id: str
     action: ShellAction
@@ -122,17 +122,17 @@ class ShellCall(_Item, frozen=True, tag="shell_call"):
 
 
 class ShellExit(msgspec.Struct, frozen=True, tag="exit"):
-    """The command ended by itself."""
+    """The command exited by itself."""
 
     exit_code: int
 
 
 class ShellTimeout(msgspec.Struct, frozen=True, tag="timeout"):
-    """The command was ended at its limit."""
+    """The command was ended at its time limit."""
 
 
 class ShellCommandOutput(msgspec.Struct, frozen=True):
-    """What one command of a `shell_call` wrote, and how it ended."""
+    """The output of one command of a `shell_call`, and how it ended."""
 
     stdout: str
     stderr: str
@@ -140,7 +140,7 @@ class ShellCommandOutput(msgspec.Struct, frozen=True):
 
 
 class ShellCallOutput(_Item, frozen=True, tag="shell_call_output"):
-    """The answer to a `shell_call`: one entry a command."""
+    """The answer to a `shell_call`: one entry per command."""
 
     call_id: str
     output: tuple[ShellCommandOutput, ...]
@@ -155,7 +155,7 @@ class CreateFile(msgspec.Struct, frozen=True, tag="create_file"):
 
 
 class UpdateFile(msgspec.Struct, frozen=True, tag="update_file"):
-    """Change a file by a V4A diff without its envelope."""
+    """Change a file with a V4A diff without its envelope."""
 
     path: str
     diff: str
@@ -185,7 +185,7 @@ class ApplyPatchCallOutput(_Item, frozen=True, tag="apply_patch_call_output"):
 
 
 class ComputerCall(_Item, frozen=True, tag="computer_call"):
-    """The model wants to act on a screen. Actions are kept as they came."""
+    """The model wants to act on a screen. Actions are kept unchanged."""
 
     call_id: str
     action: msgspec.Raw = msgspec.Raw()
@@ -265,14 +265,14 @@ class McpCall(_Item, frozen=True, tag="mcp_call"):
 
 
 class McpToolCallOutput(_Item, frozen=True, tag="mcp_tool_call_output"):
-    """The result of an MCP tool that we ran, as the server gave it. On the wire it is a `function_call_output`."""
+    """The result of an MCP tool that we ran, as the server returned it. On the wire it is a `function_call_output`."""
 
     call_id: str
     output: OutputBody
 
 
 class ToolSearchCall(_Said, frozen=True, tag="tool_search_call"):
-    """The model looks for tools; with `execution` client we answer."""
+    """A search for tools by the model; with `execution` client we answer it."""
 
     arguments: msgspec.Raw
     execution: str = "server"
@@ -280,7 +280,7 @@ class ToolSearchCall(_Said, frozen=True, tag="tool_search_call"):
 
 
 class ToolSearchOutput(_Item, frozen=True, tag="tool_search_output"):
-    """The tools that were found, as full specs."""
+    """The tools found, as full specs."""
 
     tools: tuple[msgspec.Raw, ...] = msgspec.field(default_factory=lambda: ())  # so an empty list is sent too
     execution: str = "server"
@@ -301,13 +301,14 @@ class Compaction(_Item, frozen=True, tag="compaction"):
 
 
 class ItemReference(_Item, frozen=True, tag="item_reference"):
-    """Stands for an item that the provider stores."""
+    """A reference to an item that the provider stores."""
 
 
 class UnknownItem(msgspec.Struct, frozen=True, tag="unknown"):
-    """An item of a kind, or in a shape, that this version does not know. Its raw bytes are sent back as they came.
+    """An item of a kind or shape unknown to this version. Its raw bytes are sent back unchanged.
 
-    `awaits` is the id under which it waits for an output, `answers` the id of the call that it is the output of."""
+    `awaits` is the id under which it waits for an output, `answers` the id of the call whose output it is.
+    """
 
     original_type: str
     awaits: str | None = None
@@ -348,8 +349,9 @@ ItemView = (
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who said an item: the server, the family of its model, and in which response: the one to a request with so many
-    items, 0 where that is not known. `place` is where the item began in it; what is whole earlier may stand later."""
+    """The source of an item: the server, the model family, and the response, identified by the number of items in its
+    request (0 if unknown). `place` is where the item began in the response; items that complete earlier may come
+    later."""
 
     provider: str
     family: str = ""
@@ -358,8 +360,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResponseItem(msgspec.Struct, frozen=True):
-    """One item of a conversation. `raw` is its JSON, kept byte for byte; `view` is how we read it. `origin` is None for
-    what we said, and where it is not known."""
+    """One item of a conversation. `raw` is its JSON, kept byte for byte; `view` is our reading of it. `origin` is None
+    for our own items, and where it is unknown."""
 
     raw: bytes
     view: ItemView
@@ -370,7 +372,7 @@ class ResponseItem(msgspec.Struct, frozen=True):
 
 
 ResponseInputItem = ResponseItem
-"""An item that we tell the model: an output of a tool, or a message."""
+"""An item sent to the model: a tool output or a message."""
 
 
 class _Tag(msgspec.Struct):
@@ -383,9 +385,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def read_item(raw: bytes | bytearray | memoryview | str, origin: Origin | None = None) -> ResponseItem:
-    """Read one item from its JSON. A kind or shape that we do not know becomes an `UnknownItem`.
+    """Read one item from its JSON. An unknown kind or shape becomes an `UnknownItem`.
 
-    Raises `msgspec.DecodeError` where the text is not JSON at all.
+    Raises `msgspec.DecodeError` if the text is not JSON at all.
     """
     data = raw.encode() if isinstance(raw, str) else bytes(raw)
     try:
@@ -395,17 +397,17 @@ def read_item(raw: bytes | bytearray | memoryview | str, origin: Origin | None =
 
 
 def kind_of(view: ItemView) -> str:
-    """The type of an item on the wire."""
+    """Return the item's type on the wire."""
     return view.original_type if isinstance(view, UnknownItem) else str(view.__struct_config__.tag)
 
 
 def make_item(view: ItemView) -> ResponseInputItem:
-    """The item that says what `view` says."""
+    """Make the item that encodes `view`."""
     return ResponseInputItem(_encoder.encode(view), view)
 
 
 def _read_loosely(data: bytes) -> ItemView:
-    """Second reading: parts of unknown kinds are set aside, and what still does not fit is an unknown item."""
+    """Read an item a second time: unknown parts are set aside, and an item that still does not fit becomes unknown."""
     try:
         tag = _tag_decoder.decode(data).type
     except msgspec.ValidationError:
@@ -426,8 +428,8 @@ _ELSEWHERE = "server"
 
 
 def _unknown(tag: str, fields: dict[str, Any]) -> UnknownItem:
-    """An unknown item, with what it has to do with others. A call that has its result in it, or says that the provider
-    runs it, waits for nothing."""
+    """Build an unknown item with its links to other items. A call that carries its own result, or that the provider
+    runs, waits for nothing."""
     if tag == "mcp_approval_request":
         return UnknownItem(tag, awaits=_text_of(fields.get("id")))
     call_id = _text_of(fields.get("call_id") or (fields.get("id") if tag == "local_shell_call" else None))

@@ -1,6 +1,6 @@
-"""JSON Schemas of tools: the mapping kept without loss, its bytes made once, and the view in five kinds.
+"""JSON Schemas of tools: the lossless mapping, its bytes encoded once, and the view in five kinds.
 
-`schema_sanitize` makes foreign ones fit for a provider, `schema_strict` makes ones for strict mode.
+`schema_sanitize` adapts foreign schemas to a provider, `schema_strict` adapts them to strict mode.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ferrule.protocol.json_text import JsonValue
 
 
 class JsonSchema:
-    """A JSON Schema, whole. Made from a mapping or from its JSON; whichever is missing is made when asked for."""
+    """A whole JSON Schema, made from a mapping or from its JSON; the other form is made on demand."""
 
     __slots__ = ("_encoded", "_mapping")
 
@@ -24,7 +24,7 @@ class JsonSchema:
 
     @classmethod
     def of(cls, variant: "SchemaVariant") -> "JsonSchema":
-        """The schema that one of the five kinds describes."""
+        """Return the schema that one of the five kinds describes."""
         return cls(encoded=msgspec.json.encode(variant, enc_hook=lambda schema: dict(schema.mapping)))
 
     @property
@@ -42,7 +42,7 @@ class JsonSchema:
         return self._encoded
 
     def view(self) -> "SchemaVariant":
-        """The schema as the nearest of the five kinds. What they cannot say (enums, unions, formats) is not in it."""
+        """The schema as the nearest of the five kinds, which cannot express enums, unions or formats."""
         mapping = self.mapping
         description = mapping.get("description")
         match _kind(mapping):
@@ -67,7 +67,7 @@ class JsonSchema:
 
 
 AdditionalProperties = bool | JsonSchema
-"""Whether an object may have properties that are not declared, or the schema of those."""
+"""Whether an object may have undeclared properties, or the schema of those."""
 
 
 class BooleanSchema(msgspec.Struct, frozen=True, tag="boolean", omit_defaults=True):
@@ -106,7 +106,7 @@ class ObjectSchema(msgspec.Struct, frozen=True, tag="object", omit_defaults=True
 SchemaVariant = BooleanSchema | StringSchema | NumberSchema | ArraySchema | ObjectSchema
 
 _KINDS = ("object", "array", "string", "number", "integer", "boolean")
-"""The kinds in the order in which a union of types is taken for one of them."""
+"""Kinds in the order in which a union of types is reduced to one of them."""
 
 
 def _kind(mapping: Mapping[str, JsonValue]) -> str | None:
@@ -124,7 +124,7 @@ _HINTS = {
 
 
 def inferred_type(mapping: Mapping[str, JsonValue]) -> str | None:
-    """The type that a schema without one must mean, by its other keywords."""
+    """Infer the type of a schema without one from its other keywords."""
     return next((kind for kind, keywords in _HINTS.items() if not mapping.keys().isdisjoint(keywords)), None)
 
 

@@ -1,4 +1,4 @@
-"""JSON that comes from a model and text that goes to the wire: one decoder, one encoder, no other way."""
+"""JSON from a model and text for the wire: the only decoder and the only encoder."""
 
 import json
 import math
@@ -10,22 +10,22 @@ import msgspec
 from ferrule.protocol.errors import RespondToModel
 
 JsonValue = Any
-"""Any JSON value: the one place where a type cannot say more."""
+"""Any JSON value: the one place where a type cannot be more precise."""
 
 PARSE_ERROR = "failed to parse function arguments: "
-"""How every refusal of a call's arguments begins: the words that models know."""
+"""The start of every refusal of a call's arguments, in words that models know."""
 
 MAX_DEPTH = 200
-"""Levels of nesting that a value may have: what pydantic's JSON reader takes, and far from Python's own limit."""
+"""Maximum nesting of a value: the limit of pydantic's JSON reader, far below Python's own."""
 
 _EXCERPT = 40
-"""Characters of the offending text that an error quotes: enough to find the place."""
+"""Characters of the offending text quoted in an error: enough to find the place."""
 
 _FENCE = re.compile(r"\s*```[\w-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL)
 
 
 def decode(text: str | bytes) -> JsonValue:
-    """The JSON value of `text`. Raw control characters inside strings are accepted, and a Markdown fence around it all.
+    """Decode JSON text. Accepts raw control characters inside strings, and a Markdown fence around the whole.
 
     Raises `RespondToModel` that says where the text stops being JSON and what stands there.
     """
@@ -39,7 +39,7 @@ def decode(text: str | bytes) -> JsonValue:
 
 
 def _brackets(text: str | bytes) -> int:
-    """How many arrays and objects `text` can hold at most."""
+    """Count the arrays and objects that `text` can hold at most."""
     if isinstance(text, str):
         return text.count("[") + text.count("{")
     return text.count(b"[") + text.count(b"{")
@@ -67,7 +67,7 @@ def _decode_tolerantly(text: str) -> JsonValue:
 
 
 def _check_depth(value: JsonValue) -> None:
-    """Refuse what is nested too deeply, and half characters, which UTF-8 cannot carry."""
+    """Refuse excessive nesting, and lone surrogates, which UTF-8 cannot encode."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -119,7 +119,7 @@ def _near(error: json.JSONDecodeError) -> str:
 
 
 def encodable(text: str) -> str:
-    """`text` with lone surrogates replaced by U+FFFD, so that UTF-8 can carry it."""
+    """Replace lone surrogates in `text` by U+FFFD, so that UTF-8 can encode it."""
     try:
         text.encode()
     except UnicodeEncodeError:

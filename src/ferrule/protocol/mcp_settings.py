@@ -1,4 +1,4 @@
-"""How an MCP server is reached and what its tools may do: `[mcp_servers.NAME]`, `.mcp.json`, `mcp_config`."""
+"""How to reach an MCP server and what its tools may do: `[mcp_servers.NAME]`, `.mcp.json`, `mcp_config`."""
 
 from typing import Literal
 from urllib.parse import urlsplit
@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 STARTUP_TIMEOUT = 60.0
-"""Seconds until a server must have answered: at their first start `npx` and `uvx` download; nobody waits for it."""
+"""Seconds a server has to start: on first start `npx` and `uvx` download; nobody waits for it."""
 TOOL_TIMEOUT = 120.0
-"""Seconds until a call, or its next sign of progress, must have come."""
+"""Seconds until a call must end or report progress again."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -16,25 +16,25 @@ McpApproval = Literal["auto", "prompt", "allow"]
 
 
 class McpOAuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How `ferrule mcp login` logs in, where the server's login needs to be told."""
+    """Settings of `ferrule mcp login` for servers whose login needs them."""
 
     client_id: str | None = None
-    """A client that is registered at the login server, where that registers none by itself."""
+    """A client registered at the login server, for servers without dynamic registration."""
     client_secret: str | None = None
     client_secret_env_var: str | None = None
-    """The variable that holds the secret of that client."""
+    """The variable that holds the client's secret."""
     token_endpoint_auth_method: Literal["client_secret_basic", "client_secret_post"] | None = None
-    """How the secret is shown. None: the basic way, unless the login server says that it takes only the other."""
+    """How the client authenticates. None: the basic method, unless the login server accepts only the other."""
     client_metadata_url: str | None = None
-    """Where a document describes the client: its id for login servers that read such documents."""
+    """The URL of the client's metadata document, which is its id for login servers that read such documents."""
     callback_port: int | None = None
-    """The port of `http://127.0.0.1:PORT/callback`, for clients that are registered with that address."""
+    """The port of `http://127.0.0.1:PORT/callback`, for clients registered with that address."""
     scopes: tuple[str, ...] = ()
-    """Asked for beside those that the server names."""
+    """Scopes to request beside those that the server names."""
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, in the words of `McpServerSettings.problem`."""
+        """The problem, if any, worded like `McpServerSettings.problem`."""
         secrets = (self.client_secret, self.client_secret_env_var)
         if (any(secrets) and self.client_id is None) or all(secrets):
             return "oauth: a secret needs a client_id, and stands in client_secret or client_secret_env_var"
@@ -49,7 +49,7 @@ class McpOAuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One server: a `command` that speaks over its standard streams, or the `url` of a streamable HTTP one.
 
-    Timeouts are in seconds. `enabled_tools` None means all; both lists name tools as the server does.
+    Timeouts are in seconds. `enabled_tools` None means all; both lists use the server's tool names.
     """
 
     command: str | None = None
@@ -57,15 +57,15 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     env: dict[str, str] = {}
     """Variables of the server, beside the few that every server gets."""
     env_vars: tuple[str, ...] = ()
-    """Names of our own variables that are passed on."""
+    """Names of the agent's own variables to pass on."""
     cwd: str | None = None
-    """Where it runs: absolute, `~`, or relative to the session's directory, which is the default."""
+    """Its working directory: absolute, `~`, or relative to the session's directory, which is the default."""
     url: str | None = None
     headers: dict[str, str] = {}
     http_headers: dict[str, str] = {}
-    """The same as `headers`."""
+    """Same as `headers`."""
     env_http_headers: dict[str, str] = {}
-    """From a header to the variable that holds its value."""
+    """Maps a header to the variable that holds its value."""
     bearer_token_env_var: str | None = None
     """The variable that holds the bearer token."""
     oauth: McpOAuthSettings | None = None
@@ -75,16 +75,16 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     enabled_tools: tuple[str, ...] | None = None
     disabled_tools: tuple[str, ...] = ()
     required: bool = False
-    """No session without this server."""
+    """The session does not start without this server."""
     supports_parallel_tool_calls: bool = False
     approval: McpApproval = "auto"
     """Which calls need approval: those not annotated as read-only (`auto`), all (`prompt`), none (`allow`)."""
     roots: tuple[str, ...] | None = None
-    """Folders that the server is told of: absolute, `~`, or relative to the session's directory. None: that directory,
-    for a server on this machine; a remote one is told of none."""
+    """Folders reported to the server: absolute, `~`, or relative to the session's directory. None: that directory for
+    a local server, nothing for a remote one."""
 
     def wants(self, tool: str) -> bool:
-        """Whether the tool of this raw name is used."""
+        """Return whether the tool with this raw name is used."""
         return (self.enabled_tools is None or tool in self.enabled_tools) and tool not in self.disabled_tools
 
     @property
@@ -94,7 +94,8 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the settings as a whole, in one sentence that says what is right."""
+        """A sentence that says what is wrong with the settings as a whole and what would be right; None if nothing
+        is."""
         if (self.command is None) == (self.url is None):
             return "needs either a command (a local server) or a url (a remote one)"
         if self.url is not None and not self.url.startswith(("http://", "https://")):

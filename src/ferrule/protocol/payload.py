@@ -1,4 +1,4 @@
-"""How a tool was invoked, and what it answers."""
+"""How a tool was invoked, and its answer."""
 
 from enum import StrEnum
 
@@ -25,14 +25,14 @@ from ferrule.protocol.items import (
 
 
 class ToolKind(StrEnum):
-    """Which payloads a handler serves."""
+    """The payloads that a handler serves."""
 
     FUNCTION = "function"
     MCP = "mcp"
 
 
 class ShellToolCallParams(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a shell call asks for: the argv, its directory, its limit in milliseconds, and its permissions."""
+    """A shell call's request: the argv, its directory, its limit in milliseconds, and its permissions."""
 
     command: tuple[str, ...]
     workdir: str | None = None
@@ -45,13 +45,13 @@ class ShellToolCallParams(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FunctionPayload(msgspec.Struct, frozen=True, tag="function"):
-    """A JSON function call; `arguments` is the raw text from the model."""
+    """A JSON function call; `arguments` is the model's raw text."""
 
     arguments: str
 
 
 class CustomPayload(msgspec.Struct, frozen=True, tag="custom"):
-    """A freeform call; `input` is the raw text."""
+    """A freeform call; `input` is the model's raw text."""
 
     input: str
 
@@ -72,7 +72,7 @@ class McpPayload(msgspec.Struct, frozen=True, tag="mcp"):
 
 class NativePayload(msgspec.Struct, frozen=True, tag="native"):
     """A native item (`shell_call`, `apply_patch_call`, `tool_search_call`, `computer_call`, `mcp_approval_request`, or
-    one of a kind that is not known); `arguments` is what it asks for as JSON."""
+    one of an unknown kind); `arguments` is its request as JSON."""
 
     item_type: str
     arguments: str
@@ -83,17 +83,17 @@ NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput | Compu
 
 
 ABORTED = "aborted"
-"""What the model reads of a call that was cut off before it answered: servers refuse a call without an answer."""
+"""The output of a call that was cut off before it answered: servers refuse a call without an answer."""
 
 NO_OUTPUT = "(no output)"
-"""What the model reads of an answer without a word in it: some servers refuse an empty one."""
+"""The output that stands for an empty answer: some servers refuse an empty one."""
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool answers. `success` is for the front end; the model reads only the body.
+    """A tool's answer. `success` is for the front end; the model reads only the body.
 
-    `bounded` says that the tool kept the output budget itself; dispatch cuts what is not. `ends_turn`: the model is not
-    asked again, and the text is its last word.
+    `bounded` means the tool itself kept to the output budget; dispatch truncates the rest. `ends_turn`: the model is
+    not asked again, and the text is its final message.
     """
 
     body: OutputBody | NativeOutput
@@ -103,17 +103,17 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The textual parts of the body, for people and for hooks."""
+        """The textual parts of the body, for people and hooks."""
         body = self.body
         return text_of(body) if isinstance(body, (str, tuple)) else msgspec.json.encode(body).decode()
 
     def unsaid(self, payload: ToolPayload) -> str | None:
-        """The words of a failure for which the answer to such a call has no room."""
+        """Return the text of a failure that the answer to this kind of call cannot carry."""
         wordless = isinstance(payload, NativePayload) and payload.item_type == "computer_call"
         return self.text if wordless and self.success is False and isinstance(self.body, str) else None
 
     def into_response(self, call_id: str, payload: ToolPayload) -> ResponseInputItem:
-        """The item that answers the call, in the form that its payload asks for."""
+        """Build the item that answers the call, in the form its payload requires."""
         body = self.body
         if not isinstance(body, (str, tuple)):
             return make_item(body)
@@ -128,14 +128,14 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 def output_in(view: ItemView) -> ToolOutput:
-    """What an item says that answers a call."""
+    """Return the tool output in an item that answers a call."""
     if isinstance(view, NativeOutput):
         return ToolOutput(view)
     return ToolOutput(view.output if isinstance(view, FunctionCallOutput | CustomToolCallOutput) else "")
 
 
 def _never_empty(body: OutputBody) -> OutputBody:
-    """The body without blank texts; a note where nothing is left."""
+    """Return the body without blank texts, or a note if nothing is left."""
     if isinstance(body, str):
         return NO_OUTPUT if not body or body.isspace() else body
     kept = tuple(part for part in body if not (isinstance(part, InputText) and not part.text.strip()))
@@ -145,11 +145,11 @@ def _never_empty(body: OutputBody) -> OutputBody:
 NO_SCREENSHOT = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR4nGNgAAIAAAUAAXpeqz8AAAAASUVORK5CYII="
 )
-"""One transparent pixel: servers refuse the answer to a `computer_call` that is no picture."""
+"""One transparent pixel: servers refuse an answer to a `computer_call` without a picture."""
 
 
 def _native_answer(call_id: str, payload: NativePayload, output: ToolOutput) -> ResponseInputItem:
-    """A text (mostly an error), or a picture of the screen, as the answer to a native call."""
+    """Build the answer to a native call from a text (mostly an error) or a screenshot."""
     text, failed = output.text, output.success is False
     match payload.item_type:
         case "shell_call":
@@ -175,7 +175,8 @@ class _SafetyChecks(msgspec.Struct):
 
 
 def _screenshot(call_id: str, payload: NativePayload, output: ToolOutput) -> ComputerCallOutput:
-    """What the screen shows. The checks of the call are acknowledged, or the server would take no further request."""
+    """Build the screenshot answer. It acknowledges the call's safety checks, or the server would refuse every later
+    request."""
     body = output.body if isinstance(output.body, tuple) else ()
     picture = next((part for part in body if isinstance(part, InputImage)), InputImage(image_url=NO_SCREENSHOT))
     shown = {"type": "computer_screenshot", "image_url": picture.image_url, "file_id": picture.file_id}

@@ -1,4 +1,4 @@
-"""Who may do what: the vocabulary of approvals and of the sandbox. Values keep Codex's wire spelling."""
+"""Permissions: the vocabulary of approvals and of the sandbox. Values keep Codex's wire spelling."""
 
 from enum import StrEnum
 from typing import Literal
@@ -45,7 +45,7 @@ class DangerFullAccess(msgspec.Struct, frozen=True, tag="danger-full-access"):
 
 
 class ExternalSandbox(msgspec.Struct, frozen=True, tag="external-sandbox"):
-    """Somebody else confines this process; we add nothing."""
+    """The process is already confined from outside; Ferrule adds nothing."""
 
     network_access: Literal["restricted", "enabled"] = "restricted"
 
@@ -54,14 +54,14 @@ SandboxPolicy = ReadOnly | WorkspaceWrite | DangerFullAccess | ExternalSandbox
 
 
 class SandboxPermissions(StrEnum):
-    """What one call asks for beyond the session's sandbox."""
+    """A call's request beyond the session's sandbox."""
 
     USE_DEFAULT = "use_default"
     REQUIRE_ESCALATED = "require_escalated"
 
 
 class ReviewDecision(StrEnum):
-    """The user's answer to an approval request. An amendment travels beside `APPROVED_EXECPOLICY_AMENDMENT`."""
+    """The user's answer to an approval request. `APPROVED_EXECPOLICY_AMENDMENT` comes with an amendment."""
 
     APPROVED = "approved"
     APPROVED_FOR_SESSION = "approved_for_session"

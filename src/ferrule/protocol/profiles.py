@@ -1,4 +1,4 @@
-"""What a model family was trained on: its tools, the forms of its shell and its patches, its limits."""
+"""What a model family was trained on: its tools, its shell and patch forms, its limits."""
 
 from typing import Literal
 
@@ -8,17 +8,18 @@ from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Verbosi
 from ferrule.protocol.truncation import DEFAULT_OUTPUT_TOKENS, OutputBudget
 
 ShellForm = Literal["shell_command", "unified_exec", "shell", "local_shell", "disabled"]
-"""Which shell tool a model gets: one script, a PTY with sessions, an argv, the native item, or none."""
+"""The shell tool for a model: one script, a PTY with sessions, an argv, the native item, or none."""
 
 PatchForm = Literal["freeform", "function", "native", "none"]
-"""How a model says a patch: grammar text, one JSON string, the native item, or not at all."""
+"""The patch format of a model: grammar text, one JSON string, the native item, or none."""
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """One model family. `tools` names the set of tools (`codex`, `openhands`, `claude`, `generic`, `all`, or a user's).
+    """One model family. `tools` names the set of tools (`codex`, `openhands`, `claude`, `generic`, `all`, or a
+    user's).
 
-    `context_window` is in tokens, None where it is not known. `security_risk`: calls of tools that change things carry
-    the model's own estimate of the risk.
+    `context_window` is in tokens, None if unknown. `security_risk`: calls of tools that change things carry the
+    model's own estimate of the risk.
     """
 
     name: str
@@ -37,7 +38,7 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of tools by name or glob. `security_risk` as in `ModelProfile`, where the user picks the set by hand."""
+    """A set of tools by name or glob. `security_risk` as in `ModelProfile`, for users who pick the set themselves."""
 
     name: str
     include: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Property names that a provider refuses, under names that it takes: there and back."""
+"""Aliases for property names that a provider refuses, in both directions."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,24 +9,24 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.schema_walk import Node, item_nodes, property_names, property_nodes, schemas_below, with_below
 
 PORTABLE_NAMES = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Property names that every known provider takes."""
+"""Property names that every known provider accepts."""
 
 _LONGEST = 56
 """Characters of a name that its alias keeps; leaves room for a number."""
 
 _Step = Callable[[str, Mapping[str, bool]], tuple[str, str]]
-"""From a key and the names that are declared there: the key's other name and the tool's own name."""
+"""Maps a key and the declared names to the key's other name and the tool's own name."""
 
 
 class Aliases(NamedTuple):
-    """The changed property names of one schema. An alias belongs to one name and stands for it everywhere."""
+    """The renamed properties of one schema. An alias belongs to one name and stands for it everywhere."""
 
     schema: Node
     names: Mapping[str, str]
-    """From the tool's own name to the model's."""
+    """Maps the tool's own name to the model's."""
 
     def to_model(self, value: JsonValue) -> JsonValue:
-        """Arguments of the tool as the model writes them."""
+        """Convert the tool's arguments to the model's spelling."""
 
         def step(key: str, declared: Mapping[str, bool]) -> tuple[str, str]:
             return (self.names.get(key, key) if key in declared else key), key
@@ -34,7 +34,7 @@ class Aliases(NamedTuple):
         return self._renamed(value, [self.schema], step) if self.names else value
 
     def from_model(self, value: JsonValue) -> JsonValue:
-        """Arguments that a model wrote as the tool takes them. Only declared properties are renamed, never data."""
+        """Convert a model's arguments to the tool's spelling. Only declared properties are renamed, never data."""
         originals = {alias: name for name, alias in self.names.items()}
 
         def step(key: str, declared: Mapping[str, bool]) -> tuple[str, str]:
@@ -60,7 +60,7 @@ NO_ALIASES = Aliases({}, {})
 
 
 def with_aliases(schema: dict[str, JsonValue], allowed: re.Pattern[str]) -> tuple[dict[str, JsonValue], Aliases]:
-    """`schema` with an alias for each property name that `allowed` does not match as a whole, and the way back."""
+    """Return `schema` with an alias for each property name that `allowed` does not fully match, and the aliases."""
     declared = list(dict.fromkeys(_declared(schema)))
     refused = [name for name in declared if not allowed.fullmatch(name)]
     if not refused:
@@ -81,7 +81,7 @@ def _declared(schema: Node) -> Iterator[str]:
 
 
 def _mentioned(schema: Node) -> Iterator[str]:
-    """Names that are asked for without being declared: an alias must not answer to them."""
+    """Yield names that are required without being declared: no alias may collide with them."""
     for names in (schema.get("required", ()), *schema.get("dependentRequired", {}).values()):
         yield from names
     for below in schemas_below(schema):
@@ -113,7 +113,7 @@ def _listed(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
 
 
 def _described(schema: JsonValue, name: str) -> JsonValue:
-    """The property's schema, whose description tells the name that the alias stands for: it may mean something."""
+    """Return the property's schema; its description states the original name, which may carry meaning."""
     if not isinstance(schema, Mapping):
         return schema
     description = schema.get("description")

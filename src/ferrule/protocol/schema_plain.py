@@ -23,11 +23,11 @@ _OF_TYPE = {
         "maxProperties", "dependentRequired", "dependentSchemas",
     ),
 }  # fmt: skip
-"""Keywords that say something about values of one type."""
+"""Keywords that apply to values of one type."""
 
 
 MAX_NODES = 10_000
-"""Schemas in a plain form: what stands beside nested alternatives is repeated in each of them."""
+"""Size limit of a plain form: what stands beside nested alternatives is repeated in each of them."""
 
 
 class _TooLarge(Exception):
@@ -35,7 +35,8 @@ class _TooLarge(Exception):
 
 
 def plain_schema(schema: JsonSchema) -> JsonSchema:
-    """A sanitised schema in its plain form; the same object where it is plain already, or would be too large."""
+    """Convert a sanitised schema to its plain form; return the same object if it is already plain or would be too
+    large."""
     root = schema.mapping
     try:
         plain = _Plain(root).below(root)
@@ -45,14 +46,14 @@ def plain_schema(schema: JsonSchema) -> JsonSchema:
 
 
 class _Plain:
-    """One schema on its way."""
+    """The conversion of one schema."""
 
     def __init__(self, root: Node) -> None:
         self._root = root
         self._left = MAX_NODES
 
     def below(self, node: Node) -> dict[str, JsonValue]:
-        """`node` with every schema below it in the plain form. Raises `_TooLarge`."""
+        """Convert every schema below `node` to the plain form. Raises `_TooLarge`."""
         return with_below(node, self._node)
 
     def _node(self, node: Node) -> dict[str, JsonValue]:
@@ -74,7 +75,7 @@ class _Plain:
         )
 
     def _alternatives(self, node: Node, keyword: str) -> dict[str, JsonValue]:
-        """What stands beside alternatives goes into each of them: a type first of all."""
+        """Move the keywords beside alternatives into each of them, first of all a type."""
         outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
         shared = {key: value for key, value in node.items() if key not in outer and key != keyword}
         branches: list[JsonValue] = []
@@ -86,7 +87,7 @@ class _Plain:
 
 
 def _reference(node: Node, root: Node) -> dict[str, JsonValue]:
-    """Nothing but a description may stand beside a reference, and none where the referenced schema has one."""
+    """Keep only a description beside a reference, and none if the referenced schema has one."""
     try:
         target = resolve(node["$ref"], root)
     except KeyError:
@@ -97,7 +98,7 @@ def _reference(node: Node, root: Node) -> dict[str, JsonValue]:
 
 
 def _both(shared: Node, branch: Node) -> Node:
-    """One alternative with what all have; where both say the same keyword, the alternative's own counts."""
+    """Merge one alternative with what all share; the alternative's own keywords win."""
     if "$ref" in branch:
         return branch
     both = {**shared, **branch}
@@ -116,7 +117,7 @@ def _types_of(node: Node) -> list[str]:
 
 
 def _split(node: dict[str, JsonValue], types: list[str]) -> dict[str, JsonValue]:
-    """One alternative a type, each with the keywords of its type."""
+    """Split into one alternative per type, each with the keywords of its type."""
     outer = {key: value for key, value in node.items() if key in ANNOTATIONS or key in ("$defs", "allOf", "not")}
     branches = [branch for kind in types if (branch := _of_type(node, kind)) is not None]
     return {**outer, "anyOf": branches}

@@ -1,4 +1,4 @@
-"""The root of a tool's parameters: providers take an object there and refuse references and alternatives."""
+"""The root of a tool's parameters: providers require an object there and refuse references and alternatives."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,21 +7,21 @@ from ferrule.protocol.schema_shape import type_name
 from ferrule.protocol.schema_walk import Node, resolve
 
 _REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const")
-"""Keywords that providers answer with 400 when they stand at the root."""
+"""Keywords that providers answer with 400 at the root."""
 
 _MAX_HOPS = 64
-"""References and alternatives inside each other at the root; more is a loop or an attack."""
+"""Nesting of references and alternatives at the root; more is a loop or an attack."""
 
 _MAX_PARTS = 500
-"""Parts that a root may be merged of. References to references can name each part many times over."""
+"""Parts merged into one root. References to references can name each part many times over."""
 
 _ANNOTATIONS = frozenset({"description", "title", "default", "examples", "$schema", "$id", "$comment"})
 
 
 def flat_root(root: Node, note: Callable[[str], None]) -> dict[str, JsonValue]:
-    """`root` without what is refused there: references and allOf merged, alternatives offered together.
+    """Return `root` without refused keywords: references and allOf merged, alternatives combined.
 
-    `note` hears what the result does not say any more.
+    `note` is called with everything the result no longer says.
     """
     flat = dict(root) if root.keys().isdisjoint(_REFUSED) else _Flattener(root, note).flat(root, ())
     named = flat.get("type", "object")
@@ -35,7 +35,7 @@ def flat_root(root: Node, note: Callable[[str], None]) -> dict[str, JsonValue]:
 
 
 class _Flattener:
-    """One root on its way."""
+    """The flattening of one root."""
 
     def __init__(self, root: Node, note: Callable[[str], None]) -> None:
         self._root = root
@@ -43,7 +43,7 @@ class _Flattener:
         self._left = _MAX_PARTS
 
     def flat(self, node: JsonValue, above: tuple[int, ...]) -> dict[str, JsonValue]:
-        """`node`, a part of the root, without what is refused there; `above` are the parts that it belongs to."""
+        """Flatten `node`, a part of the root; `above` are the parts that contain it."""
         if not isinstance(node, Mapping):
             if node is False:
                 self._note("a part of the root takes nothing: it is left out")
@@ -91,7 +91,7 @@ def _schemas(node: Node, keyword: str) -> list[JsonValue]:
 def _merged(
     one: dict[str, JsonValue], other: dict[str, JsonValue], note: Callable[[str], None]
 ) -> dict[str, JsonValue]:
-    """The schema that asks for both."""
+    """Return the schema that requires both."""
     result = {**one, **other}
     properties = _joined(_properties(one), _properties(other), "allOf")
     if properties:
@@ -108,7 +108,7 @@ def _merged(
 
 
 def _united(branches: Sequence[dict[str, JsonValue]]) -> dict[str, JsonValue]:
-    """The object that has the properties of all `branches` and needs what all of them need."""
+    """Return the object that has the properties of all `branches` and requires what all of them require."""
     if len(branches) == 1:
         return branches[0]
     properties: dict[str, JsonValue] = {}
@@ -124,7 +124,7 @@ def _united(branches: Sequence[dict[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _joined(one: Node, other: Node, keyword: str) -> dict[str, JsonValue]:
-    """The properties of both; one that both have differently is put under `keyword`."""
+    """Merge the properties of both; one that differs is combined under `keyword`."""
     joined = dict(one)
     for name, schema in other.items():
         joined[name] = schema if joined.get(name, schema) == schema else {keyword: [joined[name], schema]}

@@ -1,4 +1,4 @@
-"""Foreign JSON Schemas made fit for a provider: what is sound stays as it is, what is not is mended or given up aloud.
+"""Adapt foreign JSON Schemas to a provider: keep what is sound, repair the rest or drop it with a note.
 
 The result is a copy in the 2020-12 dialect for the model to read. Validation and dispatch keep the original.
 """
@@ -21,18 +21,18 @@ from ferrule.protocol.schema_shape import ANNOTATIONS, Place, is_wanted, shaped
 from ferrule.protocol.schema_walk import applicable, resolve, type_of
 
 MAX_LEVELS = 64
-"""Schemas within schemas: more than any tool needs, far from Python's recursion limit."""
+"""Nesting of schemas: more than any tool needs, far below Python's recursion limit."""
 
 MAX_NODES = 10_000
-"""Schemas in one tool's: what a model could never read; bounds the work on hostile input."""
+"""Schemas in one tool's: more than a model could ever read; bounds the work on hostile input."""
 
 
 MAX_NOTES = 20
-"""Notes of one tool: a person reads no more, and a hostile schema must not fill the log."""
+"""Notes for one tool: nobody reads more, and a hostile schema must not fill the log."""
 
 
 class Note(NamedTuple):
-    """One thing that the sanitised schema no longer says as the original did."""
+    """Something that the sanitised schema no longer says as the original did."""
 
     tool: str
     pointer: str
@@ -43,7 +43,7 @@ class Note(NamedTuple):
 
 
 class Sanitized(NamedTuple):
-    """A schema for the model, what it gave up, and the property names that it had to change."""
+    """A schema for the model, notes on what was dropped, and the property names that had to change."""
 
     schema: JsonSchema
     notes: tuple[Note, ...] = ()
@@ -51,15 +51,16 @@ class Sanitized(NamedTuple):
 
 
 def sanitize_json_schema(schema: JsonSchema) -> JsonSchema:
-    """The schema of a tool's parameters as a provider takes it. Never raises; `sanitize` tells what was given up."""
+    """Sanitise the schema of a tool's parameters for a provider. Never raises; `sanitize` also reports what was
+    dropped."""
     return sanitize(schema).schema
 
 
 def sanitize(schema: JsonSchema, *, tool: str = "", property_names: re.Pattern[str] | None = None) -> Sanitized:
-    """The schema of a tool's parameters as a provider takes it.
+    """Sanitise the schema of a tool's parameters for a provider.
 
-    `tool` is named in the notes. Property names that do not match `property_names` as a whole get aliases. Never
-    raises: a schema that cannot be read at all becomes an object with any properties.
+    Notes name `tool`. Property names that do not fully match `property_names` get aliases. Never raises: an unreadable
+    schema becomes an object with any properties.
     """
     cleaner = _Cleaner(tool)
     try:
@@ -82,7 +83,7 @@ def _encoded(mapping: dict[str, JsonValue]) -> JsonSchema:
 
 
 def _plain(value: JsonValue, levels: int) -> JsonValue:
-    """`value` as JSON can carry it: no half characters, no foreign objects, no more than `levels` levels."""
+    """Reduce `value` to what JSON can carry: no lone surrogates, no foreign objects, at most `levels` levels."""
     if isinstance(value, str):
         return encodable(value)
     if levels == 0 or not isinstance(value, Mapping | list | tuple | bool | int | float | None):
@@ -95,9 +96,9 @@ def _plain(value: JsonValue, levels: int) -> JsonValue:
 
 
 class _At:
-    """Where in the schema we are. The pointer is only spelled for a note.
+    """A location in the schema. The pointer is only built for a note.
 
-    `same` is true while the schemas since the definition's own describe one and the same value.
+    `same` is true while the schemas since the definition's own describe the same value.
     """
 
     __slots__ = ("above", "depth", "key", "name", "same")
@@ -121,12 +122,12 @@ _ROOT = _At(None)
 _SCALARS = frozenset({"string", "number", "integer", "boolean"})
 
 _HARMLESS = frozenset({"title", "description", "format", "pattern", "minLength", "maxLength", "minimum", "maximum"})
-"""Keywords of scalars that need no look but at their value's type."""
+"""Keywords of scalars of which only the value's type needs checking."""
 
 _DROPPED = frozenset(
     {"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$defs", "definitions"}
 )
-"""Not the model's business. Definitions return as far as something refers to them."""
+"""Keywords the model does not need. Definitions come back if something refers to them."""
 
 
 class _Form(Enum):
@@ -136,7 +137,7 @@ class _Form(Enum):
 
 
 class _Below(NamedTuple):
-    """What stands under a keyword; `same` when it is about the same value as the schema that has the keyword."""
+    """The content of a keyword; `same` if it describes the same value as the keyword's own schema."""
 
     form: _Form
     place: Place
@@ -168,11 +169,11 @@ _BELOW = {
     "contains": _Below(_Form.SCHEMA, Place.CONSTRAINT),
     "propertyNames": _Below(_Form.SCHEMA, Place.CONSTRAINT),
 }
-"""Where schemas stand. Everything else is data, and the keys of a map are names, whatever they look like."""
+"""Keywords that contain schemas. Everything else is data, and the keys of a map are names, whatever they look like."""
 
 
 class _Cleaner:
-    """One tool's schema on its way."""
+    """The sanitising of one tool's schema."""
 
     def __init__(self, tool: str) -> None:
         self.notes: list[Note] = []
@@ -186,12 +187,12 @@ class _Cleaner:
         self._definition: JsonValue = None
 
     def note(self, at: _At, text: str) -> None:
-        """Say that something was given up."""
+        """Record that something was dropped."""
         if len(self.notes) < MAX_NOTES:
             self.notes.append(Note(self._tool, str(at), text))
 
     def root(self, root: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """The clean schema of a tool's parameters: an object with `properties`, nothing refused at its root."""
+        """Return the clean schema of a tool's parameters: an object with `properties`, nothing refused at its root."""
         self._root = root
         self._siblings_count = re.search(r"draft-0[3-7]", str(root.get("$schema", ""))) is None
         flat = flat_root(root, lambda text: self.note(_ROOT, text))
@@ -233,7 +234,7 @@ class _Cleaner:
         return shaped(out, place, partial(self.note, at))
 
     def _below(self, below: _Below, key: str, value: JsonValue, at: _At) -> JsonValue:
-        """What stands under `key`, clean; None to leave the keyword out."""
+        """Clean the value under `key`; return None to drop the keyword."""
         form, place, same = below
         if form is _Form.MAP and (type(value) is dict or isinstance(value, Mapping)):
             return {
@@ -256,7 +257,7 @@ class _Cleaner:
         return None
 
     def _reference(self, reference: JsonValue, node: Mapping[str, JsonValue], at: _At) -> str | None:
-        """The reference as it stands in the result, whose definitions are all in `$defs`; None if it leads nowhere."""
+        """Return the reference as the result spells it, with all definitions in `$defs`; None if it leads nowhere."""
         try:
             target = resolve(reference, self._root)
         except KeyError:
@@ -280,11 +281,11 @@ class _Cleaner:
 
 
 _NEIGHBOURLY = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items", "if", "then"})
-"""Keywords that look at their neighbours: they mean something else in another company."""
+"""Keywords whose meaning depends on their neighbours."""
 
 
 def _is_sound(schema: JsonValue, keyword: str) -> bool:
-    """Whether there is nothing to do: the case of most parameters, and quick for that reason."""
+    """Return whether there is nothing to do: the case of most parameters, so a fast path."""
     if type(schema) is not dict:
         return keyword == "dependencies" and isinstance(schema, list)
     if type(kind := schema.get("type")) is not str or kind not in _SCALARS:
@@ -302,7 +303,7 @@ def _is_sound(schema: JsonValue, keyword: str) -> bool:
 
 
 def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """`node` with its only branch in its place, where both do not ask different things with one keyword."""
+    """Replace `node` by its only branch where no keyword of the two conflicts."""
     for _ in range(MAX_LEVELS):
         keyword = "anyOf" if "anyOf" in node else "allOf" if "allOf" in node else "oneOf"
         branches = node.get(keyword)
@@ -317,12 +318,12 @@ def _unwrapped(node: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def _independent(one: Mapping[str, JsonValue], other: Mapping[str, JsonValue]) -> bool:
-    """Whether the keywords of both mean the same in one schema as in two."""
+    """Return whether the keywords of both mean the same in one schema as in two."""
     return one.keys() & other.keys() <= ANNOTATIONS and _NEIGHBOURLY.isdisjoint(one.keys() | other.keys())
 
 
 def _spelled(schema: JsonValue) -> JsonValue:
-    """A boolean schema as a mapping, for providers that know only these."""
+    """Return a boolean schema as a mapping, for providers that accept only mappings."""
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     return schema

@@ -1,4 +1,4 @@
-"""One schema's own keywords put right: its type, its enum, its array and object parts. The schemas below are clean."""
+"""Repair one schema's own keywords: its type, its enum, its array and object parts. The schemas below are clean."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ Tell = Callable[[str], None]
 
 
 class Place(Enum):
-    """What a schema describes, which decides how much may be read into one that leaves its type out."""
+    """The role of a schema, which decides how much may be inferred when it leaves its type out."""
 
     PROPERTY = 1
-    """A value of its own that providers want a type for."""
+    """A value of its own, for which providers require a type."""
     VALUE = 2
     """A value of its own."""
     CONSTRAINT = 3
-    """One more condition on a value that another schema describes."""
+    """An additional condition on a value that another schema describes."""
 
 
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
@@ -38,13 +38,13 @@ _MISNAMED = {
     **dict.fromkeys(("queue", "stack", "collection", "iterable"), "array"),
     **dict.fromkeys(("none", "nil", "nonetype", "undefined", "void"), "null"),
 }
-"""Types by other languages' names, as hand-written schemas have them."""
+"""Types named as in other languages, from hand-written schemas."""
 
 _BARE = re.compile(r"[\[<({ ]")
-"""Where the parameters of a type begin."""
+"""The start of a type's parameters."""
 
 ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
-"""Keywords that say something about a value and ask nothing of it."""
+"""Keywords that describe a value without constraining it."""
 
 _TEXT, _COUNT, _NUMBER, _YES_OR_NO = (str,), (int,), (int, float), (bool,)
 
@@ -59,13 +59,13 @@ WANTED: Mapping[str, tuple[type, ...]] = {
     "examples": (list,),
     "dependentRequired": (dict,),
 }
-"""The Python types of plain keywords' values; a provider refuses the whole request for one that is wrong."""
+"""The Python types of plain keywords' values; a provider refuses the whole request over a wrong one."""
 
 _COMBINERS = frozenset({"anyOf", "oneOf", "allOf", "$ref", "not", "if"})
 
 
 def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
-    """`node`, changed in place where a provider would refuse it; `tell` hears what it no longer says."""
+    """Repair `node` in place where a provider would refuse it; `tell` is called with what it no longer says."""
     for keyword in [key for key in node if key in WANTED and not is_wanted(key, node[key])]:
         tell(f"{keyword} cannot be {node.pop(keyword)!r:.40}: it is left out")
     if "type" in node:
@@ -89,7 +89,7 @@ def shaped(node: Shape, place: Place, tell: Tell) -> Shape:
 
 
 def is_wanted(keyword: str, value: JsonValue) -> bool:
-    """Whether the value of a plain keyword is one that it may have."""
+    """Return whether a plain keyword may have this value."""
     types = WANTED[keyword]
     if type(value) not in types:
         return False
@@ -119,7 +119,7 @@ def _name_types(node: Shape, tell: Tell) -> None:
 
 
 def type_name(item: JsonValue) -> str | None:
-    """The type of JSON Schema that is meant: in any capitals, by another language's name, `list[str]` among them."""
+    """Return the JSON Schema type meant by a name: in any case, or from another language, including `list[str]`."""
     if not isinstance(item, str):
         return None
     name = item.strip().lower()
@@ -131,7 +131,7 @@ def type_name(item: JsonValue) -> str | None:
 
 
 def _list_members(node: Shape, tell: Tell) -> None:
-    """Make `const` an enum of one, drop enums that list nothing and doubles, and give untyped ones their types."""
+    """Turn `const` into an enum of one, drop empty enums and duplicates, and give untyped enums their types."""
     if "const" in node and "enum" not in node:
         node["enum"] = [node.pop("const")]
     members = node.get("enum")
@@ -161,7 +161,7 @@ def _list_members(node: Shape, tell: Tell) -> None:
 
 
 def _distinct(members: list[JsonValue]) -> list[JsonValue]:
-    """The members, each once; True and 1 are two."""
+    """Return the members without duplicates; True and 1 are two."""
     seen: list[tuple[str, JsonValue]] = []
     for member in members:
         if (known := (type_of(member), member)) not in seen:
@@ -170,7 +170,8 @@ def _distinct(members: list[JsonValue]) -> list[JsonValue]:
 
 
 def _move_members(node: Shape, members: list[JsonValue], tell: Tell) -> bool:
-    """Members that no value of the type can be: of an array they are meant for its items, of null they say nothing."""
+    """Move members that no value of the type can be: for an array they are meant for its items, for null they are
+    void."""
     named = node["type"]
     if named == "null":
         if members != [None]:
@@ -215,14 +216,14 @@ def _infer_type(node: Shape, place: Place, tell: Tell) -> None:
 
 
 def _draft4_limits(node: Shape) -> None:
-    """`exclusiveMinimum: true` beside `minimum` is how drafts up to 4 write an exclusive limit."""
+    """Convert `exclusiveMinimum: true` beside `minimum`, an exclusive limit in drafts up to 4."""
     for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and limit in node:
             node[exclusive] = node.pop(limit)
 
 
 def _split_dependencies(node: Shape, tell: Tell) -> None:
-    """`dependencies` is two keywords since draft 2019-09: lists of names, and schemas."""
+    """Split `dependencies`, which is two keywords since draft 2019-09: lists of names, and schemas."""
     for name, below in node.pop("dependencies").items():
         keyword = "dependentRequired" if isinstance(below, list) else "dependentSchemas"
         if isinstance(below, list) and below != _unique_names(below):
@@ -232,7 +233,7 @@ def _split_dependencies(node: Shape, tell: Tell) -> None:
 
 
 def _nullable(node: Shape, tell: Tell) -> Shape:
-    """OpenAPI's `nullable: true` said with types."""
+    """Express OpenAPI's `nullable: true` with types."""
     if node.pop("nullable") is not True:
         return node
     tell("nullable is no JSON Schema: null is taken, too")
@@ -248,7 +249,7 @@ def _nullable(node: Shape, tell: Tell) -> Shape:
 
 
 def _fill_array(node: Shape) -> None:
-    """Providers want `items`; tuples are written with `prefixItems` since draft 2020-12."""
+    """Add the `items` that providers require; tuples use `prefixItems` since draft 2020-12."""
     items, rest = node.get("items"), node.pop("additionalItems", True)
     if isinstance(items, list):
         node["prefixItems"], items = items, rest

@@ -1,6 +1,7 @@
-"""Strict mode: the provider constrains the model to the schema, at the price of what a schema may say.
+"""Strict mode: the provider constrains the model to the schema, but supports only a subset of JSON Schema.
 
-Every object is closed and needs all its properties; an optional one may be null instead (Structured Outputs of OpenAI).
+Every object is closed and requires all its properties; an optional one may be null instead (Structured Outputs of
+OpenAI).
 """
 
 import json
@@ -21,7 +22,7 @@ from ferrule.protocol.schema_walk import (
 
 
 class StrictError(FerruleError):
-    """A schema says something that strict mode cannot; the message says where and what. The tool stays non-strict."""
+    """A schema that strict mode cannot express; the message says where and why. The tool stays non-strict."""
 
 
 _REFUSED = frozenset(
@@ -42,20 +43,20 @@ _REFUSED = frozenset(
         "prefixItems",
     }
 )
-"""Keywords that strict mode does not know and that cannot be left out without changing what is meant."""
+"""Keywords that strict mode does not support and that cannot be dropped without changing the meaning."""
 
 _LEFT_OUT = frozenset(
     {"default", "examples", "minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "$comment"}
 )
-"""Keywords that providers answer with 400; as limits they still hold when the arguments are validated."""
+"""Keywords that providers answer with 400; limits among them still hold when the arguments are validated."""
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 
 
 def to_strict(schema: JsonSchema) -> JsonSchema:
-    """The schema for strict mode; `schema` itself is not touched, and a strict schema stays as it is.
+    """Convert to strict mode; `schema` itself is not changed, and a strict schema stays as it is.
 
-    Raises `StrictError` when a part cannot be said, so that the whole tool stays non-strict.
+    Raises `StrictError` if a part cannot be expressed, so that the whole tool stays non-strict.
     """
     clean = sanitize(schema)
     if clean.notes:
@@ -80,7 +81,7 @@ def _strict(node: Node, root: Node, where: str) -> dict[str, JsonValue]:
 
 
 def _path(node: Node, below: Node, where: str) -> str:
-    """The path of `below` for an error: properties by name, everything else stays at its owner."""
+    """Return the path of `below` for an error: properties by name, everything else as its owner."""
     properties = node.get("properties") or {}
     return next((f"{where}.{name}" for name, schema in properties.items() if schema is below), where)
 
@@ -91,7 +92,7 @@ def _named_types(node: Node) -> list[str]:
 
 
 def _plain(node: Node) -> dict[str, JsonValue]:
-    """`node` without what is left out; a default is told in words."""
+    """Return `node` without dropped keywords; a default moves into the description."""
     plain = {key: value for key, value in node.items() if key not in _LEFT_OUT}
     if plain.get("format") not in _FORMATS:
         plain.pop("format", None)
@@ -129,9 +130,9 @@ def _nullable(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def drop_forced_nulls(value: JsonValue, schema: JsonSchema) -> JsonValue:
-    """`value` without the nulls that stand for an optional property left out; `value` itself when there are none.
+    """Drop the nulls that stand for omitted optional properties; return `value` itself if there are none.
 
-    `schema` is the one from before `to_strict`: where it lets a property be null, null stays.
+    `schema` is the one from before `to_strict`: where it allows null, null stays.
     """
     return _dropped(value, [schema.mapping], schema.mapping, 0)
 

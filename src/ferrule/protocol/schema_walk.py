@@ -1,4 +1,4 @@
-"""Reading a JSON Schema beside a value: which schemas apply at a place, and which types they accept there."""
+"""Reading a JSON Schema alongside a value: which schemas apply at a place, and which types they accept there."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import unquote
@@ -8,16 +8,16 @@ from ferrule.protocol.json_text import JsonValue
 Node = Mapping[str, JsonValue]
 
 ANY_TYPE = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-"""Every type of JSON Schema; `number` here means one with a fraction, a schema's "number" is both."""
+"""Every type of JSON Schema; here `number` means one with a fraction, while a schema's "number" means both."""
 
 _MAX_HOPS = 64
-"""References and alternatives inside each other; whoever hides a type deeper does not get it read."""
+"""Nesting of references and alternatives; a type hidden deeper is not found."""
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 
 
 def type_of(value: JsonValue) -> str:
-    """The JSON type of a decoded value."""
+    """Return the JSON type of a decoded value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -32,7 +32,7 @@ def type_of(value: JsonValue) -> str:
 
 
 def resolve(pointer: JsonValue, root: Node) -> JsonValue:
-    """What `#/a/b` names in `root`. Raises KeyError when it names nothing there, or another document."""
+    """Resolve `#/a/b` in `root`. Raises KeyError if it names nothing there, or another document."""
     if not isinstance(pointer, str) or not pointer.startswith("#"):
         raise KeyError(pointer)
     node: JsonValue = root
@@ -52,7 +52,7 @@ def resolve(pointer: JsonValue, root: Node) -> JsonValue:
 
 
 def referred(node: Node, root: Node) -> JsonValue:
-    """The schema that `node` refers to; anything where it leads nowhere."""
+    """Return the schema that `node` refers to, or the any-value schema if it leads nowhere."""
     try:
         return resolve(node["$ref"], root)
     except KeyError:
@@ -60,7 +60,7 @@ def referred(node: Node, root: Node) -> JsonValue:
 
 
 def applicable(nodes: Iterable[JsonValue], root: Node) -> Iterator[Node]:
-    """`nodes` and every schema that they put on the same value: by reference, by allOf, anyOf and oneOf."""
+    """Yield `nodes` and every schema they apply to the same value: by reference, by allOf, anyOf and oneOf."""
     pending, seen = list(nodes), set[int]()
     while pending:
         node = pending.pop()
@@ -75,12 +75,12 @@ def applicable(nodes: Iterable[JsonValue], root: Node) -> Iterator[Node]:
 
 
 def accepted_types(node: JsonValue, root: Node) -> frozenset[str]:
-    """The types that `node` lets pass; `ANY_TYPE` when it does not say."""
+    """Return the types that `node` accepts; `ANY_TYPE` if it does not say."""
     return _accepted(node, root, {}, 0)
 
 
 def _accepted(node: JsonValue, root: Node, known: dict[int, frozenset[str]], depth: int) -> frozenset[str]:
-    """`known` holds what was found before: references can name one schema again and again, and itself."""
+    """Find the accepted types. `known` caches results: references can name one schema repeatedly, and itself."""
     if not isinstance(node, Mapping):
         return frozenset() if node is False else ANY_TYPE
     if id(node) in known or depth > _MAX_HOPS:
@@ -99,7 +99,7 @@ def _accepted(node: JsonValue, root: Node, known: dict[int, frozenset[str]], dep
 
 
 def branches(node: Node, keyword: str) -> list[JsonValue]:
-    """The schemas listed under a keyword."""
+    """Return the schemas listed under a keyword."""
     found = node.get(keyword)
     return found if isinstance(found, list) else []
 
@@ -120,7 +120,7 @@ def _own_types(node: Node) -> frozenset[str]:
 
 
 def property_nodes(nodes: Iterable[JsonValue], key: str, root: Node) -> list[JsonValue]:
-    """The schemas that `nodes` put on the property `key` of an object, declared or additional."""
+    """Return the schemas that `nodes` apply to an object's property `key`, declared or additional."""
     found = []
     for node in applicable(nodes, root):
         properties = node.get("properties")
@@ -132,7 +132,7 @@ def property_nodes(nodes: Iterable[JsonValue], key: str, root: Node) -> list[Jso
 
 
 def item_nodes(nodes: Iterable[JsonValue], index: int, root: Node) -> list[JsonValue]:
-    """The schemas that `nodes` put on the element `index` of an array."""
+    """Return the schemas that `nodes` apply to an array's element `index`."""
     found = []
     for node in applicable(nodes, root):
         first = node.get("prefixItems")
@@ -144,7 +144,7 @@ def item_nodes(nodes: Iterable[JsonValue], index: int, root: Node) -> list[JsonV
 
 
 def property_names(nodes: Iterable[JsonValue], root: Node) -> dict[str, bool]:
-    """The declared properties of an object under `nodes`, each with whether some node requires it."""
+    """Return the declared properties of an object under `nodes`, each with whether some node requires it."""
     names: dict[str, bool] = {}
     for node in applicable(nodes, root):
         properties, required = node.get("properties"), node.get("required")
@@ -171,7 +171,8 @@ _SINGLE = (
 
 
 def with_below(node: Node, change: Callable[[Node], JsonValue]) -> dict[str, JsonValue]:
-    """`node` with every schema right below it changed. The keys of a map of schemas are names, never keywords."""
+    """Return `node` with every schema directly below it changed. The keys of a map of schemas are names, never
+    keywords."""
     changed = dict(node)
     for keyword in _MAPS:
         if isinstance(named := node.get(keyword), Mapping):
@@ -186,7 +187,7 @@ def with_below(node: Node, change: Callable[[Node], JsonValue]) -> dict[str, Jso
 
 
 def schemas_below(node: Node) -> list[Node]:
-    """Every schema right below `node`, booleans left out."""
+    """Return every schema directly below `node`, except booleans."""
     found: list[Node] = []
     with_below(node, found.append)
     return found

@@ -1,4 +1,4 @@
-"""The typed settings that config fills and a session takes. Defaults here are the product's."""
+"""The typed settings that configuration fills and a session uses. Defaults here are the product's."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
@@ -12,7 +12,7 @@ from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, Workspac
 from ferrule.protocol.specs import Wire
 
 DEFAULT_MODEL = "gpt-5.5"
-"""Asked for where neither the user nor the server names a model."""
+"""The model used if neither the user nor the server names one."""
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 ReasoningSummary = Literal["auto", "concise", "detailed", "none"]
@@ -22,7 +22,7 @@ Verbosity = Literal["low", "medium", "high"]
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A model server. The key is read from the environment variable `env_key` when a request is made.
 
-    `wire_api` None means: responses for OpenAI and Azure, chat for the rest. Timeouts are in milliseconds.
+    `wire_api` None means responses for OpenAI and Azure, chat for the rest. Timeouts are in milliseconds.
     `env_http_headers` maps a header to the variable that holds its value; empty variables are left out.
     """
 
@@ -38,13 +38,13 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
     longest_wait_ms: int = 120_000
-    """Longest pause that the server may ask for; beyond it the turn ends and says so."""
+    """Longest pause a server may request; beyond it the turn ends with an explanation."""
     profile: str | None = None
-    """Name of the provider profile that says what the server accepts; None picks it from the URL."""
+    """The provider profile, which describes what the server accepts; None picks it from the URL."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of the model in each request. None leaves it to the model's profile or to the server."""
+    """Parameters of each model request. None leaves one to the model's profile or to the server."""
 
     model: str | None = None
     reasoning_effort: ReasoningEffort | None = None
@@ -57,8 +57,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """The feature flags of shell tools. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one
-    string tool. `unified_exec`: sessions for every model (True), for none (False), or as its profile says (None)."""
+    """Feature flags of shell tools. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one string
+    tool. `unified_exec`: sessions for every model (True), for none (False), or as its profile says (None)."""
 
     shell_tool: bool = True
     shell_zsh_fork: bool = False
@@ -70,9 +70,9 @@ HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPrompt
 
 
 class HookCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that is run at an event, with JSON on its standard input. `matcher` is a regular expression for the
-    tool's name (empty: all); `timeout` is in seconds. `of_project`: it comes from the project, not from the user, and
-    may not allow what the user is asked about."""
+    """A command run at an event, with JSON on its standard input. `matcher` is a regular expression for the tool's
+    name (empty: all); `timeout` is in seconds. `of_project`: it comes from the project, not the user, and cannot
+    approve what the user must be asked about."""
 
     event: HookName
     command: str
@@ -82,21 +82,21 @@ class HookCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookPrograms(msgspec.Struct, frozen=True):
-    """The programs that a project's hooks start, as they were confirmed: the project's top, SHA-256 digests by path."""
+    """The confirmed programs that a project's hooks start: the project's top, SHA-256 digests by path."""
 
     top: str
     digests: dict[str, str] = {}
 
 
 class RulesText(msgspec.Struct, frozen=True):
-    """A file of command rules as it was read."""
+    """The text of a file of command rules."""
 
     path: str
     data: bytes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a session is opened with. Paths are absolute."""
+    """All settings of a session. Paths are absolute."""
 
     cwd: str
     home: str
@@ -106,58 +106,58 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     sandbox_policy: SandboxPolicy = WorkspaceWrite()
     caches: bool = False
-    """In the mode workspace-write, build tools have a cache of this project below `home`."""
+    """In workspace-write mode, build tools get a cache for this project below `home`."""
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     profile: str | None = None
-    """The tool profile instead of the model's."""
+    """A tool profile that overrides the model's."""
     tools: tuple[str, ...] | None = None
-    """Names, globs or `/regex/` of tools instead of the profile's."""
+    """Names, globs or `/regex/` of tools that override the profile's."""
     hosted_tools: tuple[HostedTool, ...] = ()
-    """Tools that the provider runs, beside the others; a provider that has none is not sent them."""
+    """Additional tools that the provider runs; a provider without them is not sent them."""
     instructions: str | None = None
     """Replaces the base instructions."""
     max_turns: int | None = None
-    """How many times the model may be asked in one turn of the user."""
+    """How many times the model may be asked in one turn."""
     unusable_answer_retries: int = 2
-    """How often in a row an answer is asked for again that is empty, or a call that the server could not read."""
+    """How many times in a row to ask again after an empty answer, or a call that the server could not parse."""
     same_failure_hint: int = 3
-    """From which time on the model is told that the same call has failed in the same way before."""
+    """The repetition at which the model is told that the same call has failed the same way before."""
     same_failure_limit: int = 6
-    """How often the same call may fail in the same way before the turn ends."""
+    """How often the same call may fail the same way before the turn ends."""
     output_schema: dict[str, object] | None = None
     tool_output_tokens: int | None = None
     """Budget of one tool output instead of the profile's, in tokens of 4 bytes."""
     ephemeral: bool = False
     """No rollout is written."""
     trusted: bool = False
-    """The project's own configuration counts."""
+    """The project's own configuration applies."""
     project: str | None = None
     """The top folder of the trusted project."""
     project_chose: frozenset[str] = frozenset()
-    """Which of `profile` and `tools` it has chosen."""
+    """Which of `profile` and `tools` the project has set."""
     hook_programs: HookPrograms | None = None
-    """What its hooks may start: one that was changed meanwhile is not run."""
+    """The programs its hooks may start: one that has changed since is not run."""
     project_rules: tuple[RulesText, ...] = ()
-    """Its command rules, as the user has confirmed them."""
+    """Its command rules, as confirmed by the user."""
     features: ShellFeatures = ShellFeatures()
     hooks: tuple[HookCommand, ...] = ()
     mcp_servers: dict[str, McpServerSettings] = {}
-    """Servers whose tools the session has, by name."""
+    """MCP servers whose tools the session offers, by name."""
     confirmation: Confirmation = "never"
-    """Whether the risk of a call alone is a reason to ask: always, never, or where it is high or unknown."""
+    """Whether a call's risk alone requires confirmation: always, never, or if it is high or unknown."""
     accept_no_sandbox: bool = False
-    """Where this machine offers no sandbox, commands run with all rights instead of being refused."""
+    """Without a sandbox on this machine, commands run unconfined instead of being refused."""
 
     @property
     def command_environment(self) -> ShellEnvironmentPolicy:
-        """The policy for commands and hooks, which withholds every variable that a setting names as a secret."""
+        """The policy for commands and hooks; it withholds every variable that a setting names as a secret."""
         policy = self.shell_environment_policy
         named = secret_variables([self.provider] if self.provider else [], self.mcp_servers.values())
         return msgspec.structs.replace(policy, secrets=policy.secrets | named)
 
 
 class _Keyed(Protocol):
-    """What a provider is called with, in the configuration as in the settings."""
+    """The credentials of a provider, in the configuration as in the settings."""
 
     @property
     def env_key(self) -> str | None: ...
@@ -166,7 +166,7 @@ class _Keyed(Protocol):
 
 
 def secret_variables(providers: Iterable[_Keyed], servers: Iterable[McpServerSettings]) -> frozenset[str]:
-    """The names of all variables that hold a secret of a model provider or an MCP server."""
+    """Return the names of all variables that hold a secret of a model provider or an MCP server."""
     called = [(provider.env_key, provider.env_http_headers) for provider in providers]
     for server in servers:
         called.append((server.bearer_token_env_var, server.env_http_headers))

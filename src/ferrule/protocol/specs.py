@@ -19,7 +19,7 @@ _encode = msgspec.json.encode
 
 
 class _Worded(msgspec.Struct, frozen=True):
-    """Refuses words that the API does not know, also where no type checker looks: `UsageError` names the right ones."""
+    """Rejects values that the API does not know, even without a type checker: `UsageError` names the valid ones."""
 
     def __post_init__(self) -> None:
         for name, words in _words_of(type(self)):
@@ -32,7 +32,7 @@ class _Worded(msgspec.Struct, frozen=True):
 
 @cache
 def _words_of(kind: type[_Worded]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The fields of a spec that take certain words only."""
+    """Return the fields of a spec that take only certain values."""
     found = ((name, tuple(_literals(hint))) for name, hint in get_type_hints(kind).items())
     return tuple((name, words) for name, words in found if words)
 
@@ -46,7 +46,7 @@ def _literals(hint: object) -> Iterator[str]:
 
 
 class _Spec(_Worded, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """What all specs share: JSON made once for each wire."""
+    """The base of all specs: JSON encoded once for each wire."""
 
     @cached_property
     def responses_json(self) -> bytes:
@@ -55,15 +55,15 @@ class _Spec(_Worded, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @cached_property
     def chat_json(self) -> bytes | None:
-        """The spec as Chat Completions takes it, or None where that wire has no such tool."""
+        """The spec as Chat Completions takes it, or None if that wire has no such tool."""
         return None
 
     def to_responses(self) -> dict[str, JsonValue]:
-        """The spec as a dict for the `tools` of a Responses request."""
+        """Return the spec as a dict for the `tools` of a Responses request."""
         return msgspec.json.decode(self.responses_json, type=dict[str, Any])
 
     def to_chat(self) -> dict[str, JsonValue] | None:
-        """The spec as a dict for the `tools` of a Chat Completions request, or None where it has no such tool."""
+        """Return the spec as a dict for the `tools` of a Chat Completions request, or None if it has no such tool."""
         return None if self.chat_json is None else msgspec.json.decode(self.chat_json, type=dict[str, Any])
 
 
@@ -109,8 +109,8 @@ class ResponsesApiTool(_Spec, frozen=True, tag="function"):
 
 
 class FreeformToolFormat(msgspec.Struct, frozen=True):
-    """How the text of a freeform call looks: `type` is "grammar", with a `syntax` ("lark" or "regex") that constrains
-    the model, or "text", which does not. Chat Completions cannot say how a text looks: there the description does."""
+    """The format of a freeform call's text: `type` is "grammar", with a `syntax` ("lark" or "regex") that constrains
+    the model, or "text", which does not. Chat Completions cannot express formats: there the description does."""
 
     type: str
     syntax: str
@@ -138,7 +138,7 @@ class _ChatCustomTool(msgspec.Struct, tag="custom"):
 
 
 class FreeformTool(_Spec, frozen=True, tag="custom"):
-    """A tool whose input is text in a given format and not JSON."""
+    """A tool whose input is text in a given format instead of JSON."""
 
     name: str
     description: str
@@ -154,12 +154,12 @@ class FreeformTool(_Spec, frozen=True, tag="custom"):
         return _encode(_ChatCustomTool(_ChatCustom(self.name, self.description, _ChatFormat("grammar", grammar))))
 
     def as_function(self) -> ResponsesApiTool:
-        """The same tool for servers without custom tools: one string field `input` takes the text."""
+        """Return the same tool for servers without custom tools: one string field `input` takes the text."""
         return ResponsesApiTool(name=self.name, description=self._explained, parameters=FREEFORM_PARAMETERS)
 
     @property
     def _explained(self) -> str:
-        """The description for a wire that cannot say the format."""
+        """The description for a wire that cannot express the format."""
         return f"{self.description}\n\nThe format of `input` ({self.format.syntax}):\n{self.format.definition}"
 
 
@@ -178,7 +178,7 @@ class LocalShell(_Spec, frozen=True, tag="local_shell"):
 
 
 class UserLocation(msgspec.Struct, frozen=True, tag="approximate", omit_defaults=True):
-    """Where the user is, roughly; `country` is the two-letter ISO code."""
+    """The user's approximate location; `country` is the two-letter ISO code."""
 
     country: str | None = None
     city: str | None = None
@@ -187,13 +187,13 @@ class UserLocation(msgspec.Struct, frozen=True, tag="approximate", omit_defaults
 
 
 class DomainAllowList(msgspec.Struct, frozen=True, tag="allow_list"):
-    """Domains that may be searched, in the older spelling; at most 100, without the scheme."""
+    """Domains to search, in the older spelling; at most 100, without the scheme."""
 
     domains: tuple[str, ...]
 
 
 class AllowedDomains(msgspec.Struct, frozen=True):
-    """Domains that may be searched, in today's spelling."""
+    """Domains to search, in the current spelling."""
 
     allowed_domains: tuple[str, ...]
 
@@ -232,7 +232,7 @@ class NetworkDisabled(msgspec.Struct, frozen=True, tag="disabled"):
 
 
 class DomainSecret(msgspec.Struct, frozen=True):
-    """A secret that the provider puts into requests to one domain; the model sees only its name."""
+    """A secret that the provider adds to requests to one domain; the model sees only its name."""
 
     domain: str
     name: str
@@ -243,7 +243,7 @@ class DomainSecret(msgspec.Struct, frozen=True):
 
 
 class NetworkAllowlist(msgspec.Struct, frozen=True, tag="allowlist", omit_defaults=True):
-    """A container that reaches only these domains."""
+    """A container that can reach only these domains."""
 
     allowed_domains: tuple[str, ...]
     domain_secrets: tuple[DomainSecret, ...] | None = None
@@ -254,7 +254,7 @@ MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
 
 class AutoContainer(_Worded, frozen=True, tag="auto", omit_defaults=True):
-    """A container that the provider makes or reuses."""
+    """A container that the provider creates or reuses."""
 
     memory_limit: MemoryLimit | None = None
     file_ids: tuple[str, ...] | None = None
@@ -268,7 +268,7 @@ class CodeInterpreter(_Spec, frozen=True, tag="code_interpreter"):
 
 
 class ComputerUsePreview(_Spec, frozen=True, tag="computer_use_preview"):
-    """The model acts on a screen that the client shows it; sizes in pixels."""
+    """A screen that the client shows and the model acts on; sizes in pixels."""
 
     display_width: int
     display_height: int
@@ -304,7 +304,7 @@ class ShellTool(_Spec, frozen=True, tag="shell"):
 
     @cached_property
     def responses_json(self) -> bytes:
-        """The spec as the Responses API takes it, with its environment always said."""
+        """The spec as the Responses API takes it, with its environment always given."""
         return _encode({"type": "shell", "environment": self.environment})
 
 
@@ -342,7 +342,7 @@ class RemoteMcp(_Spec, frozen=True, tag="mcp"):
 
     @property
     def label(self) -> str:
-        """The label, which the API demands: where none is given, the server's host."""
+        """The label, which the API requires: by default the server's host."""
         host = self.server_url.partition("://")[2].partition("/")[0]
         return self.server_label or "".join(c if c.isalnum() and c.isascii() else "_" for c in host)
 
@@ -367,7 +367,7 @@ class ToolSearchTool(_Spec, frozen=True, tag="tool_search"):
 
     @cached_property
     def responses_json(self) -> bytes:
-        """The spec as the Responses API takes it, with its execution always said."""
+        """The spec as the Responses API takes it, with its execution always given."""
         wire = {"type": "tool_search", "execution": self.execution}
         return _encode(wire | {k: v for k in ("description", "parameters") if (v := getattr(self, k)) is not None})
 
@@ -393,7 +393,7 @@ class NamespaceTool(_Spec, frozen=True, tag="namespace"):
 
 
 class RawTool(_Spec, frozen=True):
-    """A tool definition that is passed on as it was given."""
+    """A tool definition that is passed on unchanged."""
 
     definition: dict[str, JsonValue]
 
@@ -423,7 +423,7 @@ ToolSpec = (
 
 
 def runs_here(spec: ToolSpec) -> bool:
-    """Whether calls of a native tool are run by us; a function's are by whoever has its handler."""
+    """Return whether we run the calls of a native tool; those of a function are run by its handler's owner."""
     if isinstance(spec, ShellTool):
         return isinstance(spec.environment, LocalEnvironment)
     if isinstance(spec, ToolSearchTool):
@@ -432,7 +432,7 @@ def runs_here(spec: ToolSpec) -> bool:
 
 
 def spec_name(spec: ToolSpec) -> str:
-    """The name that a call of the tool carries; for hosted tools their type."""
+    """Return the name that a call of the tool carries; for hosted tools their type."""
     if isinstance(spec, ResponsesApiTool | FreeformTool | NamespaceTool):
         return spec.name
     if isinstance(spec, RawTool):

@@ -1,12 +1,12 @@
-"""Reasoning that a model writes into its message, between `<think>` and `</think>` at the beginning. History keeps it,
-for models want it back as they wrote it; people are shown what follows."""
+"""Reasoning that a model writes at the beginning of a message, between `<think>` and `</think>`. History keeps it,
+because models want it back unchanged; people see only what follows."""
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
 
 
 class ShownText:
-    """The text of a message as it arrives, without the thoughts before it."""
+    """A message's text as it arrives, without the reasoning before it."""
 
     __slots__ = ("_held", "_inside", "_past", "_thought")
 
@@ -17,7 +17,7 @@ class ShownText:
         self._thought = False
 
     def feed(self, delta: str) -> str:
-        """What is to be shown now; the beginning of a tag is held back until it is known to be one."""
+        """Return the text to show now; hold back a possible start of a tag until it is certain."""
         if self._past:
             return delta
         self._held += delta
@@ -38,7 +38,7 @@ class ShownText:
                 return self.rest()
 
     def rest(self) -> str:
-        """What was held back and turned out to be no tag."""
+        """Return the text that was held back and turned out to be no tag."""
         held, self._held, self._past = self._held, "", True
         if self._inside:
             return ""
@@ -46,7 +46,7 @@ class ShownText:
 
 
 def shown(text: str) -> str:
-    """The text without the thoughts at its beginning."""
+    """Return the text without the reasoning at its beginning."""
     if not text.lstrip().startswith(_OPEN):
         return text
     reader = ShownText()

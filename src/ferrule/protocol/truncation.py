@@ -1,6 +1,6 @@
-"""Budgets for what a model is told, in bytes or approximate tokens, and the one marker that stands for what was cut.
+"""Output budgets in bytes or approximate tokens, and the one marker that stands for omitted text.
 
-A token is four bytes of UTF-8, always: no tokenizer. Text is cut in its middle, on character boundaries.
+A token is always four bytes of UTF-8: no tokenizer. Text is cut in its middle, on character boundaries.
 """
 
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from typing import Literal, TypeVar
 import msgspec
 
 BYTES_PER_TOKEN = 4
-"""Close enough for English and for code; a tokenizer would cost more than it tells."""
+"""Close enough for English and code; a tokenizer would not be worth its cost."""
 DEFAULT_OUTPUT_TOKENS = 10_000
-"""Of one output, where neither user nor profile says otherwise: what models were trained with."""
+"""Tokens of one output, unless the user or the profile sets another number: what models were trained with."""
 
 T = TypeVar("T")
 
 
 class OutputBudget(msgspec.Struct, frozen=True):
-    """How much of an output the model may see; the unit decides what the marker counts."""
+    """A limit on how much of an output the model sees; the unit decides what the marker counts."""
 
     limit: int
     unit: Literal["tokens", "bytes"] = "tokens"
@@ -28,26 +28,26 @@ class OutputBudget(msgspec.Struct, frozen=True):
         return self.limit * BYTES_PER_TOKEN if self.unit == "tokens" else self.limit
 
     def at_most(self, tokens: int | None) -> "OutputBudget":
-        """This budget, or `tokens` where that is less; None asks for nothing less."""
+        """Return this budget, or `tokens` if that is less; None sets no limit."""
         if tokens is None or tokens * BYTES_PER_TOKEN >= self.bytes:
             return self
         return OutputBudget(max(tokens, 0))
 
 
 def tokens_of_bytes(count: int) -> int:
-    """The approximate tokens of this many bytes, rounded up."""
+    """Return the approximate tokens of this many bytes, rounded up."""
     return -(-count // BYTES_PER_TOKEN)
 
 
 def byte_length(text: str) -> int:
-    """The length of a text in bytes of UTF-8."""
+    """Return the length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(_encode(text))
 
 
 def truncate_text(text: str, budget: OutputBudget, omitted: int = 0) -> str:
-    """The text if it fits, else its first and last half budget around the marker, which costs nothing.
+    """Return the text if it fits, else its first and last half budget around the marker, which costs nothing.
 
-    `omitted` bytes were left out of its middle before; the marker counts them too.
+    `omitted` bytes were removed from its middle before; the marker counts them too.
     """
     if byte_length(text) <= budget.bytes:
         return text
@@ -55,8 +55,8 @@ def truncate_text(text: str, budget: OutputBudget, omitted: int = 0) -> str:
 
 
 def truncate_with_warning(text: str, budget: OutputBudget, omitted: int = 0) -> str:
-    """Like `truncate_text`; what was cut also says so at its start, with the whole's tokens and lines (or, where those
-    are not known, the bytes left out before)."""
+    """Truncate like `truncate_text` and say so at the start, with the total tokens and lines (or, if those are
+    unknown, the bytes omitted before)."""
     if byte_length(text) <= budget.bytes:
         return text
     tokens = tokens_of_bytes(byte_length(text) + omitted)
@@ -66,10 +66,10 @@ def truncate_with_warning(text: str, budget: OutputBudget, omitted: int = 0) -> 
 
 
 def truncate_items(items: Sequence[str | T], budget: OutputBudget) -> list[str | T]:
-    """Walk the parts of an output with one budget.
+    """Apply one budget to the parts of an output.
 
-    Texts are kept while they fit; the first that does not is cut to what is left; later ones are dropped and counted in
-    a last text. Parts that are no text (images) stay and cost nothing; empty texts vanish.
+    Texts are kept while they fit; the first that does not is cut to what is left; later ones are dropped and counted
+    in a final text. Non-text parts (images) stay and cost nothing; empty texts vanish.
     """
     kept: list[str | T] = []
     room, dropped = budget.bytes, 0
@@ -90,7 +90,7 @@ def truncate_items(items: Sequence[str | T], budget: OutputBudget) -> list[str |
 
 
 def count_lines(text: str) -> int:
-    """Lines of a text; a last one without its newline counts."""
+    """Count the lines of a text, including a last one without its newline."""
     return text.count("\n") + (not text.endswith("\n") if text else 0)
 
 
