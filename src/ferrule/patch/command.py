@@ -1,4 +1,4 @@
-"""`ferrule apply-patch` as a function; what it prints and returns is what the Codex binary's `apply_patch` does."""
+"""`ferrule apply-patch` as a function; prints and returns what the Codex binary's `apply_patch` does."""
 
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -14,8 +14,8 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 def main(
     argv: Sequence[str], stdin: BinaryIO, cwd: str, *, files: FileLayer | None = None, program: str = "apply_patch"
 ) -> tuple[str, str, int]:
-    """Apply the patch given as the one argument (`argv` is without the program's name) or on standard input. Relative
-    paths start at `cwd`. Returns what goes to standard output, to standard error, and the exit code."""
+    """Apply the patch given as the one argument (`argv` excludes the program's name) or on standard input. Relative
+    paths start at `cwd`. Returns the text for standard output, the text for standard error, and the exit code."""
     usage = f"Usage: {program} 'PATCH'\n       echo 'PATCH' | {program}\n"
     if len(argv) > 1:
         return "", f"Error: {program} accepts exactly one argument.\n", WRONG_USAGE

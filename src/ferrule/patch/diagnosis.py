@@ -1,4 +1,5 @@
-"""Why a patch does not fit, in words that help a model to send a better one. None of it costs more than the search."""
+"""Explain why a patch does not fit, in words that help a model send a better one. None of it costs more than the
+search."""
 
 import os
 import re
@@ -21,10 +22,10 @@ _SHOWN_LINE = 110
 """Characters of one line, expected or found."""
 _LINES_PER_VOTE = 4
 _FREE_VOTES = 1000
-"""Bounds of the work of an alignment: one vote for so many lines of the file, and some for a small one."""
+"""Limits on an alignment's work: one vote per so many lines of the file, plus some for a small file."""
 _CANDIDATES = 20
 _COMPARED = 200
-"""Lines that are compared letter by letter to find the most similar one, and how far: some 20 ms at worst."""
+"""Lines compared letter by letter to find the most similar one, and how far: some 20 ms at worst."""
 _SIMILAR = 0.6
 
 _WORD = re.compile(r"\w{3,}")
@@ -35,14 +36,14 @@ _UNIFIED = re.compile(r"-\d+(?:,\d+)? \+\d+")
 
 
 class _Alignment(NamedTuple):
-    """A run laid over the file at line `start` (0-based); `matches` of its lines are there, blanks aside."""
+    """A run aligned with the file at line `start` (0-based); `matches` of its lines are there, blanks aside."""
 
     start: int
     matches: int
 
 
 def explain_missed(missed: Missed, total: int, text: Text, index: LineIndex, path: str) -> str:
-    """What a model should read when a hunk was not found: the reference's sentence, then where and why."""
+    """Explain to a model that a hunk was not found: the reference's sentence, then where and why."""
     which = f"Hunk {missed.number} of {total} (patch line {missed.chunk.line})"
     lines = text.contents()
     if missed.anchor is not None:
@@ -54,7 +55,7 @@ def explain_missed(missed: Missed, total: int, text: Text, index: LineIndex, pat
 
 
 def _explain_encoding(run: list[str], text: Text) -> str:
-    """What to know of a file that is not plain UTF-8, where lines of it were not found."""
+    """Describe the encoding of a file that is not plain UTF-8, if its lines were not found."""
     if not text.encoding.is_utf8:
         said = f"\nThe file is {text.encoding.described}"
     else:
@@ -70,7 +71,8 @@ def _explain_encoding(run: list[str], text: Text) -> str:
 
 
 def explain_missing_file(path: str, cwd: str, files: FileLayer) -> str:
-    """A hint after `No such file or directory`, or nothing: the same path less its first folders may exist."""
+    """Return a hint after `No such file or directory`, or nothing: the same path without its first folders may
+    exist."""
     if "\\n" in path:
         return r". The path goes on after an escaped line end (`\n`): send real line ends."
     bare = path.strip("'\"`").replace("\\ ", " ")
@@ -153,7 +155,7 @@ def _applied_before(missed: Missed, lines: list[str]) -> str:
 
 
 def _find(run: list[str], lines: list[str]) -> int:
-    """Where the run stands, blanks at the ends of lines aside; -1 if nowhere."""
+    """Find the run, ignoring trailing blanks; -1 if it is nowhere."""
     try:
         prepared = LineIndex(lines, run).at(Level.BLANKS)
     except MatchError:
@@ -162,7 +164,7 @@ def _find(run: list[str], lines: list[str]) -> int:
 
 
 def _headers(missed: Missed) -> str:
-    """The two lines that name the files of a unified diff look like a removed and an added line."""
+    """Explain that the two file headers of a unified diff look like a removed and an added line."""
     pairs = zip(missed.chunk.lines, missed.chunk.lines[1:], strict=False)
     if not any(one.startswith("--- ") and other.startswith("+++ ") for one, other in pairs):
         return ""
@@ -202,7 +204,7 @@ def _first_difference(run: list[str], best: _Alignment, lines: list[str]) -> tup
 
 
 def _align(run: list[str], index: LineIndex) -> _Alignment | None:
-    """The offset at which most lines of the run stand; rare lines vote first, until the votes are used up."""
+    """Find the offset that matches most lines of the run; rare lines vote first, until the votes are used up."""
     prepared = index.at(Level.BLANKS)
     if prepared is None:
         return None
@@ -234,7 +236,7 @@ def _positions(text: str, code: str) -> Iterator[int]:
 
 
 def _nearest(expected: str, lines: list[str]) -> str:
-    """The line most like the expected one, if it shares its longest word."""
+    """Return the line most like the expected one, if it shares its longest word."""
     wanted = expected.strip()[:_COMPARED]
     words = sorted(_WORD.findall(wanted), key=len, reverse=True)[:1]
     if not words:
@@ -250,7 +252,7 @@ def _nearest(expected: str, lines: list[str]) -> str:
 
 
 def _contrast(expected: str, found: str) -> str:
-    """Both lines with their blanks made visible, and the likely cause."""
+    """Return both lines with visible blanks, and the likely cause."""
     squeezed = "".join(expected.split()) == "".join(found.split())
     shown = f"  expected: {_visible(expected, inside=squeezed)}\n  found:    {_visible(found, inside=squeezed)}\n"
     if not squeezed:
@@ -263,7 +265,7 @@ def _contrast(expected: str, found: str) -> str:
 
 
 def _visible(line: str, *, inside: bool = True) -> str:
-    """The line with blanks made visible: all of them, or those at its ends and every odd one."""
+    """Return the line with visible blanks: all of them, or those at its ends and every unusual one."""
     body = line.strip(" ")
     lead, tail = len(line) - len(line.lstrip(" ")), len(line) - len(line.rstrip(" "))
     marked = line.replace(" ", "·") if inside or not body else "·" * lead + body + "·" * tail

@@ -1,4 +1,4 @@
-"""Unified diffs: from edits that are known, or by comparing two texts."""
+"""Unified diffs, from known edits or by comparing two texts."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -8,14 +8,14 @@ from .text import Edit, Text
 
 CONTEXT_LINES = 3
 COMPARED_PAIRS = 100_000
-"""Pairs of equal lines that a close comparison may weigh, some 0.1 s; beyond it the whole run is one block."""
+"""Pairs of equal lines that a close comparison may consider, some 0.1 s; beyond it the whole run is one block."""
 
 _NO_NEWLINE = "\n\\ No newline at end of file"
 
 
 def unified(before: Text, after: Text, edits: Sequence[Edit], context: int = CONTEXT_LINES) -> str:
-    """The hunks of a unified diff, without file headers; empty when there is no edit. For display: bytes that are not
-    UTF-8 show as U+FFFD."""
+    """Return the hunks of a unified diff, without file headers; empty if there is no edit. For display: bytes that are
+    not UTF-8 show as U+FFFD."""
     old, new = _Side(before), _Side(after)
     lines: list[str] = []
     shift = 0
@@ -37,8 +37,8 @@ def unified(before: Text, after: Text, edits: Sequence[Edit], context: int = CON
 
 
 def compare(before: Text, after: Text) -> list[Edit]:
-    """Edits that turn one text into the other, nearly the fewest. Lines that stand once in either text are paired
-    first (patience), so that the cost stays near linear; what lies between two pairs is compared closely."""
+    """Find edits that turn one text into the other, nearly the fewest. Lines that occur once in each text are paired
+    first (patience), so that the cost stays near linear; lines between two pairs are compared closely."""
     old, new = _keys(before), _keys(after)
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
@@ -53,7 +53,7 @@ def compare(before: Text, after: Text) -> list[Edit]:
 
 
 def _pairs(old: list[str], new: list[str], offset: int) -> list[tuple[int, int]]:
-    """Lines that are unique on both sides, the longest run of them whose order both share; `offset` is added."""
+    """Pair lines that are unique on both sides: the longest run in an order that both share; `offset` is added."""
     old_counts, new_counts = Counter(old), Counter(new)
     once = {line: at for at, line in enumerate(new) if new_counts[line] == 1 and old_counts[line] == 1}
     found = [(at, once[line]) for at, line in enumerate(old) if line in once]
@@ -61,7 +61,7 @@ def _pairs(old: list[str], new: list[str], offset: int) -> list[tuple[int, int]]
 
 
 def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest subsequence whose second numbers rise."""
+    """Return the longest subsequence whose second numbers rise."""
     lasts: list[int] = []
     at_last: list[int] = []
     previous: list[int] = []
@@ -79,7 +79,7 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _close(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """The blocks (old start, end, new start, end) in which two short runs differ."""
+    """Return the blocks (old start, end, new start, end) in which two short runs differ."""
     if old == new:
         return []
     counts = Counter(new)
@@ -103,7 +103,7 @@ class _Side:
 
 
 def _keys(text: Text) -> list[str]:
-    """Lines to compare by; an unterminated last line differs from a terminated one."""
+    """Return lines as comparison keys; an unterminated last line differs from a terminated one."""
     if text.terminated or not text.lines:
         return text.lines
     return [*text.lines[:-1], text.lines[-1] + _NO_NEWLINE]
@@ -119,7 +119,7 @@ def _shared(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def _groups(edits: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
-    """Edits whose contexts meet belong in one hunk."""
+    """Group edits whose contexts meet into one hunk."""
     group: list[Edit] = []
     for edit in edits:
         if group and edit.start - group[-1].end > 2 * context:

@@ -1,4 +1,4 @@
-"""From the chunks of an update to edits of the file's lines."""
+"""Turn the chunks of an update into edits of the file's lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from .text import Edit, Text
 
 
 class Placed(NamedTuple):
-    """A chunk (1-based `number`) and where it goes: `start` is a 0-based line; of the chunk's lines those that count,
-    a trailing blank one perhaps dropped."""
+    """A chunk (1-based `number`) and its place: `start` is a 0-based line; `lines` are the chunk's lines that count,
+    without a trailing blank one that was dropped."""
 
     number: int
     start: int
@@ -20,8 +20,8 @@ class Placed(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """The chunk (1-based `number`) that was not found. `anchor` is set when it is the anchor that is missing;
-    `position` is the 0-based line from which was searched."""
+    """A chunk (1-based `number`) that was not found. `anchor` is set if the anchor is missing; `position` is the
+    0-based line where the search started."""
 
     number: int
     chunk: Chunk
@@ -30,7 +30,7 @@ class Missed(NamedTuple):
 
 
 def index_for(text: Text, chunks: Sequence[Chunk]) -> LineIndex:
-    """The file prepared for all that these chunks will look for."""
+    """Prepare the file for everything these chunks search for."""
     wanted = {line[1:] for chunk in chunks for line in chunk.lines if line[0] != "+"}
     wanted.update(anchor for chunk in chunks for anchor in chunk.anchors)
     return LineIndex(text.contents(), wanted)
@@ -56,7 +56,8 @@ def place(index: LineIndex, chunks: Sequence[Chunk]) -> list[Placed] | Missed:
 
 
 def _place(index: LineIndex, number: int, chunk: Chunk, position: int) -> Placed | None:
-    """With its old lines, or without a blank last one, which may be the blank line before the next header."""
+    """Place a chunk by its old lines, or without a blank last one, which may be the blank line before the next
+    header."""
     for lines in _readings(chunk.lines):
         old = old_lines(lines)
         if not old:
@@ -77,13 +78,13 @@ def _readings(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def old_lines(lines: Sequence[str]) -> list[str]:
-    """The lines that must stand in the file, without their signs."""
+    """Return the lines that must be in the file, without their signs."""
     return [line[1:] for line in lines if line[0] != "+"]
 
 
 def edits_of(text: Text, placed: Sequence[Placed]) -> list[Edit]:
-    """The edits in file order: neighbours joined, what stays the same left out. Context lines are not touched, but for
-    the newline that a last line gets when a chunk reaches it."""
+    """Return the edits in file order, adjacent ones joined and unchanged lines left out. Context lines are not
+    touched, except for the newline that a last line gets when a chunk reaches it."""
     edits = sorted((edit for chunk in placed for edit in _chunk_edits(text, chunk)), key=lambda edit: edit.start)
     count = len(text.lines)
     if not text.terminated and touches_end(text, placed) and not any(edit.start < count == edit.end for edit in edits):
@@ -93,12 +94,12 @@ def edits_of(text: Text, placed: Sequence[Placed]) -> list[Edit]:
 
 
 def touches_end(text: Text, placed: Sequence[Placed]) -> bool:
-    """Whether some chunk holds the file's last line or adds after it."""
+    """Return whether some chunk contains the file's last line or adds after it."""
     return any(chunk.end == len(text.lines) and chunk.lines for chunk in placed)
 
 
 def _chunk_edits(text: Text, placed: Placed) -> Iterator[Edit]:
-    """The runs of signed lines between context lines."""
+    """Yield the runs of signed lines between context lines."""
     start = end = placed.start
     added: list[str] = []
     for line in placed.lines:
@@ -129,8 +130,8 @@ def _joined(edits: Sequence[Edit]) -> Iterator[Edit]:
 
 
 def _trimmed(text: Text, edit: Edit) -> Edit | None:
-    """The edit without equal lines at its head and tail; None when nothing is left. An unterminated last line is equal
-    to none, since an edit that reaches it terminates it."""
+    """Trim equal lines at the edit's head and tail; None if nothing is left. An unterminated last line equals none,
+    since an edit that reaches it terminates it."""
     start, end, added = edit.start, edit.end, edit.added
     first, last = 0, len(added)
     comparable = end if text.terminated else min(end, len(text.lines) - 1)

@@ -1,4 +1,4 @@
-"""The encoding of a file: what its bytes are as text, and back without losing one."""
+"""The encoding of a file: its bytes as text, and back without losing one."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ _TITLES = {
 
 
 class Encoding(NamedTuple):
-    """A codec of Python's. `sure` is False for a guess from the bytes alone."""
+    """A Python codec. `sure` is False for a guess from the bytes alone."""
 
     codec: str = UTF8
     sure: bool = True
@@ -36,15 +36,15 @@ class Encoding(NamedTuple):
 
     @property
     def is_utf8(self) -> bool:
-        """Whether odd bytes are kept, as surrogate escapes. Also what cannot be told is read so."""
+        """Whether invalid bytes are kept as surrogate escapes. Unknown encodings are read this way too."""
         return self.codec == UTF8
 
     def decode(self, data: bytes) -> str:
-        """The text of bytes that are in this encoding."""
+        """Decode bytes in this encoding."""
         return data.decode(self.codec, "surrogateescape" if self.is_utf8 else "strict")
 
     def encode(self, text: str) -> bytes:
-        """The bytes. Raises `UnicodeEncodeError` for a character that the encoding does not have."""
+        """Encode text. Raises `UnicodeEncodeError` for a character that the encoding does not have."""
         return text.encode(self.codec, "surrogateescape" if self.is_utf8 else "strict")
 
 
@@ -52,7 +52,7 @@ PLAIN = Encoding()
 
 
 def decoded(data: bytes) -> tuple[str, Encoding]:
-    """The text of any bytes, and the encoding that gives exactly these bytes back."""
+    """Return the text of any bytes, and the encoding that restores exactly these bytes."""
     try:
         if b"\0" not in data:
             return data.decode(), PLAIN
@@ -65,7 +65,7 @@ def decoded(data: bytes) -> tuple[str, Encoding]:
 
 
 def unwritable(text: str, encoding: Encoding) -> str:
-    """Why a text cannot stand in a file of this encoding, and what to do."""
+    """Explain why a text cannot be written in a file of this encoding, and what to do."""
     missing = next((char for char in text if not _has(encoding, char)), "")
     return (
         f"it is {encoding.described}, which has no {missing!r} (U+{ord(missing or '?'):04X}). Write it without, or "

@@ -1,7 +1,7 @@
-"""What can be wrong with a patch. The text of each error is what a model should read."""
+"""The errors of a patch. Each text is written for a model."""
 
 MAX_MESSAGE = 1450
-"""Characters: enough for a path, a few lines and a cause; with the tool's own words in front it stays below 1,500."""
+"""Characters: enough for a path, a few lines and a cause; with the tool's prefix it stays below 1,500."""
 
 ELLIPSIS = "…"
 
@@ -14,12 +14,12 @@ class PatchError(Exception):
 
     @property
     def verification_text(self) -> str:
-        """The same in the words of the tool's answer, after `apply_patch verification failed: `."""
+        """The same text as the tool words it, after `apply_patch verification failed: `."""
         return str(self)
 
 
 class ParseError(PatchError):
-    """The text is no V4A patch. `line` is 1-based from the begin marker, None when the whole is meant."""
+    """The text is no V4A patch. `line` is 1-based from the begin marker, None if the error concerns the whole."""
 
     def __init__(self, detail: str, line: int | None = None, hint: str = "") -> None:
         self.detail = detail
@@ -40,11 +40,11 @@ class MatchError(PatchError):
 
 
 class ApplyError(PatchError):
-    """The plan could not be carried out. What had been done is undone, unless the text says otherwise."""
+    """The plan could not be carried out. Changes already made are undone, unless the text says otherwise."""
 
 
 def clip(text: str, limit: int) -> str:
-    """The text, cut to `limit` characters with an ellipsis at the end."""
+    """Cut the text to `limit` characters, with an ellipsis at the end."""
     return text if len(text) <= limit else text[: limit - len(ELLIPSIS)] + ELLIPSIS
 
 

@@ -1,4 +1,4 @@
-"""The file operations that a patch needs, as a protocol, and the plain implementation."""
+"""The file operations of a patch, as a protocol, and the plain implementation."""
 
 import errno
 import os
@@ -15,11 +15,11 @@ NEW_FILE_MODE = 0o666
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_NAME = ("", ".", "..")
 _LABELS = frozenset({"security.selinux"})
-"""Extended attributes that the kernel gives to a new file by itself."""
+"""Extended attributes that the kernel sets on a new file."""
 
 
 class Kind(StrEnum):
-    """What stands at a path once links are followed. A dangling link is `missing`."""
+    """The kind of file at a path once links are followed. A dangling link is `missing`."""
 
     MISSING = "missing"
     FILE = "file"
@@ -28,13 +28,14 @@ class Kind(StrEnum):
 
 
 class Entry(NamedTuple):
-    """What `FileLayer.look` saw. Two equal entries mean that nobody touched the file in between.
+    """The result of `FileLayer.look`. Two equal entries mean that nobody touched the file in between.
 
-    `name` is the absolute path with every link resolved but the last component's own: what an unlink removes. `real`
-    has that resolved too: what a write changes, also for a missing file (where it would be created); the two differ
-    exactly when the path is itself a link. `identity` is (device, inode), None when missing; `mode` the permission
-    bits; `links` the number of hard links. `in_place`: replacing the file by a rename would lose something (other hard
-    links, another owner or group, extended attributes). `writable`: the caller may write it; True when missing.
+    `name` is the absolute path with every link resolved except the last component's own: what an unlink removes.
+    `real` has that resolved too: what a write changes, also for a missing file (where it would be created); the two
+    differ exactly when the path is itself a link. `identity` is (device, inode), None when missing; `mode` the
+    permission bits; `links` the number of hard links. `in_place`: replacing the file by a rename would lose something
+    (other hard links, another owner or group, extended attributes). `writable`: the caller may write it; True when
+    missing.
     """
 
     name: str
@@ -59,11 +60,11 @@ class FileLayer(Protocol):
     """
 
     def look(self, path: str) -> Entry:
-        """What is there, links followed. A missing file or parent is an entry of kind `missing`, not an error."""
+        """Inspect a path, links followed. A missing file or parent is an entry of kind `missing`, not an error."""
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole content of a regular file, links followed."""
+        """Return the whole content of a regular file, links followed."""
         ...
 
     def create(self, path: str, data: bytes, mode: int | None = None) -> None:
@@ -83,7 +84,7 @@ class FileLayer(Protocol):
 
     def rewrite(self, path: str, data: bytes) -> None:
         """Replace the content of an existing regular file, same inode, links followed. The only method that may leave
-        half of its work when it raises."""
+        a partial write when it raises."""
         ...
 
     def unlink(self, path: str) -> None:
@@ -102,7 +103,7 @@ class FileLayer(Protocol):
 
 
 class PlainFiles:
-    """The file system as this process sees it. `fsync` makes each written file and rename durable before returning."""
+    """The file system as seen by this process. `fsync` makes each written file and rename durable before returning."""
 
     def __init__(self, *, fsync: bool = False) -> None:
         self._fsync = fsync
@@ -209,9 +210,9 @@ class PlainFiles:
 
     @contextmanager
     def at(self, path: str) -> Iterator[tuple[str, int | None]]:
-        """How `path` is named in a system call that changes it: a name, and the descriptor of the folder it is in.
+        """Yield how to name `path` in a system call that changes it: a name, and the descriptor of its folder.
 
-        A layer that confines overrides this one method. The last component is not followed.
+        A layer that confines overrides only this method. The last component is not followed.
         """
         yield path, None
 

@@ -1,4 +1,4 @@
-"""What the model is told about the format: the grammar of the freeform tool, the prose of the function form."""
+"""The patch format as shown to the model: the grammar of the freeform tool, the prose of the function form."""
 
 GRAMMAR = """\
 start: begin file+ end
@@ -21,7 +21,7 @@ last: "*** End of File" LF
 
 %import common.LF
 """
-"""Lark. The language is the one models were trained on; rule names and layout are ours."""
+"""Lark. The language is the one models were trained on; rule names and layout are Ferrule's."""
 
 FORMAT_DESCRIPTION = """\
 Create, change, move and delete files with one patch. The patch is plain text in this form:

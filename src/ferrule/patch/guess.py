@@ -1,7 +1,7 @@
-"""Which encoding a file is in: marked, declared, or told by its bytes. One is named only if it gives back every byte.
+"""Guess a file's encoding from a mark, a declaration or its bytes. A guess must restore every byte.
 
-What cannot be told is read as UTF-8, with odd bytes kept as surrogate escapes. Sources: The Unicode Standard 3.10 (byte
-order marks), PEP 263 and XML 1.0 appendix F (declarations), the code charts of the rest.
+Otherwise the file is read as UTF-8, with invalid bytes kept as surrogate escapes. Sources: The Unicode Standard 3.10
+(byte order marks), PEP 263 and XML 1.0 appendix F (declarations), the code charts of the rest.
 """
 
 import re
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from .encoding import PLAIN, Encoding
 
 _LARGEST_GUESS = 1 << 20
-"""Bytes whose characters are looked at for a guess: more say nothing new."""
+"""Bytes examined for a guess: more add nothing new."""
 _HEAD = 1024
-"""Bytes in which a declaration stands: the first lines, and the head of a page."""
+"""Bytes searched for a declaration: the first lines, and the head of a page."""
 _DAMAGED = 0.5
-"""From this share of high bytes on that are UTF-8, it is UTF-8 with some damage."""
+"""From this share of valid UTF-8 among the high bytes on, the text is damaged UTF-8."""
 _TYPICAL = 0.85
-"""Share of characters that must be common in the language of a guess. Its texts have 95 % and more; a text read in a
-wrong encoding has less than 70 %."""
+"""Share of characters that must be common in the language of a guess. Its texts reach 95 % and more; a text read in a
+wrong encoding stays below 70 %."""
 _WIDE = 0.7
 """Share of ASCII among the characters of UTF-16 without a mark; less is no evidence."""
 _ENOUGH = 6
@@ -34,21 +34,21 @@ _DECLARED = re.compile(
     rb"""\A(?:[^\n]*\n)?[^\n]*\bcoding[:=][ \t]*(?P<line>[\w.-]+)|(?:encoding|charset)=["']?(?P<page>[\w.:-]+)""",
 )
 _LARGER = {"gb2312": "gb18030", "gbk": "gb18030", "cp936": "gb18030", "shift_jis": "cp932", "iso8859-1": "cp1252"}
-"""What files are in that say so: the larger set of the same bytes, as browsers take it (WHATWG Encoding)."""
+"""Maps a declared codec to the larger set of the same bytes, as browsers do (WHATWG Encoding)."""
 _KNOWN = re.compile(
     r"iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|euc_(?:jp|kr|jis_2004|jisx0213)|gb18030|gbk|gb2312|big5\w*|shift_jis\w*|johab|tis-620"
 )
-"""The codecs of text that a declaration may name: Python has others, of which some do more than decode."""
+"""Text codecs that a declaration may name: Python has others, some of which do more than decode."""
 _HIGH = bytes(range(0x80, 0x100))
 _UTF8_CHARACTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _RUN = re.compile(rb"([A-Za-z]?)([\x80-\xff]+)(?=([A-Za-z]?))")
 _ASCII = bytes(range(0x20, 0x7F))
 _UNUSUAL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
-"""Control characters that no text has."""
+"""Control characters that never occur in text."""
 
 
 def encoding_of(data: bytes) -> Encoding:
-    """The encoding of bytes that are no UTF-8, or hold a NUL; `PLAIN` where none can be told."""
+    """Return the encoding of bytes that are not UTF-8, or contain a NUL; `PLAIN` if unknown."""
     for mark, codec in _MARKS:
         if data.startswith(mark) and (text := _text(data, codec)) is not None and "\0" not in text:
             return Encoding(codec)
@@ -65,12 +65,12 @@ def encoding_of(data: bytes) -> Encoding:
 
 
 def marked_encoding(data: bytes) -> str | None:
-    """The name of the encoding whose mark the bytes start with, whether or not the rest is in it."""
+    """Return the name of the encoding whose mark the bytes start with, whether or not the rest is in it."""
     return next((Encoding(codec).title for mark, codec in _MARKS if data.startswith(mark)), None)
 
 
 def _text(data: bytes, codec: str) -> str | None:
-    """The bytes as text; None unless the text gives exactly these bytes back."""
+    """Decode the bytes; None unless the text restores exactly these bytes."""
     try:
         text = data.decode(codec)
         return text if text.encode(codec) == data else None
@@ -79,7 +79,7 @@ def _text(data: bytes, codec: str) -> str | None:
 
 
 def _wide(data: bytes) -> list[str]:
-    """UTF-16 without a mark: one half of its bytes is mostly NUL, the other never."""
+    """Detect UTF-16 without a mark: one half of its bytes is mostly NUL, the other never."""
     found = []
     for codec, full in (("utf-16-le", 0), ("utf-16-be", 1)):
         nuls = data.count(0)
@@ -92,7 +92,7 @@ def _wide(data: bytes) -> list[str]:
 
 
 def _declared(head: bytes) -> list[str]:
-    """The codec that the first lines name, the larger set first; none unless its ASCII is ASCII."""
+    """Return the codec that the first lines declare, the larger set first; none unless its ASCII is ASCII."""
     import codecs
 
     found = _DECLARED.search(head)
@@ -121,7 +121,7 @@ def _share(text: str, is_typical: Callable[[str], bool]) -> float:
 
 
 def _first_byte(codec: str, *ranges: tuple[int, int]) -> Callable[[str], bool]:
-    """Whether a character's bytes start in one of the ranges; the common ones stand together in the older sets."""
+    """Check whether a character's bytes start in one of the ranges; the older sets keep the common ones together."""
 
     def is_typical(character: str) -> bool:
         try:
@@ -146,24 +146,24 @@ def _korean(text: str, data: bytes) -> bool:
 
 
 def _euc_japanese(text: str, data: bytes) -> bool:
-    """Nearly every text has some of its syllable signs."""
+    """Check for Japanese syllable signs, which nearly every text contains."""
     return _share(text, _is_kana) >= 0.2 and _share(text, _IN_EUC_JP) >= _TYPICAL
 
 
 def _cyrillic(text: str, data: bytes) -> bool:
-    """Whole words of high bytes, small letters for the most part."""
+    """Check for whole words of high bytes, mostly small letters."""
     small = _share(text, lambda char: "а" <= char <= "я")
     letters = _share(text, lambda char: "А" <= char <= "я" or char in "ЁёЄєІіЇїҐґЎў№«»—")
     return len(text) >= _ENOUGH and small >= _DAMAGED and letters >= _TYPICAL and not _is_scattered(data)
 
 
 def _western(text: str, data: bytes) -> bool:
-    """Single letters and signs among ASCII. The last letter, byte FF, is nearly never one."""
+    """Check for single letters and signs among ASCII. The last letter, byte FF, almost never occurs."""
     return _is_scattered(data) and all((char.isalpha() and char != "ÿ") or char in _WESTERN_SIGNS for char in text)
 
 
 def _is_scattered(data: bytes) -> bool:
-    """Whether most high bytes stand alone, or in a word with ASCII letters."""
+    """Return whether most high bytes stand alone, or in a word with ASCII letters."""
     runs = _RUN.findall(data[:_LARGEST_GUESS])
     return sum(len(run) == 1 or bool(before or after) for before, run, after in runs) > len(runs) / 2
 
@@ -183,4 +183,4 @@ _GUESSES: tuple[tuple[str, Callable[[str, bytes], bool]], ...] = (
     ("cp1251", _cyrillic),
     ("cp1252", _western),
 )
-"""The narrow ones first."""
+"""Narrow encodings first."""

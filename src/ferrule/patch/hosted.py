@@ -10,11 +10,11 @@ HostedKind = Literal["create_file", "update_file", "delete_file"]
 
 _HEADERS: dict[HostedKind, str] = {"create_file": ADD, "update_file": UPDATE, "delete_file": DELETE}
 _LINES_BEFORE = 2
-"""Of the text that is parsed: the begin marker and the header."""
+"""Lines before the diff in the text that is parsed: the begin marker and the header."""
 
 
 def parse_operation(kind: HostedKind, path: str, diff: str = "") -> Patch:
-    """The patch that an `apply_patch_call` operation means: `diff` holds `+` lines for a new file, hunks for an update,
+    """Build the patch of an `apply_patch_call` operation: `diff` holds `+` lines for a new file, hunks for an update,
     nothing for a deletion. Lines in errors are counted in the diff. Raises `ParseError`."""
     if not path.strip() or "\n" in path:
         raise ParseError(f"The operation needs a path of one line, got {path!r}")
@@ -29,6 +29,6 @@ def parse_operation(kind: HostedKind, path: str, diff: str = "") -> Patch:
 
 
 def operation_text(kind: HostedKind, path: str, diff: str = "") -> str:
-    """The operation as the text of a patch."""
+    """Return the operation as patch text."""
     body = diff.strip("\n")
     return "\n".join((BEGIN, _HEADERS[kind] + path, *([body] if body else []), END))

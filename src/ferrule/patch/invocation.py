@@ -1,8 +1,8 @@
-"""Recognising a patch in a shell command, so that it goes through the engine instead of a process.
+"""Recognise a patch in a shell command, so that it goes through the engine instead of a process.
 
-A script counts when it is, all of it, `apply_patch` fed by a here-document or given one literal word, perhaps after
-`cd LITERAL &&`. Then what bash would do is known without running it. Every other script is an ordinary command. An
-unquoted here-document is taken literally, as the model that wrote it meant it; bash would expand `$` and backslashes.
+The whole script must be `apply_patch` with a here-document or one literal word, optionally after `cd LITERAL &&`. Then
+what bash would do is known without running it. Every other script is an ordinary command. An unquoted here-document is
+taken literally, as the model that wrote it meant it; bash would expand `$` and backslashes.
 """
 
 import os
@@ -14,12 +14,12 @@ from .parser import parse
 from .syntax import BEGIN
 
 COMMAND_NAMES = frozenset({"apply_patch", "applypatch", "apply-patch"})
-"""What models call the command."""
+"""Names by which models call the command."""
 
 _SHELLS = frozenset({"bash", "zsh", "sh"})
 _RUN = frozenset({"-c", "-lc", "-ic", "-lic", "-fc"})
 _SPECIAL = frozenset("|&;<>()$`#!*?[]{}~=")
-"""Characters that make an unquoted word more than its letters (the last ones only in some places)."""
+"""Characters that make an unquoted word more than literal (the last ones only in some places)."""
 
 
 class Invocation(NamedTuple):
@@ -37,7 +37,7 @@ class BarePatchError(PatchError):
 
 
 def find_patch(argv: Sequence[str]) -> Invocation | None:
-    """The patch in a command, not yet parsed; None if it is an ordinary command. Raises `BarePatchError`."""
+    """Return the patch in a command, unparsed; None if it is an ordinary command. Raises `BarePatchError`."""
     if len(argv) == 1:
         _refuse_bare(argv[0])
         return None
@@ -49,7 +49,7 @@ def find_patch(argv: Sequence[str]) -> Invocation | None:
 
 
 def find_patch_in_script(script: str) -> Invocation | None:
-    """The same for the text of a shell script."""
+    """Find the patch in a shell script, like `find_patch`."""
     _refuse_bare(script)
     if not any(name in script for name in COMMAND_NAMES):
         return None
@@ -74,7 +74,7 @@ def _is_shell(program: str) -> bool:
 
 
 class _OtherScript(Exception):
-    """The script is not of the known form."""
+    """The script does not have the recognised form."""
 
 
 class _HereDocument(NamedTuple):
@@ -83,7 +83,7 @@ class _HereDocument(NamedTuple):
 
 
 class _Scanner:
-    """Reads a script of the known form from left to right; raises `_OtherScript` at anything else."""
+    """A left-to-right reader of the recognised form; raises `_OtherScript` at anything else."""
 
     def __init__(self, script: str) -> None:
         self._text = script
@@ -130,7 +130,7 @@ class _Scanner:
         return _HereDocument(self._word(), strip_tabs)
 
     def _body(self, document: _HereDocument) -> str:
-        """The lines up to the delimiter, or to the end of the script, where bash only warns."""
+        """Read the lines up to the delimiter, or to the end of the script, where bash only warns."""
         lines: list[str] = []
         while self._at < len(self._text):
             line = self._line()
@@ -148,7 +148,7 @@ class _Scanner:
         return line
 
     def _word(self) -> str:
-        """One shell word that means exactly its own letters."""
+        """Read one shell word whose meaning is exactly its own letters."""
         self._skip_blanks()
         parts: list[str] = []
         start = self._at
@@ -196,7 +196,7 @@ class _Scanner:
         raise _OtherScript
 
     def _finish_line(self) -> None:
-        """Nothing but a comment may follow on the line."""
+        """Require that only a comment follows on the line."""
         self._skip_blanks()
         rest = self._line()
         if rest.strip("\r") and not rest.startswith("#"):

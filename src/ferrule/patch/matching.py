@@ -1,7 +1,7 @@
-"""Finding a run of lines in a file, from exact to forgiving, in linear time.
+"""Find a run of lines in a file, from exact to forgiving, in linear time.
 
-Every line that some hunk asks for is given one character, and the file becomes a string of these characters (NUL for a
-line that nobody asks for). Searching for a run of lines is then one `str.find`, whose worst case is linear.
+Every line that some hunk looks for is assigned one character, and the file becomes a string of these characters (NUL
+for any other line). Searching for a run of lines is then one `str.find`, whose worst case is linear.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from .errors import MatchError
 
 MAX_WANTED = 0x10FFFF
-"""Different lines that the hunks of one file may ask for: there are no more characters."""
+"""Different lines that the hunks of one file may look for: Unicode has no more characters."""
 
 _OTHER = "\0"
 _SCANNED = 16
-"""Places of one line that are looked at before the whole file is prepared: a bound, so that searching stays linear."""
+"""Occurrences of one line tried before the whole file is prepared: a limit, so that searching stays linear."""
 
 _PUNCTUATION = str.maketrans(
     {
@@ -39,15 +39,15 @@ class Level(IntEnum):
 
 
 class Found(NamedTuple):
-    """Where a run of lines starts (0-based), and how forgiving the search had to be."""
+    """The start of a found run of lines (0-based), and how forgiving the search had to be."""
 
     start: int
     level: Level
 
 
 class LineIndex:
-    """A file prepared for searches. `wanted` are all the lines that will be asked for; a line that is not among them
-    is never found."""
+    """A file prepared for searches. `wanted` are all the lines that will be searched for; any other line is never
+    found."""
 
     def __init__(self, lines: list[str], wanted: Iterable[str]) -> None:
         self._lines = lines
@@ -64,7 +64,7 @@ class LineIndex:
         return len(self._lines)
 
     def find(self, run: list[str], start: int, *, at_end: bool = False) -> Found | None:
-        """The first place at or after line `start` where `run` stands; with `at_end` only the end of the file."""
+        """Return the first match of `run` at or after line `start`; with `at_end`, only at the end of the file."""
         if at_end:
             start = max(start, len(self._lines) - len(run))
         if self._scanning:
@@ -82,8 +82,8 @@ class LineIndex:
         return None
 
     def _scan(self, run: list[str], start: int) -> int:
-        """An exact match by way of the run's longest line, or -1 when that is not found soon. While every run is found
-        like this, no level need be prepared."""
+        """Find an exact match by the run's longest line; -1 if that is not found soon. If every run is found this way,
+        no level needs preparing."""
         offset = max(range(len(run)), key=lambda at: len(run[at]))
         at = start + offset - 1
         for _ in range(_SCANNED):
@@ -96,7 +96,7 @@ class LineIndex:
         return -1
 
     def at(self, level: Level) -> "_Level | None":
-        """The file at this level; None when it cannot differ from the level before."""
+        """Return the file at this level; None if it cannot differ from the level before."""
         if level not in self._levels:
             if level >= Level.PUNCTUATION and self._is_ascii():
                 return None
@@ -120,11 +120,11 @@ class _Level:
         self.text = "".join(map(self._codes.get, seen, repeat(_OTHER)))
 
     def encode(self, run: Sequence[str]) -> str:
-        """The run as characters of `text`."""
+        """Return the run as characters of `text`."""
         return "".join([self._codes[self._normalise(line)] for line in run])
 
     def find(self, run: Sequence[str], start: int) -> int:
-        """Position of the run at or after `start`, or -1."""
+        """Return the position of the run at or after `start`, or -1."""
         return self.text.find(self.encode(run), start)
 
 

@@ -1,4 +1,4 @@
-"""How a text can come to differ from the lines that it was copied from, and the same text without that."""
+"""Ways in which a text can differ from the lines it was copied from, and the corrected text."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ _FENCE = "```"
 
 
 class Meant(NamedTuple):
-    """`text` is what may have been meant. `how` goes before "it stands at line N", `advice` after it."""
+    """A possible original: `text` is what may have been meant. `how` precedes "it stands at line N", `advice` follows
+    it."""
 
     text: str
     how: str
@@ -21,7 +22,7 @@ class Meant(NamedTuple):
 
 
 def meanings(text: str) -> Iterator[Meant]:
-    """Each way in which this text may have been changed on its way; none is looked for in a file here."""
+    """Yield each way in which this text may have been miscopied; none is checked against a file here."""
     for undo, how, advice in _WAYS:
         meant = undo(text)
         if meant not in (None, text):
@@ -54,7 +55,7 @@ def _without_entities(text: str) -> str | None:
 
 
 def _without_signs(text: str) -> str | None:
-    """A hunk's lines as they were before it."""
+    """Return a hunk's lines as they were before it."""
     lines = [line for line in text.split("\n") if line]
     if not any(line[0] in "-+" for line in lines) or not all(map(_SIGN.match, lines)):
         return None

@@ -25,7 +25,7 @@ from .syntax import (
 _HEREDOCS = frozenset({"<<EOF", "<<'EOF'", '<<"EOF"'})
 _HEREDOC_END = "EOF"
 _SHOWN = 200
-"""Characters of an offending line that an error repeats."""
+"""Characters of an offending line quoted in an error."""
 
 _FIRST = f"The first line of the patch must be '{BEGIN}'"
 _LAST = f"The last line of the patch must be '{END}'"
@@ -46,7 +46,7 @@ _Kind = Literal["add", "delete", "update"]
 
 
 class FileProgress(NamedTuple):
-    """How far a file of the patch has come, for live display: `added` and `deleted` count lines."""
+    """The progress of one file of the patch, for live display: `added` and `deleted` count lines."""
 
     kind: _Kind
     path: str
@@ -116,8 +116,8 @@ class _File:
 
 
 class PatchParser:
-    """Reads a patch as it arrives. `feed` never raises; what is wrong comes out of `finish`: the markers first, then
-    the first bad line."""
+    """An incremental patch parser. `feed` never raises; `finish` raises the error: a bad marker first, then the first
+    bad line."""
 
     def __init__(self) -> None:
         self._partial: list[str] = []
@@ -134,7 +134,7 @@ class PatchParser:
         self._unreadable: ParseError | None = None
 
     def feed(self, text: str) -> tuple[FileProgress, ...]:
-        """Take the next piece, cut anywhere. Returns the progress of the files that this piece touched."""
+        """Parse the next piece, cut anywhere. Returns the progress of the files that this piece touched."""
         self._check_characters(text)
         *lines, rest = text.split("\n")
         if not lines:
@@ -150,7 +150,7 @@ class PatchParser:
         return touched[1:] if touched and touched[0] == before else touched
 
     def finish(self) -> Patch:
-        """The whole patch. Raises `ParseError`."""
+        """Return the whole patch. Raises `ParseError`."""
         self._line("".join(self._partial).removesuffix("\r"))
         self._partial = []
         if self._end_held:
@@ -190,14 +190,14 @@ class PatchParser:
         return ParseError(_LAST, hint=hint)
 
     def _break(self, detail: str, *, hint: str = "", line: int | None = None, whole: bool = False) -> None:
-        """Remember the first fault; nothing is read any more but the last line."""
+        """Record the first error; from then on only the last line is read."""
         if self._state is not _State.BROKEN:
             self._error = ParseError(detail, None if whole else line or self._number, hint)
             self._state = _State.BROKEN
 
     def _line(self, line: str) -> None:
-        """Take one line. Blank ones are held until another follows, and so is an indented end marker in an update: at
-        the very end it counts, elsewhere it is a context line."""
+        """Parse one line. Blank lines are held until another follows, and so is an indented end marker in an update:
+        at the very end it counts, elsewhere it is a context line."""
         if not line or line.isspace():
             self._held.append(line)
             return
@@ -277,7 +277,7 @@ class PatchParser:
             self._environment = name
 
     def _open(self, line: str) -> bool:
-        """Start the file that this header names; False when it is no header."""
+        """Start the file that this header names; return False if it is not a header."""
         for marker, kind, state in _OPENERS:
             path = line.removeprefix(marker).strip() if line.startswith(marker) else ""
             if path:
@@ -313,7 +313,7 @@ class PatchParser:
             self._section_line(line)
 
     def _update_is_whole(self, next_header: str | None) -> bool:
-        """Whether the update may end here, at a header or (None) at the end marker."""
+        """Return whether the update may end here, at a header or (None) at the end marker."""
         file = self._files[-1]
         if not file.sections and file.move_to is None:
             self._break(f"Update file hunk for path '{file.path}' is empty", line=file.line)
@@ -370,7 +370,7 @@ def parse(text: str) -> Patch:
 
 
 def _is(line: str, marker: str) -> bool:
-    """Whether the line is the marker, blanks and decorating stars around it aside."""
+    """Return whether the line is the marker, ignoring blanks and decorating stars around it."""
     return marker in line and line.strip().rstrip("*").rstrip() == marker
 
 
@@ -383,13 +383,13 @@ def _quoted(line: str) -> str:
 
 
 def _names(line: str, path: str) -> bool:
-    """Whether it is the `+++` line of a unified diff for this file."""
+    """Return whether it is the `+++` line of a unified diff for this file."""
     named = line.removeprefix("+++ ").split("\t")[0].strip()
     return line.startswith("+++ ") and named.removeprefix("b/") == path.removeprefix("./")
 
 
 def _is_diff_line(line: str) -> bool:
-    """Whether only a unified diff has such a line outside of its hunks."""
+    """Return whether only a unified diff has such a line outside its hunks."""
     return line.startswith(_DIFF_LINES)
 
 

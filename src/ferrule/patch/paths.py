@@ -1,4 +1,4 @@
-"""Paths that only a shell would expand: taken as they stand they make a folder named `~`."""
+"""Paths that only a shell would expand: taken literally they create a folder named `~`."""
 
 import os
 import re
@@ -9,8 +9,8 @@ _URL = "file:///"
 
 
 def unexpanded(path: str, cwd: str, env: Mapping[str, str] = os.environ) -> str | None:
-    """Why a path is not taken as it stands, and what it means: it starts with `~`, a variable or `file://`. None for
-    every other path, a name like `~backup` or `$id.tsx` that no shell would change, and one that is there."""
+    """Explain why a path is not taken literally, and what it means: it starts with `~`, a variable or `file://`. None
+    for every other path, a name like `~backup` or `$id.tsx` that no shell would change, and one that exists."""
     meant = _meant(path, env)
     if meant is None:
         return None

@@ -1,4 +1,4 @@
-"""From a patch to a plan: everything that will change, worked out in memory before anything does."""
+"""Turn a patch into a plan: every change is computed in memory before anything is written."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from .text import Edit, Text
 
 
 class OperationKind(StrEnum):
-    """What happens to a path. Add File over an existing file is an `update` that overwrites."""
+    """The effect on a path. Add File over an existing file is an `update` that overwrites."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -26,8 +26,8 @@ class OperationKind(StrEnum):
 
 
 class Place(NamedTuple):
-    """A path as the patch writes it, the absolute path it means (links not resolved), and what stands there now.
-    `fresh`: no earlier operation of the plan touched it, so `entry` must still be true when the plan is applied."""
+    """A path as the patch writes it, its absolute form (links not resolved), and the current entry there. `fresh`: no
+    earlier operation of the plan touched it, so `entry` must still be true when the plan is applied."""
 
     path: str
     absolute: str
@@ -66,12 +66,12 @@ class Operation(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The absolute path of what changes at last: the destination of a move."""
+        """The absolute path that finally changes: the destination of a move."""
         return (self.destination or self.source).absolute
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The real absolute paths that are written or removed: what must be allowed."""
+        """The real absolute paths that are written or removed, all of which must be allowed."""
         if self.destination:
             return (self.source.entry.name, self.destination.entry.real)
         return (self.source.entry.real if self.after is not None else self.source.entry.name,)
@@ -83,7 +83,7 @@ class Operation(NamedTuple):
         return self.after is not None and place.entry.links > 1
 
     def unified_diff(self, context: int = CONTEXT_LINES) -> str:
-        """The change as hunks of a unified diff, without file headers."""
+        """Return the change as hunks of a unified diff, without file headers."""
         before, after = (
             Text.read(data or b"", encoding)
             for data, encoding in zip((self.before, self.after), self.encodings, strict=True)
@@ -99,12 +99,12 @@ class Plan(NamedTuple):
 
     @property
     def overwrites(self) -> tuple[str, ...]:
-        """Paths whose present content the patch does not know of and would destroy."""
+        """Paths whose present content the patch does not know and would destroy."""
         return tuple(each.move_to or each.path for each in self.operations if each.overwrites)
 
     def summary(self) -> str:
-        """The text of success: `A`, then `M`, then `D` lines, paths as in the patch. A file that is deleted and made
-        anew is changed."""
+        """Return the success text: `A`, then `M`, then `D` lines, paths as in the patch. A file that is deleted and
+        recreated counts as changed."""
         gone: set[str] = set()
         last = {each.target: at for at, each in enumerate(self.operations)}
         letters: dict[str, list[str]] = {"A": [], "M": [], "D": []}
@@ -190,7 +190,7 @@ class _Planner:
         )
 
     def _replace(self, deleted: Operation, text: Text) -> Operation:
-        """A file that the patch deletes and adds again is rewritten, so that it keeps its mode."""
+        """Rewrite a file that the patch deletes and adds again, so that it keeps its mode."""
         self.operations.remove(deleted)
         before = Text.read(deleted.before or b"")
         edits = tuple(compare(before, text))
@@ -236,7 +236,7 @@ class _Planner:
             )
         added, deleted = _counts(edits)
         if not destination:
-            if not seen.place.entry.writable:  # a rename would get round that
+            if not seen.place.entry.writable:  # a rename would bypass that
                 raise MatchError(f"Failed to write file {seen.place.absolute}: it is read-only")
             self._set(seen.place, content)
         else:
@@ -281,7 +281,7 @@ class _Planner:
         return after, edits, (*notes, *_encoding_note(before.encoding, place_))
 
     def _destination(self, hunk: UpdateFile, source: Place) -> _Seen | None:
-        """Where the file moves; None when it stays, also when the destination is the file itself."""
+        """Return the destination of a move; None if the file stays, also if the destination is the file itself."""
         if hunk.move_to is None:
             return None
         seen = self._look(hunk.move_to, "Failed to write file")
@@ -327,7 +327,7 @@ class _Planner:
         self._changed[name] = _Seen(Place(place_.path, place_.absolute, Entry(name, name, Kind.MISSING)), None)
 
     def _check_parents(self, place_: Place) -> None:
-        """Raise when a component above a new file is no directory."""
+        """Raise if a component above a new file is not a directory."""
         if place_.entry.kind is not Kind.MISSING:
             return
         failure = f"Failed to create parent directories for {place_.absolute}"
@@ -360,12 +360,12 @@ _FORGIVEN = {
 
 
 def reason(error: OSError) -> str:
-    """What the system says, without the path, in the reference's form."""
+    """Return the system's message without the path, in the reference's form."""
     return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
 
 
 def _names_bytes(hunk: UpdateFile) -> bool:
-    """Whether the patch itself was read with surrogate escapes for bytes that are not UTF-8."""
+    """Return whether the patch itself was read with surrogate escapes for bytes that are not UTF-8."""
     return any("\udc80" <= char <= "\udcff" for chunk in hunk.chunks for line in chunk.lines for char in line)
 
 
@@ -382,7 +382,7 @@ def _encoding_note(encoding: Encoding, place_: Place) -> tuple[str, ...]:
 
 
 def _is_respelled(one: Entry, other: Entry) -> bool:
-    """Whether both are one name of one file, which a file system that ignores case shows under two spellings."""
+    """Return whether both names are one file, which a case-insensitive file system shows under two spellings."""
     return one.identity is not None and one.identity == other.identity and one.links == 1 and one.name == one.real
 
 

@@ -1,4 +1,4 @@
-"""What a V4A patch says: the parsed form, before any file is looked at.
+"""The parsed form of a V4A patch, before any file is read.
 
 The records of this package are named tuples: they cost an eighth of a frozen dataclass at import, and `import
 ferrule.patch` stays below 15 ms.

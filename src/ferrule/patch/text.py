@@ -9,7 +9,7 @@ _BOM = "\ufeff"
 
 
 class Edit(NamedTuple):
-    """Lines `start` (0-based) up to but not including `end` give way to `added` (no line ends)."""
+    """A replacement of lines `start` (0-based) up to but not including `end` by `added` (no line ends)."""
 
     start: int
     end: int
@@ -17,9 +17,9 @@ class Edit(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text file taken apart at `\\n`. `lines` keep a `\\r` before it, so that joining them restores every byte;
-    odd bytes of UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty
-    file). `crlf`: most lines end with `\\r\\n`, so new ones do."""
+    """A text file split at `\\n`. `lines` keep a `\\r` before it, so that joining them restores every byte; invalid
+    bytes of UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty file).
+    `crlf`: most lines end with `\\r\\n`, so new ones do."""
 
     lines: list[str]
     terminated: bool = True
@@ -30,7 +30,7 @@ class Text(NamedTuple):
 
     @classmethod
     def read(cls, data: bytes, encoding: Encoding | None = None) -> "Text":
-        """Any bytes are a text. `encoding` is what they are known to be in; None looks."""
+        """Read any bytes as text. `encoding` is the known encoding; None detects it."""
         text, encoding = decoded(data) if encoding is None else (encoding.decode(data), encoding)
         bom = text.startswith(_BOM)
         if bom:
@@ -49,7 +49,7 @@ class Text(NamedTuple):
         return cls(lines, terminated, crlf, with_cr != ends, bom, encoding)
 
     def contents(self) -> list[str]:
-        """The lines without their line ends. Do not change the list."""
+        """Return the lines without their line ends. Do not change the list."""
         if not (self.crlf or self.mixed):
             return self.lines
         contents = [line.removesuffix("\r") for line in self.lines]
@@ -58,17 +58,17 @@ class Text(NamedTuple):
         return contents
 
     def ended(self, line: str) -> str:
-        """A line as this file ends its lines, without the `\\n`."""
+        """Return a line with this file's line end, without the `\\n`."""
         return line + "\r" if self.crlf else line
 
     def write(self) -> bytes:
-        """The bytes again. Raises `UnicodeEncodeError` for a line that the encoding does not have."""
+        """Return the bytes again. Raises `UnicodeEncodeError` for a line that the encoding does not have."""
         last = [""] if self.lines and self.terminated else []
         text = "\n".join(self.lines + last)
         return self.encoding.encode(_BOM + text if self.bom else text)
 
     def edited(self, edits: Iterable[Edit], *, terminated: bool) -> "Text":
-        """The text after edits, which are in order and do not overlap."""
+        """Return the text after edits, which are in order and do not overlap."""
         lines: list[str] = []
         position = 0
         for edit in edits:

@@ -1,4 +1,4 @@
-"""The net diff of a turn: what all its patches together changed."""
+"""The net diff of a turn: the combined changes of all its patches."""
 
 import posixpath
 from collections.abc import Iterable, Iterator
@@ -10,12 +10,12 @@ from .text import Text
 _NO_OBJECT = "0" * 40
 _MODE = "100644"
 _BINARY_PROBE = 8000
-"""Bytes in which git looks for a NUL before it calls a file binary."""
+"""Bytes that git searches for a NUL before it calls a file binary."""
 
 
 class Change(NamedTuple):
     """One applied change: `before` None for a new file, `after` None for a deleted one; with `move_to` (absolute, like
-    `path`) `after` is what stands there, and `replaced` what stood there before."""
+    `path`) `after` is the content there, and `replaced` the content there before."""
 
     path: str
     before: bytes | None
@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
 
 class _Live(NamedTuple):
-    """What stands at a path now. `origin`: where it was before the turn, None if it is new."""
+    """The current content of a path. `origin`: where it was before the turn, None if it is new."""
 
     origin: str | None
     content: bytes
@@ -41,10 +41,10 @@ class _Entry(NamedTuple):
 
 
 def turn_diff(changes: Iterable[Change], root: str) -> str:
-    """The net unified diff, git style, of changes in the order they were applied; empty when they cancel out.
+    """Return the net unified diff, git style, of changes in the order they were applied; empty if they cancel out.
 
-    Files are sorted by their path relative to `root` (absolute). A moved file is one entry `a/OLD b/NEW` against what
-    it was before the turn; a file created and deleted again leaves nothing.
+    Files are sorted by their path relative to `root` (absolute). A moved file is one entry `a/OLD b/NEW` against its
+    content before the turn; a file created and deleted again leaves nothing.
     """
     baseline: dict[str, bytes | None] = {}
     live: dict[str, _Live | None] = {}
@@ -69,8 +69,8 @@ def _record(baseline: dict[str, bytes | None], live: dict[str, _Live | None], ch
 
 
 def _paired(baseline: dict[str, bytes | None], live: dict[str, _Live | None]) -> Iterator[_Entry]:
-    """Each path that stands now with its old self if that is not elsewhere, else with what moved there, else new; then
-    old files that nothing was paired with."""
+    """Pair each current path with its old self unless that is elsewhere, else with what moved there, else as new; then
+    yield the unpaired old files."""
     moved = {each.origin for path, each in live.items() if each and each.origin != path}
     kept = {path for path, each in live.items() if each and baseline[path] is not None and path not in moved}
     used = set(kept)
@@ -93,7 +93,7 @@ def _paired(baseline: dict[str, bytes | None], live: dict[str, _Live | None]) ->
 
 
 def _shown(entry: _Entry, root: str) -> str:
-    """The entry as git prints it."""
+    """Return the entry as git prints it."""
     old, new = (_relative(path, root) if path else None for path in (entry.old, entry.new))
     lines = [f"diff --git a/{old or new} b/{new or old}"]
     if old is None:

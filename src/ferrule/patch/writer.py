@@ -1,4 +1,4 @@
-"""Carrying out a plan: all of it, or nothing."""
+"""Carry out a plan: all of it, or nothing."""
 
 import errno
 import os
@@ -12,17 +12,17 @@ from .parser import parse
 from .planner import Operation, Place, Plan, plan, reason
 
 _BESIDE = ".ferrule-"
-"""Start of the names of the files that exist only while a patch is applied."""
+"""Prefix of the files that exist only while a patch is applied."""
 
 _NOT_HERE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
-"""Why a file cannot be written beside another or renamed over it, although it may be writable itself: the folder's
-permissions, or it is a mount point."""
+"""Errors on writing a file's replacement beside it or renaming over it, although the file itself may be writable: the
+folder's permissions, or a mount point."""
 
 
 def apply(plan: Plan, files: FileLayer, *, overwrite: bool = False) -> None:
-    """Carry out a plan. A file is written beside its place and renamed over it, so that nobody sees half of it; mode
-    and links stay. A file that a rename would impair (`Entry.in_place`) is rewritten in place, with a saved copy beside
-    it meanwhile.
+    """Carry out a plan. A file is written beside its target and renamed over it, so that nobody sees half of it; mode
+    and links stay. A file that a rename would impair (`Entry.in_place`) is rewritten in place, with a saved copy
+    beside it meanwhile.
 
     Raises `ApplyError`: a file changed since the plan was made, a file would be destroyed and `overwrite` is not set,
     or the system refuses. Then everything is as before, created folders included; if even that failed, the text lists
@@ -37,7 +37,7 @@ def apply(plan: Plan, files: FileLayer, *, overwrite: bool = False) -> None:
 
 
 class _Undo(NamedTuple):
-    """One step back: what it restores, how, and the saved copy that it needs."""
+    """One undo step: what it restores, how, and the saved copy it needs."""
 
     what: str
     step: Callable[[], None]
@@ -45,7 +45,7 @@ class _Undo(NamedTuple):
 
 
 class _Run:
-    """One application: how to undo what was done, and the files beside that are to be removed at the end."""
+    """One application of a plan: its undo steps, and the temporary files to remove at the end."""
 
     def __init__(self, files: FileLayer) -> None:
         self._files = files
@@ -71,7 +71,7 @@ class _Run:
             raise ApplyError(f"The patch was applied, but these left-overs could not be removed: {', '.join(stray)}")
 
     def _verify(self, plan: Plan) -> None:
-        """Nobody may have touched the files since the plan was made."""
+        """Check that nobody has touched the files since the plan was made."""
         for operation in plan.operations:
             for place in (operation.source, operation.destination):
                 if place and place.fresh and self._look(place) != place.entry:
@@ -118,7 +118,7 @@ class _Run:
             self._undo.append(_Undo(folder, partial(self._files.rmdir, folder)))
 
     def _replace(self, path: str, before: bytes, data: bytes, mode: int) -> bool:
-        """By a new file renamed over the old; False when the folder does not allow that."""
+        """Rename a new file over the old; return False if the folder does not allow that."""
         new = self._name_beside(path)
         try:
             self._files.create(new, data, mode)
@@ -134,7 +134,7 @@ class _Run:
         return True
 
     def _rewrite(self, path: str, before: bytes, data: bytes, mode: int) -> None:
-        """In place, a copy beside it meanwhile where the folder allows."""
+        """Rewrite in place, with a copy beside it meanwhile if the folder allows."""
         saved: str | None = self._name_beside(path)
         try:
             self._files.create(saved or "", before, mode)
@@ -146,7 +146,7 @@ class _Run:
         self._files.rewrite(path, data)
 
     def _save(self, path: str, before: bytes, mode: int) -> str:
-        """A second name for the old file, or a copy where the file system has no links."""
+        """Create a second name for the old file, or a copy if the file system has no links."""
         saved = self._name_beside(path)
         try:
             self._files.link(path, saved)
@@ -155,7 +155,7 @@ class _Run:
         return saved
 
     def _remove(self, operation: Operation) -> None:
-        """Take the source away: put it aside while something may still fail."""
+        """Remove the source: put it aside while something may still fail."""
         name = operation.source.entry.name
         if self._final:
             self._files.unlink(name)
@@ -165,7 +165,7 @@ class _Run:
         self._undo.append(_Undo(name, partial(self._files.rename, saved, name), saved))
 
     def _move(self, operation: Operation) -> None:
-        """A pure rename; over a border of file systems a copy."""
+        """Rename only; across file systems, copy."""
         if operation.destination is None:
             return
         source, target = operation.source.entry.name, operation.destination.entry.real
@@ -194,7 +194,7 @@ class _Run:
         return name
 
     def _roll_back(self) -> str:
-        """Undo all, last step first; tells what could not be undone."""
+        """Undo everything, last step first; return what could not be undone."""
         left: list[str] = []
         for undo in reversed(self._undo):
             try:
@@ -208,7 +208,7 @@ class _Run:
         return f". NOT restored: {'; '.join(left)}" if left else ". Nothing was changed."
 
     def _sweep(self) -> list[str]:
-        """Remove the files beside; returns those that stay."""
+        """Remove the temporary files; return those that stay."""
         stay: list[str] = []
         for name in self._beside:
             try:
