@@ -1,4 +1,4 @@
-"""What an image is, from its first bytes: format and size, without a decoder.
+"""Read an image's format and size from its first bytes, without a decoder.
 
 Sources: PNG (W3C), JPEG (ITU T.81, annex B), GIF89a, WebP container specification.
 """
@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple
 
 _NO_SIZE = frozenset([0xC4, 0xC8, 0xCC])
-"""JPEG markers between SOF0 and SOF15 that begin no frame."""
+"""JPEG markers between SOF0 and SOF15 that do not begin a frame."""
 
 
 class Header(NamedTuple):
@@ -19,7 +19,8 @@ class Header(NamedTuple):
 
 
 def read_header(data: bytes) -> Header | None:
-    """The header of a PNG, JPEG, GIF or WebP image, None for anything else. A truncated one may say 0 pixels."""
+    """Read the header of a PNG, JPEG, GIF or WebP image; None for anything else. A truncated one may report 0
+    pixels."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return Header("image/png", *_numbers(">II", data, 16))
     if data.startswith((b"GIF87a", b"GIF89a")):

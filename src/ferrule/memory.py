@@ -1,4 +1,4 @@
-"""The memory store: what was learned in earlier work, in one SQLite file under Ferrule's home."""
+"""The memory store: lessons from earlier work, in one SQLite file under Ferrule's home."""
 
 import os
 import time
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 FILE = "memory.sqlite"
 WAIT_SECONDS = 5.0
-"""Another Ferrule may be writing."""
+"""Time for another Ferrule to finish writing."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """One memory. `trace_summary` tells of the work that it comes from; `created` is in seconds since the epoch."""
+    """One memory. `trace_summary` describes the work that it comes from; `created` is in seconds since the epoch."""
 
     id: str
     summary: str
@@ -32,14 +32,14 @@ class Memory(msgspec.Struct, frozen=True):
 class MemoryStore:
     """Memories by id. Every method opens the file for itself; reading does not create it.
 
-    All raise `UsageError` where the file cannot be used.
+    All raise `UsageError` if the file cannot be used.
     """
 
     def __init__(self, home: str) -> None:
         self._path = Path(home, FILE)
 
     def add(self, summary: str, trace_summary: str = "", memory_id: str | None = None) -> Memory:
-        """Store a memory; one of the same id is replaced."""
+        """Store a memory, replacing one with the same id."""
         memory = Memory(memory_id or str(uuid4()), summary, trace_summary, time.time())
         with self._open() as database:
             row = (memory.id, memory.summary, memory.trace_summary, memory.created)
@@ -47,16 +47,16 @@ class MemoryStore:
         return memory
 
     def get(self, memory_id: str) -> Memory | None:
-        """The memory of this id."""
+        """Return the memory with this id."""
         found = self._select("WHERE id = ?", memory_id)
         return found[0] if found else None
 
     def all(self) -> list[Memory]:
-        """Every memory, the oldest first."""
+        """Return every memory, oldest first."""
         return self._select("ORDER BY created, id")
 
     def remove(self, memory_id: str) -> bool:
-        """Forget a memory. Returns whether there was one."""
+        """Forget a memory. Return whether it existed."""
         if not self._path.exists():
             return False
         with self._open() as database:
@@ -71,7 +71,7 @@ class MemoryStore:
 
     @contextmanager
     def _open(self) -> "Iterator[sqlite3.Connection]":
-        """The database, in one transaction; the file is the user's alone."""
+        """Open the database in one transaction; the file is accessible to the user alone."""
         import sqlite3
 
         try:

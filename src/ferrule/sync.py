@@ -1,4 +1,4 @@
-"""The one sync facade: a background event loop on which everything runs that is called from plain code."""
+"""The only sync facade: a background event loop that runs everything called from synchronous code."""
 
 import asyncio
 import inspect
@@ -14,7 +14,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The loop that serves all synchronous callers of this process, started on first use."""
+    """Return the loop that serves all synchronous callers of this process, started on first use."""
     global _loop  # noqa: PLW0603 - the one sync loop
     with _lock:
         if _loop is None or _loop.is_closed():
@@ -36,10 +36,10 @@ def call_async_from_sync(
 
 
 def wait_for_coroutine(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-    """Run a coroutine on the background loop and wait, at most `timeout` seconds.
+    """Run a coroutine on the background loop and wait up to `timeout` seconds.
 
-    When the wait ends early (Ctrl-C, the timeout), the coroutine is cancelled and its clean-up is waited for. Raises
-    `TimeoutError`, what the coroutine raises, and `RuntimeError` when called on the background loop itself.
+    If the wait ends early (Ctrl-C, the timeout), the coroutine is cancelled and its clean-up is awaited. Raises
+    `TimeoutError`, what the coroutine raises, and `RuntimeError` if called on the background loop itself.
     """
     loop = background_loop()
     try:
@@ -87,12 +87,12 @@ class _Run(Generic[T]):
 
 
 class LoopBound:
-    """Mix-in of objects that belong to the loop that used them first; `async with` closes them."""
+    """A mix-in for objects bound to the loop that used them first; `async with` closes them."""
 
     __slots__ = ("_owner",)
 
     def bind_to_running_loop(self) -> None:
-        """Remember the running loop; raises `RuntimeError` when another one uses the object later."""
+        """Remember the running loop; raise `RuntimeError` if another one uses the object later."""
         loop = asyncio.get_running_loop()
         owner = getattr(self, "_owner", None)
         if owner is None:
@@ -102,7 +102,7 @@ class LoopBound:
             raise RuntimeError(f"this {name} belongs to another event loop; make a new one there")
 
     async def aclose(self) -> None:
-        """End what the object holds."""
+        """Close what the object holds."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

@@ -2,8 +2,8 @@
 
     load(Sources(cwd="/work/tree", assignments=("model=gpt-5.5",))).settings
 
-`keys.py` says what can be configured, `check.py` explains what is wrong, `layers.py` lays one over the other,
-`resolve.py` makes settings of the result, and `load.py` alone touches files. docs/configuration.md is the user's view.
+`keys.py` lists what can be configured, `check.py` explains errors, `layers.py` merges layers, `resolve.py` turns the
+result into settings, and only `load.py` touches files. docs/configuration.md is the user's view.
 """
 
 from ferrule.config.layers import Layer

@@ -1,4 +1,4 @@
-"""What is wrong with a layer, in one sentence: the file, the key, what came, and what is right."""
+"""Explain what is wrong with a layer in one sentence: the file, the key, the value, and what is right."""
 
 import re
 import types
@@ -13,13 +13,13 @@ from ferrule.config.keys import ConfigTable
 from ferrule.protocol.errors import UsageError
 
 ANY_TOOL = "*"
-"""A matcher that Codex takes for all tools, though it is no regular expression."""
+"""A matcher that Codex takes for all tools, although it is not a valid regular expression."""
 LONGEST_VALUE = 60
-"""Characters of a wrong value that are shown: enough to find it again."""
+"""Characters shown of a wrong value: enough to find it again."""
 
 
 def check(source: str, values: Mapping[str, object]) -> ConfigTable:
-    """The layer as a typed table. Raises `UsageError` for the first thing that is wrong; `source` is named in it."""
+    """Return the layer as a typed table. Raises `UsageError` for the first error; it names `source`."""
     try:
         table = msgspec.convert(values, ConfigTable)
     except msgspec.ValidationError as error:
@@ -42,7 +42,7 @@ def _check_matcher(source: str, event: str, matcher: str) -> None:
 
 
 def _problem(value: object, wanted: Any, path: str) -> str | None:
-    """What is wrong with `value` where `wanted` should stand; None if nothing is."""
+    """Explain what is wrong with `value` where `wanted` is expected; None if nothing is."""
     wanted = _without_none(wanted)
     if isinstance(value, Mapping):
         if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
@@ -110,7 +110,7 @@ def _describe(wanted: Any) -> str:
 
 
 def _show(value: object) -> str:
-    """A TOML value as the user wrote it, shortened."""
+    """Return a TOML value as the user wrote it, shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -119,5 +119,5 @@ def _show(value: object) -> str:
 
 
 def shorter(text: str) -> str:
-    """The beginning of a text, enough to find it again."""
+    """Return the beginning of a text, enough to find it again."""
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -1,6 +1,6 @@
-"""Changes to the user's `config.toml` that leave every other line of it as it is.
+"""Changes to the user's `config.toml` that leave every other line unchanged.
 
-The text is changed, not the values: then both are read again, and a change that did more than it should is not written.
+The text is edited, not the values: then both are read again, and a change that did more than intended is not written.
 """
 
 import json
@@ -17,9 +17,9 @@ _HEADER = re.compile(r"\s*\[(?!\[)(?P<key>.+)\]\s*(#.*)?")
 
 
 def put_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
-    """Write `[mcp_servers.NAME]` at the end of the file: texts, lists of texts, tables of texts.
+    """Append `[mcp_servers.NAME]` to the file: texts, lists of texts, tables of texts.
 
-    Raises `UsageError` where there is one already, or the file cannot be changed.
+    Raises `UsageError` if the server exists already, or the file cannot be changed.
     """
     text = _read(path)
     wanted = _parse(path, text)
@@ -32,9 +32,9 @@ def put_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
 
 
 def remove_server(path: Path, name: str) -> bool:
-    """Take `[mcp_servers.NAME]` out; comments that stand before the next table stay. False where there is none.
+    """Remove `[mcp_servers.NAME]`, keeping comments before the next table. Return False if there is none.
 
-    Raises `UsageError` where the file cannot be changed.
+    Raises `UsageError` if the file cannot be changed.
     """
     text = _read(path)
     wanted = _parse(path, text)
@@ -50,7 +50,7 @@ def remove_server(path: Path, name: str) -> bool:
 
 def _without(text: str, table: tuple[str, ...]) -> Iterator[str]:
     inside = False
-    aside: list[str] = []  # blank lines and comments, which may belong to what comes next
+    aside: list[str] = []  # blank lines and comments, which may belong to what follows
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         header = _HEADER.fullmatch(line.rstrip("\r\n"))
         if header is not None:
@@ -87,7 +87,7 @@ def _value(value: object) -> str:
         return "{ " + ", ".join(f"{_key(key)} = {_value(entry)}" for key, entry in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a TOML string, but for this character
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a TOML string, except for this character
 
 
 def _read(path: Path) -> str:
@@ -109,7 +109,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str, wanted: Mapping[str, Any]) -> None:
-    """Whole or not at all; a link stays one, and so do the file's rights."""
+    """Write the file atomically, keeping a link a link, and the file's permissions."""
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Every key of `config.toml`, with Codex's name where Codex has the setting. None: not said."""
+"""Every key of `config.toml`, with Codex's name where Codex has the setting. None: not set."""
 
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ProviderTable(_Table, frozen=True):
-    """`[model_providers.NAME]`: see `ProviderSettings`. `name` is what Codex calls it; NAME is what we go by."""
+    """`[model_providers.NAME]`: see `ProviderSettings`. `name` is Codex's label; Ferrule uses NAME."""
 
     name: str | None = None
     base_url: str | None = None
@@ -36,7 +36,7 @@ class ProviderTable(_Table, frozen=True):
 
 
 class WorkspaceWriteTable(_Table, frozen=True):
-    """`[sandbox_workspace_write]`: what the mode workspace-write allows beyond the working directory."""
+    """`[sandbox_workspace_write]`: what workspace-write mode allows beyond the working directory."""
 
     writable_roots: tuple[str, ...] = ()
     network_access: bool = False

@@ -1,4 +1,4 @@
-"""One layer over the other. Tables are joined key by key; anything else is replaced. All pure."""
+"""Merge layers. Tables are merged key by key; anything else is replaced. All pure."""
 
 import re
 import tomllib
@@ -9,33 +9,33 @@ import msgspec
 from ferrule.protocol.errors import UsageError
 
 MAX_KEY_PARTS = 100
-"""Of a dotted key: the parser's time grows with their square, to minutes in a file of a hundred kilobytes."""
+"""Parts of a dotted key: the parser's time grows with their square, to minutes in a file of a hundred kilobytes."""
 _TOKEN = re.compile(rb"""[\w-]+|"[^"]*"|'[^']*'|[ \t]+|.""", re.DOTALL)
 
 Values = Mapping[str, object]
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """Some settings, and how an error names where they come from (a file, `-c model`, a flag)."""
+    """Some settings, and their source as errors name it (a file, `-c model`, a flag)."""
 
     source: str
     values: Values
 
 
 def toml_layer(source: str, data: bytes) -> Layer:
-    """The layer that a file's bytes mean. Raises `UsageError` that names the file as `source`."""
+    """Parse a file's bytes into a layer. Raises `UsageError` that names the file as `source`."""
     if any(map(_has_long_key, data.splitlines())):
         raise UsageError(f"{source} is not read: a key in it has more than {MAX_KEY_PARTS} parts")
     try:
         return Layer(source, tomllib.loads(data.decode()))
     except UnicodeDecodeError as error:
         raise UsageError(f"{source} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#x}") from error
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or lists in lists in lists
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or deeply nested lists
         raise UsageError(f"{source} is not valid TOML: {error}") from error
 
 
 def _has_long_key(line: bytes) -> bool:
-    """Whether so many parts stand behind each other with a dot between them, be it in a text."""
+    """Return whether the text has that many dotted parts in a row, even inside a string."""
     if line.count(b".") < MAX_KEY_PARTS:
         return False
     parts, after_dot = 0, True
@@ -52,7 +52,7 @@ def _has_long_key(line: bytes) -> bool:
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, object]:
-    """All layers as one; the later wins."""
+    """Merge all layers; later ones win."""
     merged: dict[str, object] = {}
     for layer in layers:
         merged = _over(merged, layer.values)
@@ -68,7 +68,7 @@ def _over(below: Values, above: Values) -> dict[str, object]:
 
 
 def assignment(text: str) -> Layer:
-    """The layer that `-c KEY=VALUE` means: a dotted key and a TOML value, or plain text. Raises `UsageError`."""
+    """Parse `-c KEY=VALUE` into a layer: a dotted key and a TOML value, or plain text. Raises `UsageError`."""
     key, sign, value = text.partition("=")
     source = f"-c {key.strip()}"
     try:

@@ -1,4 +1,4 @@
-"""The edge: which files there are, what stands in them, and what of the project is read."""
+"""The edge of configuration: finds and reads files, and decides which of the project's are read."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -22,12 +22,12 @@ from ferrule.reading import Unreadable, read_file
 
 CONFIG_FILE = "config.toml"
 MAX_OWN_BYTES = 4 << 20
-"""Of the user's own file: far more than anybody writes, and a bound."""
+"""Size limit of the user's own file: far more than anybody writes."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What a door was told. `defaults` are the door's own; `flags` and `assignments` (`-c`) win over every file, flags
-    last. `cwd` is absolute, and so are `add_dirs`."""
+    """The inputs of a front end. `defaults` are the front end's own; `flags` and `assignments` (`-c`) override every
+    file, flags last. `cwd` is absolute, and so are `add_dirs`."""
 
     cwd: str
     defaults: Mapping[str, object] = {}
@@ -73,8 +73,8 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """A project as it stands, and as the user has confirmed it. `below` is what the user has configured, which the
-    project may narrow. `problem`: the record is damaged."""
+    """A project's current state and its confirmed state. `below` is the user's configuration, which the project may
+    narrow. `problem`: the record is damaged."""
 
     top: str
     wish: Wish
@@ -85,12 +85,12 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
     def confirm(self, shown: Iterable[Change]) -> None:
-        """Record that the user has confirmed what was shown. Raises `RecordProblem` where it cannot be recorded."""
+        """Record that the user has confirmed what was shown. Raises `RecordProblem` if it cannot be recorded."""
         self.records.confirm(self.top, shown, self.wish)
 
 
 def inspect_project(cwd: str, env: Mapping[str, str] = os.environ) -> Inspection:
-    """Look at the project around `cwd` without recording anything. Raises `UsageError` for the user's own file."""
+    """Inspect the project around `cwd` without recording anything. Raises `UsageError` for the user's own file."""
     home = ferrule_home(env)
     user = read_layer(Path(home, CONFIG_FILE))
     top, records = project_root(cwd), TrustRecords(home)
@@ -111,7 +111,7 @@ def inspect_project(cwd: str, env: Mapping[str, str] = os.environ) -> Inspection
 
 
 def ferrule_home(env: Mapping[str, str] = os.environ) -> str:
-    """Where Ferrule keeps its own files: `FERRULE_HOME`, else `~/.ferrule`. Absolute; it need not exist."""
+    """Return the folder of Ferrule's own files: `FERRULE_HOME`, else `~/.ferrule`. Absolute; it need not exist."""
     if env.get("FERRULE_HOME"):
         return os.path.abspath(os.path.expanduser(env["FERRULE_HOME"]))
     try:
@@ -121,7 +121,7 @@ def ferrule_home(env: Mapping[str, str] = os.environ) -> str:
 
 
 def read_layer(path: Path) -> Layer:
-    """The layer of the user's own file; empty where there is none. Raises `UsageError` where it cannot be read."""
+    """Read the user's own file into a layer; empty if there is none. Raises `UsageError` if it cannot be read."""
     try:
         return toml_layer(str(path), read_file(path, MAX_OWN_BYTES))
     except FileNotFoundError:
@@ -131,23 +131,23 @@ def read_layer(path: Path) -> Layer:
 
 
 def project_root(cwd: str) -> str:
-    """The top of the git repository around `cwd`, else `cwd`; links resolved."""
+    """Return the top of the git repository around `cwd`, else `cwd`; links resolved."""
     here = Path(os.path.realpath(cwd))
     return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
 
 
 def _wishes(own: ConfigTable) -> dict[str, Wish]:
-    """What the user's own file says about projects, by their real paths."""
+    """Return the trust levels of projects in the user's own file, by their real paths."""
     return {os.path.realpath(os.path.expanduser(path)): entry.trust_level for path, entry in own.projects.items()}
 
 
 def _chosen(yours: Mapping[str, object]) -> dict[str, object]:
-    """The tools that the user has chosen, by a flag or a file: not the usual ones of a door."""
+    """Return the tools that the user has chosen, by a flag or a file: not a front end's defaults."""
     return {key: yours.get(key) for key in TOOL_KEYS}
 
 
 def _hooks_beside(project: ProjectLayers, above: Mapping[str, object]) -> Hooks:
-    """The project's hooks, but for events whose hooks are given by `-c`, which are all there are then."""
+    """Return the project's hooks, except for events whose hooks are set by `-c`, which replace them."""
     given = above.get("hooks", {})
     assert isinstance(given, Mapping)
     return {event: hooks for event, hooks in project.hooks.items() if event not in given}

@@ -1,6 +1,6 @@
-"""`{"mcpServers": {...}}`, as `.mcp.json` files and other clients write it, turned into our own tables.
+"""Convert `{"mcpServers": {...}}`, as written by `.mcp.json` files and other clients, into Ferrule's tables.
 
-Keys that clients have in common beside ours are FastMCP's: https://gofastmcp.com/clients/client#configuration-format.
+Keys beyond Ferrule's that clients share are FastMCP's: https://gofastmcp.com/clients/client#configuration-format.
 """
 
 import re
@@ -15,7 +15,7 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 
 _TRANSPORTS = frozenset({"stdio", "http", "streamable-http", "streamable_http"})
 _UNUSED = frozenset({"type", "transport", "description", "icon", "keep_alive"})
-"""What other keys say too, what only people read, and what is always so."""
+"""Keys that are redundant, only for human readers, or always true."""
 _OAUTH_KEYS = {
     "clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "callback_port",
     "clientMetadataUrl": "client_metadata_url",
@@ -24,21 +24,23 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def mcp_servers_of(config: Mapping[str, object], source: str = "mcp_config") -> dict[str, McpServerSettings]:
-    """The servers of `{"mcpServers": {NAME: {...}}}`. Raises `UsageError` that names the key and what is right."""
+    """Return the servers of `{"mcpServers": {NAME: {...}}}`. Raises `UsageError` that names the key and what is
+    right."""
     servers = check(source, {"mcp_servers": server_tables(config, source)}).mcp_servers
     complain(source, servers)
     return servers
 
 
 def complain(source: str, servers: Mapping[str, McpServerSettings]) -> None:
-    """Raise `UsageError` for the first server whose settings make no whole."""
+    """Raise `UsageError` for the first server whose settings are inconsistent."""
     for name, settings in servers.items():
         if settings.problem is not None:
             raise UsageError(f"{source}: mcp_servers.{name} {settings.problem}")
 
 
 def mcp_json_layer(source: str, data: bytes, env: Mapping[str, str] | None) -> Layer:
-    """The layer of a `.mcp.json`, with `${NAME}` and `${NAME:-default}` filled in from `env`. Raises `UsageError`."""
+    """Read the layer of a `.mcp.json`, with `${NAME}` and `${NAME:-default}` filled in from `env`. Raises
+    `UsageError`."""
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -50,7 +52,7 @@ def mcp_json_layer(source: str, data: bytes, env: Mapping[str, str] | None) -> L
 
 
 def server_tables(config: Mapping[str, object], source: str) -> dict[str, object]:
-    """The tables of the servers under our own names."""
+    """Return the servers' tables under Ferrule's names."""
     servers = config.get("mcpServers")
     if not isinstance(servers, Mapping):
         raise UsageError(f'{source}: mcpServers must be an object: {{"mcpServers": {{NAME: {{"command": ...}}}}}}')

@@ -1,7 +1,7 @@
-"""What a trusted project's settings may do: each key of the configuration, and in which direction it may be set.
+"""Limits on a trusted project's settings: for each configuration key, in which direction it may be set.
 
-A project may narrow what may be done, and choose what gives no rights. Only the user widens. `MAY_SET` says it for
-every key; one that is not there is the user's alone. All pure.
+A project may restrict what is allowed, and choose what grants no rights. Only the user widens. `MAY_SET` has the rule
+of every such key; any other is the user's alone. All pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,37 +10,38 @@ from ferrule.config.layers import Layer, Values
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
 
 Rule = Callable[[object, object], str | None]
-"""From what the project wants and what the user has (None: nothing) to why it is left out, or None."""
+"""Maps the project's value and the user's value (None: not set) to why the former is left out, or None."""
 Rows = Mapping[str, "Rule | Rows"]
 
 
 def free(wanted: object, yours: object) -> None:
-    """A choice that gives no rights: any value."""
+    """Allow any value: the choice grants no rights."""
 
 
 def yours_only(wanted: object, yours: object) -> str:
-    """It says where requests and keys go, what commands see, or where they write: no value."""
+    """Allow no value: the key decides where requests and keys go, what commands see, or where they write."""
     return "only your own configuration may set it"
 
 
 def unless_yours(wanted: object, yours: object) -> str | None:
-    """A choice that the user may have made for safety: only where there is none of the user's."""
+    """Allow a value only where the user has none: the user may have set it for safety."""
     return None if yours is None or wanted == yours else "you have set it yourself"
 
 
 def at_most(wanted: object, yours: object) -> str | None:
-    """A limit: as high as the user's."""
+    """Allow a limit up to the user's."""
     assert isinstance(wanted, int) and isinstance(yours, int | None)
     return None if yours is None or wanted <= yours else f"{wanted} is more than your {yours}"
 
 
 def new_name(wanted: object, yours: object) -> str | None:
-    """A table under a name: only one that the user has not used."""
+    """Allow a table only under a name that the user has not used."""
     return None if yours is None else "you have one of that name"
 
 
 def up_to(*order: object, default: object) -> Rule:
-    """Values from the narrowest to the widest: as wide as the user's, or as the default where the user says nothing."""
+    """Rank values from the narrowest to the widest; allow up to the user's, or up to the default where it is not
+    set."""
 
     def rule(wanted: object, yours: object) -> str | None:
         limit = default if yours is None else yours
@@ -135,18 +136,18 @@ MAY_SET: Rows = {
     },
     "confirmation_policy": up_to("always", "risky", "never", default="never"),
 }
-"""Hooks come after the user's, and cannot allow what the user is asked about. A server starts a program with all
-rights: the user has confirmed it, with the file in which it stands."""
+"""Hooks come after the user's, and cannot approve what the user must be asked about. A server starts a program
+unconfined: the user has confirmed it, with the file that declares it."""
 
 EXCLUSIVE = frozenset({"mcp_servers."})
-"""Tables whose entries are the project's or the user's as a whole: a project adds names, and changes none."""
+"""Tables whose entries belong wholly to the project or to the user: a project adds names, and changes none."""
 TOOL_KEYS = ("tools", "profile")
-"""Two ways to say one thing: with either of them the user has chosen."""
+"""Two ways to choose tools: with either, the user has chosen."""
 
 
 def narrowed(project: Layer, below: Values) -> tuple[Layer, list[str]]:
-    """The part of a project's layer that gives it no more rights than `below` has, and a sentence for each key that is
-    left out. Both are checked already."""
+    """Return the part of a project's layer that grants no more rights than `below`, and a sentence for each omitted
+    key. Both are already checked."""
     warnings: list[str] = []
 
     def leave_out(key: str, why: str) -> None:

@@ -1,10 +1,10 @@
-"""Every file of a project that decides or runs something in a later session: the one list of them.
+"""The single list of a project's files that decide or run something in a later session.
 
-Three go by it. *Readers* (`load.py`) read nothing of a project that is not in it. *Trust* (`trust.py`) records what of
-it the user has confirmed, by content. *Protection* (`sandbox/`, `tools/approval.py`) keeps `PROTECTED_AT_TOP` from
-commands and patches.
+Three parts use it. *Readers* (`load.py`) read nothing of a project that is not in it. *Trust* (`trust.py`) records
+which of its files the user has confirmed, by content. *Protection* (`sandbox/`, `tools/approval.py`) keeps
+`PROTECTED_AT_TOP` from commands and patches.
 
-AGENTS.md is not configuration: it is text for the model, which reads the repository anyway, gives no rights, and is
+AGENTS.md is not configuration: it is text for the model, which reads the repository anyway, grants no rights, and is
 often what the model is asked to write. So it is neither recorded nor protected.
 """
 
@@ -31,7 +31,7 @@ class OneFile(msgspec.Struct, frozen=True):
 
 
 class FilesIn(msgspec.Struct, frozen=True):
-    """The files in the folder `path` whose names end with `suffix`; with `deep` also those further below."""
+    """The files in the folder `path` whose names end with `suffix`; with `deep` also those in subfolders."""
 
     kind: Kind
     path: str
@@ -40,34 +40,33 @@ class FilesIn(msgspec.Struct, frozen=True):
 
 
 PROGRAMS = FilesIn("program", f"{PROJECT_FOLDER}/hooks", deep=True)
-"""What a project's hooks start."""
+"""The programs that a project's hooks start."""
 PROJECT_FILES: tuple[OneFile | FilesIn, ...] = (
     OneFile("servers", ".mcp.json"),
     OneFile("settings", f"{PROJECT_FOLDER}/config.toml"),
     FilesIn("rules", f"{PROJECT_FOLDER}/rules", ".rules"),
     PROGRAMS,
 )
-"""In the order in which they are read: the later wins."""
+"""In reading order: later ones win."""
 
 PROTECTED_AT_TOP = (PROJECT_FOLDER, ".codex", ".agents", ".mcp.json")
 """Names at the top of a writable root that commands and patches cannot write where they exist.
 
-They hold all of `PROJECT_FILES`, and what other agents read in the same way (`.codex`, `.agents`). Each may be a file
-or a folder. What a command makes where one was missing is new, and new files are not read before the user has
-confirmed them. `.git` is not among them, because a repository is protected by what it is, not by
-its name.
+They cover all of `PROJECT_FILES`, and what other agents read in the same way (`.codex`, `.agents`). Each may be a file
+or a folder. If one was missing and a command creates it, it is new, and new files are not read before the user has
+confirmed them. `.git` is not among them, because a repository is protected by what it is, not by its name.
 """
 
 MAX_BYTES: dict[Kind, int] = {"settings": 256 << 10, "servers": 256 << 10, "rules": 256 << 10, "program": 4 << 20}
-"""Of one file: thousands of lines of what people write by hand; a program may be a compiled one."""
+"""Size limits per file: thousands of lines of handwritten text; a program may be compiled."""
 MAX_FILES = 200
-"""In one folder of the list: more than a project has rules or hooks, and read at every start."""
+"""Files in one folder of the list: more than a project has rules or hooks, and read at every start."""
 MAX_DEPTH = 8
-"""Folders below each other in `hooks/`."""
+"""Nesting of folders in `hooks/`."""
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
-    """A file of the list as it was read: once, so that what is confirmed is what is used."""
+    """A file of the list, read only once, so that what is confirmed is what is used."""
 
     kind: Kind
     path: str
@@ -80,31 +79,32 @@ class ProjectFile(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A file or folder of the list that is there but cannot be read; `text` goes on after its path."""
+    """An unreadable file or folder of the list; `text` continues the sentence after its path."""
 
     path: str
     text: str
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What of the list a project has."""
+    """The project's files and folders of the list."""
 
     files: tuple[ProjectFile, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 def find_files(top: str) -> Found:
-    """Read every file of the list that the project at `top` has. Never waits, and never leaves the project."""
+    """Read every file of the list in the project at `top`. Never blocks, and never leaves the project."""
     return _sorted_out(each for entry in PROJECT_FILES for each in _found(top, entry))
 
 
 def programs_of(files: Iterable[ProjectFile]) -> dict[str, str]:
-    """The digests of the programs that hooks may start, by path."""
+    """Return the digests of the programs that hooks may start, by path."""
     return {file.path: file.digest for file in files if file.kind == "program"}
 
 
 def changed_program(programs: HookPrograms) -> str | None:
-    """The path of a program that is not as it was confirmed, or that is new or gone; None if all are. Blocking."""
+    """Return the path of a program that differs from its confirmed state, or is new or gone; None if all match.
+    Blocking."""
     found = _sorted_out(_found(programs.top, PROGRAMS))
     here = {**programs_of(found.files), **{problem.path: "" for problem in found.problems}}
     odd = (path for path in {**programs.digests, **here} if programs.digests.get(path) != here.get(path))
@@ -112,7 +112,7 @@ def changed_program(programs: HookPrograms) -> str | None:
 
 
 def is_program(path: str) -> bool:
-    """Whether the file at this path of a project is one that its hooks may start."""
+    """Return whether the project's hooks may start the file at this path."""
     return path == PROGRAMS.path or path.startswith(f"{PROGRAMS.path}/")
 
 

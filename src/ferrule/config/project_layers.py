@@ -1,6 +1,6 @@
-"""What a project's confirmed files say, as far as it may: layers of settings, hooks and command rules.
+"""The layers of a project's confirmed files, within its limits: settings, hooks and command rules.
 
-A file in which something is wrong is passed over as a whole, with one sentence. It never ends the start.
+A file with an error is skipped as a whole, with one sentence. It never prevents the start.
 """
 
 import os
@@ -21,7 +21,7 @@ from ferrule.protocol.settings import HookName, RulesText
 
 
 class ProjectLayers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a project adds. `values` are settings but for hooks, already narrowed to what it may set."""
+    """A project's contribution. `values` are its settings without hooks, already narrowed to what it may set."""
 
     values: Values = {}
     hooks: Mapping[HookName, Sequence[HookTable]] = {}
@@ -30,7 +30,7 @@ class ProjectLayers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def project_layers(reading: ProjectReading, env: Mapping[str, str], below: Values) -> ProjectLayers:
-    """The layers of the files that are read. `below` is what the user has configured. Pure."""
+    """Build the layers of the files that are read. `below` is the user's configuration. Pure."""
     layers, warnings = list[Layer](), list[str]()
     for file in reading.files:
         try:
@@ -57,7 +57,7 @@ def project_layers(reading: ProjectReading, env: Mapping[str, str], below: Value
 
 
 def layer_of(top: str, file: ProjectFile, env: Mapping[str, str] | None) -> Layer | None:
-    """The settings in one file, not narrowed; None for a file that holds none. Without `env` variables stay as they are
+    """Return the settings in one file, not narrowed; None for a file without any. Without `env`, variables stay as
     written. Raises `UsageError`."""
     source = os.path.join(top, file.path)
     match file.kind:
@@ -72,7 +72,7 @@ def layer_of(top: str, file: ProjectFile, env: Mapping[str, str] | None) -> Laye
 
 
 def _whole_servers(top: str, servers: object) -> tuple[dict[str, object], list[str]]:
-    """The servers that can be used, and a sentence for each of the others."""
+    """Return the usable servers, and a sentence for each of the others."""
     assert isinstance(servers, Mapping)
     kept, warnings = dict[str, object](), list[str]()
     for name, table in servers.items():

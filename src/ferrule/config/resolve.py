@@ -1,4 +1,4 @@
-"""From the merged table to the settings of a session. Pure."""
+"""Turn the merged table into the settings of a session. Pure."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -35,14 +35,14 @@ from ferrule.protocol.specs import WebSearch, Wire
 Hooks = Mapping[HookName, Sequence[HookTable]]
 
 SERVER = "server"
-"""Name of the provider that `--base-url` makes."""
+"""The name of the provider that `--base-url` defines."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was configured. `warnings`: what was left out, one sentence each.
+    """The whole configuration. `warnings`: omitted settings, one sentence each.
 
-    `unconfirmed` are files of the project that are not read before the user confirms them. A door where somebody can
-    answer loads by `session.project_trust.load_asking`.
+    `unconfirmed` are files of the project that are not read before the user confirms them. A front end where somebody
+    can answer loads by `session.project_trust.load_asking`.
     """
 
     settings: Settings
@@ -64,8 +64,8 @@ def settings_of(
     wire: Wire | None = None,
     add_dirs: tuple[str, ...] = (),
 ) -> Settings:
-    """The settings that the table means. `project` is the top of the trusted project; its hooks come after the table's.
-    `base_url` and `wire` win over the provider's; `add_dirs` (absolute) can be written beside the configured roots.
+    """Build the settings of the table. `project` is the top of the trusted project; its hooks come after the table's.
+    `base_url` and `wire` override the provider's; `add_dirs` (absolute) are writable beside the configured roots.
 
     Raises `UsageError`.
     """
@@ -120,13 +120,13 @@ def _hook(event: HookName, hook: HookTable, *, of_project: bool) -> HookCommand:
 
 
 def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:
-    """`web_search` is Codex's spelling of the one that most want."""
+    """Return the hosted tools; `web_search` is Codex's shorthand for the most common one."""
     search = () if table.web_search == "disabled" else (WebSearch(external_web_access=table.web_search == "live"),)
     return (*map(hosted_tool, table.hosted_tools), *search)
 
 
 def _provider(table: ConfigTable, base_url: str | None, wire: Wire | None) -> ProviderSettings | None:
-    """The provider that is asked, or None where nothing is said: OpenAI, if its key is set.
+    """Return the provider to use, or None if none is configured: OpenAI, if its key is set.
 
     `--base-url` is a provider of its own: the key of a configured one must not go to another address.
     """

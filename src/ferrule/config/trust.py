@@ -1,11 +1,11 @@
-"""Which files of a project are read: those whose content the user has confirmed.
+"""Decide which files of a project are read: those whose content the user has confirmed.
 
-Trust is given to content. A record in Ferrule's home, one for each project, holds the digest of every file of the list
-in `project.py` that the user has confirmed. One that is new or has changed is not read until it is confirmed, too,
-whoever made it. `[projects."PATH"] trust_level = "trusted"` in the user's own file is the wish to trust a project: at
-the first sight of it what stands there is recorded, once; from then on the record counts.
+Trust is given to content. A record in Ferrule's home, one per project, holds the digest of every file of the list in
+`project.py` that the user has confirmed. A new or changed file is not read until it is confirmed too, whoever wrote
+it. `[projects."PATH"] trust_level = "trusted"` in the user's own file asks to trust a project: at first sight its
+current files are recorded, once; from then on the record counts.
 
-Records are written whole or not at all, by one process at a time.
+Records are written atomically, by one process at a time.
 """
 
 import hashlib
@@ -31,31 +31,31 @@ LOCK_SECONDS = 5.0
 MAX_RECORD = 1 << 20
 """Bytes of a record: some hundreds of files with their digests."""
 SHOWN_NAMES = 5
-"""Files that one warning names."""
+"""Files named in one warning."""
 _LOCK_POLL = 0.02
 _NARROWING = (".toml", ".rules")
-# What can forbid something: that it is gone is worth a word.
+# Files that can forbid something: their absence deserves a warning.
 
 Wish = Literal["trusted", "untrusted"] | None
-"""What the user's own configuration says about a project."""
+"""The trust level in the user's own configuration."""
 How = Literal["new", "changed", "gone"]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What the user has confirmed of one project: digests by path. `trust`: given by `ferrule trust`, or by the wish in
-    `config.toml` and as long as it stands there, or taken back."""
+    """The user's confirmations for one project: digests by path. `trust`: given by `ferrule trust`, or by
+    `config.toml` as long as its entry stands, or revoked."""
 
     project: str
     trust: Literal["given", "wished", "revoked"]
     files: dict[str, str] = {}
 
     def trusts(self, wish: Wish) -> bool:
-        """Whether the project's files are read, where `config.toml` says `wish`."""
+        """Return whether the project's files are read, given the `wish` in `config.toml`."""
         return self.trust == "given" or (self.trust == "wished" and wish == "trusted")
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A file that is not as it was confirmed. `file` is None for one that is gone."""
+    """A file that differs from its confirmed state. `file` is None for one that is gone."""
 
     path: str
     how: How
@@ -67,13 +67,13 @@ class RecordProblem(UsageError):
 
 
 class TrustRecords:
-    """The records in one home of Ferrule."""
+    """The trust records in one Ferrule home."""
 
     def __init__(self, home: str) -> None:
         self.folder = Path(home, FOLDER)
 
     def read(self, top: str) -> Record | None:
-        """The project's record. Raises `RecordProblem` where it is damaged."""
+        """Return the project's record. Raises `RecordProblem` if it is damaged."""
         path = self._path(top)
         try:
             record = msgspec.json.decode(read_file(path, MAX_RECORD), type=Record)
@@ -86,9 +86,10 @@ class TrustRecords:
         return record
 
     def see(self, tops: Iterable[str]) -> None:
-        """Take first sight of other projects that are trusted as they stand: before anything here can change them.
+        """Record trusted projects at first sight, before anything here can change them.
 
-        One that does not exist is seen without files. Where nothing can be recorded, reading the project will say so.
+        One that does not exist is recorded without files. If nothing can be recorded, reading the project will report
+        it.
         """
         for top in tops:
             if not self._path(top).exists():
@@ -96,9 +97,9 @@ class TrustRecords:
                     self.first_sight(top, find_files(top))
 
     def confirm(self, top: str, shown: Iterable[Change], wish: Wish) -> None:
-        """Record as confirmed what the user was shown, exactly that; the project is trusted from now on.
+        """Record as confirmed exactly what the user was shown; the project is trusted from now on.
 
-        Raises `RecordProblem` where it cannot be written. A record that is damaged is made anew.
+        Raises `RecordProblem` if it cannot be written. A damaged record is replaced.
         """
         with self._changing(top):
             try:
@@ -110,14 +111,14 @@ class TrustRecords:
             self._write(top, record, shown)
 
     def revoke(self, top: str) -> None:
-        """Trust nothing of the project any more. Raises `RecordProblem` where that cannot be recorded."""
+        """Stop trusting anything of the project. Raises `RecordProblem` if that cannot be recorded."""
         with self._changing(top):
             self._put(top, Record(text_of(top), "revoked"))
 
     def first_sight(self, top: str, found: Found) -> Record:
-        """The record of a project that is trusted as it stands, unless there is a record by now.
+        """Record a project as it is, unless there is a record by now.
 
-        Raises `RecordProblem` where that is damaged or none can be written.
+        Raises `RecordProblem` if that is damaged or none can be written.
         """
         with self._changing(top):
             record = self.read(top)
@@ -126,7 +127,7 @@ class TrustRecords:
             return record
 
     def all(self) -> Iterator[Record | RecordProblem]:
-        """Every record, and what is wrong with those that are damaged."""
+        """Yield every record, or the problem of a damaged one."""
         for path in sorted(self.folder.glob("*.json")):
             try:
                 yield msgspec.json.decode(read_file(path, MAX_RECORD), type=Record)
@@ -180,7 +181,7 @@ class TrustRecords:
 
 
 def changes(found: Found, record: Record | None) -> tuple[Change, ...]:
-    """What is not as the record says: files that are new, that were changed, and that are gone. None: all are new."""
+    """Return the differences from the record: files that are new, changed or gone. None: all are new."""
     known: Mapping[str, str] = {} if record is None else record.files
     here = {text_of(file.path): file for file in found.files}
     not_as_known = [
@@ -192,8 +193,8 @@ def changes(found: Found, record: Record | None) -> tuple[Change, ...]:
 
 
 class ProjectReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a project. `unconfirmed` is what the user would be asked about. `programs_hold`: those that its
-    hooks may start are as they were confirmed."""
+    """The files read of a project. `unconfirmed` is what the user would be asked about. `programs_hold`: the programs
+    that its hooks may start match their confirmed state."""
 
     top: str
     trusted: bool = False
@@ -204,7 +205,7 @@ class ProjectReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_project(top: str, home: str, wish: Wish) -> ProjectReading:
-    """Read the files of the project at `top` (a real path) that the user has confirmed."""
+    """Read the confirmed files of the project at `top` (a real path)."""
     if wish == "untrusted" or os.path.realpath(Path(top, PROJECT_FOLDER)) == os.path.realpath(home):
         return ProjectReading(top=top)
     found, records = find_files(top), TrustRecords(home)
@@ -263,5 +264,5 @@ def _trust_command(top: str) -> str:
 
 
 def text_of(path: str) -> str:
-    """The path as text that JSON can hold; bytes that are no UTF-8 are written as escapes."""
+    """Return the path as text that JSON can hold; bytes that are not UTF-8 become escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")

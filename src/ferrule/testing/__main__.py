@@ -13,7 +13,7 @@ from .steps import ScriptError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until interrupted. Returns the exit code: 0, 1 if a request did not fit the script, 2 for a bad script."""
+    """Serve until interrupted. Return the exit code: 0, 1 if a request did not fit the script, 2 for a bad script."""
     parser = argparse.ArgumentParser(prog="python -m ferrule.testing", description=__doc__)
     parser.add_argument("script", type=Path, help="a script file; the format is in docs/testing.md")
     parser.add_argument("--port", type=int, default=0, help="default: a free one, printed at the start")

@@ -1,9 +1,9 @@
 """The Chat Completions wire: the same items as chunks or as one message.
 
-What this wire cannot say becomes a function call: a custom tool call `{"input": ...}`; `shell_call`, `local_shell_call`
-and `apply_patch_call` a call of `shell`, `local_shell` and `apply_patch` with the fields of their action or operation.
-A namespace is put in front of the name with two underscores. Reasoning is sent as `reasoning_content`. Items of tools
-that run on the server have no counterpart and are left out.
+Items this wire cannot express become function calls: a custom tool call `{"input": ...}`; `shell_call`,
+`local_shell_call` and `apply_patch_call` a call of `shell`, `local_shell` and `apply_patch` with the fields of their
+action or operation. A namespace is prefixed to the name with two underscores. Reasoning is sent as
+`reasoning_content`. Items of tools that run on the server have no counterpart and are left out.
 """
 
 import time
@@ -25,7 +25,7 @@ class _ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A piece of the message under its key: `content`, `refusal` or `reasoning_content`."""
+    """A piece of the message and its key: `content`, `refusal` or `reasoning_content`."""
 
     key: str
     text: str
@@ -35,7 +35,7 @@ _KINDS = {"content": "content", "refusal": "refusal", "reasoning_content": "reas
 
 
 def completion(body: JsonObject, completion_id: str, step: Step, output: Sequence[Item], usage: Usage) -> Item:
-    """The answer to a request without `stream`."""
+    """Build the answer to a request without `stream`."""
     pieces = list(_pieces(output))
     message: Item = {"role": "assistant", "content": None, "refusal": None}
     for piece in pieces:
@@ -52,7 +52,7 @@ def completion(body: JsonObject, completion_id: str, step: Step, output: Sequenc
 
 
 def usage_object(usage: Usage) -> Item:
-    """Token counts in the spelling of Chat Completions."""
+    """Return token counts in the spelling of Chat Completions."""
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -63,7 +63,7 @@ def usage_object(usage: Usage) -> Item:
 
 
 def stream(body: JsonObject, completion_id: str, step: Step, output: Sequence[Item], usage: Usage) -> list[Event]:
-    """Every chunk from the role to `[DONE]`; a usage chunk if `stream_options.include_usage` asks for it."""
+    """Return every chunk from the role to `[DONE]`; a usage chunk if `stream_options.include_usage` asks for it."""
     frame = _frame(body, completion_id, "chat.completion.chunk")
     wants_usage = as_object(body.get("stream_options")).get("include_usage") is True
     if wants_usage:
@@ -127,7 +127,7 @@ def _pieces(output: Sequence[JsonObject]) -> Iterator[_Text | _ToolCall]:
     spoken: set[str] = set()
     for item in output:
         for piece in _texts(item):
-            # One message is all there is: what several items said stays apart by a line break.
+            # The message has a single text: line breaks separate what several items said.
             yield _Text(piece.key, "\n" + piece.text) if piece.key in spoken else piece
             spoken.add(piece.key)
         call = _call(item)

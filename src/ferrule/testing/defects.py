@@ -1,4 +1,4 @@
-"""Ready-made edits: what real servers get wrong in their streams, one function each. `step(..., edits=[...])`."""
+"""Ready-made edits that imitate faults of real servers' streams, one function each. `step(..., edits=[...])`."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ def drop(*kinds: str) -> Edit:
 
 
 def change(kind: str, edit: Callable[[Item], JsonObject]) -> Edit:
-    """Put `edit(payload)` in the place of the payload of every event of this kind; it gets a copy of its own."""
+    """Replace the payload of every event of this kind by `edit(payload)`, which gets its own copy."""
 
     def apply(events: Sequence[Event]) -> Iterator[Event]:
         for event in events:
@@ -24,7 +24,7 @@ def change(kind: str, edit: Callable[[Item], JsonObject]) -> Edit:
 
 
 def insert(payload: JsonObject | str, *, before: str) -> Edit:
-    """Send one more payload (a text goes out as it is) before the first event of kind `before`, or at the end."""
+    """Send one more payload (a text is sent unchanged) before the first event of kind `before`, or at the end."""
 
     def apply(events: Sequence[Event]) -> list[Event]:
         named = isinstance(payload, dict) and isinstance(payload.get("type"), str)
@@ -36,22 +36,22 @@ def insert(payload: JsonObject | str, *, before: str) -> Edit:
 
 
 def without_deltas(events: Sequence[Event]) -> Iterable[Event]:
-    """Responses: texts and arguments come only whole, in their `done` events."""
+    """Responses: texts and arguments are sent only whole, in their `done` events."""
     return [event for event in events if not event.kind.endswith(".delta")]
 
 
 def without_item_done(events: Sequence[Event]) -> Iterable[Event]:
-    """Responses: items are opened and never closed; only the final response holds them whole."""
+    """Responses: items are opened and never closed; only the final response contains them whole."""
     return drop("response.output_item.done")(events)
 
 
 def without_item_added(events: Sequence[Event]) -> Iterable[Event]:
-    """Responses: items are closed that were never opened."""
+    """Responses: items are closed without having been opened."""
     return drop("response.output_item.added", "response.content_part.added")(events)
 
 
 def empty_deltas(events: Sequence[Event]) -> Iterator[Event]:
-    """Both wires: an empty delta in front of every delta."""
+    """Both wires: an empty delta before every delta."""
     for event in events:
         if event.kind.endswith(".delta"):
             yield Event(event.kind, {**_copy(event), "delta": ""}, event.named)
@@ -78,7 +78,7 @@ def same_index(events: Sequence[Event]) -> Iterable[Event]:
 
 
 def repeated_names(events: Sequence[Event]) -> Iterable[Event]:
-    """Chat: id and name stand in every delta of a call, not only in the first."""
+    """Chat: id and name are in every delta of a call, not only in the first."""
     opened: dict[object, JsonObject] = {}
 
     def repeat(call: JsonObject) -> JsonObject:
@@ -89,7 +89,7 @@ def repeated_names(events: Sequence[Event]) -> Iterable[Event]:
 
 
 def ids_in_function(events: Sequence[Event]) -> Iterable[Event]:
-    """Chat: the call's id stands inside `function`."""
+    """Chat: the call's id is inside `function`."""
 
     def move(call: JsonObject) -> JsonObject:
         rest = {key: value for key, value in call.items() if key != "id"}
@@ -110,7 +110,7 @@ def null_arguments(events: Sequence[Event]) -> Iterable[Event]:
 
 
 def double_finish(events: Sequence[Event]) -> Iterator[Event]:
-    """Chat: the chunk with the finish reason comes twice, the second time with usage."""
+    """Chat: the chunk with the finish reason is sent twice, the second time with usage."""
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     for event in events:
         yield event
@@ -119,7 +119,7 @@ def double_finish(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def finish_reason(reason: str | None) -> Edit:
-    """Chat: end with this finish reason whatever the response holds."""
+    """Chat: end with this finish reason, whatever the response contains."""
 
     def edit(data: Item) -> Item:
         return {**data, "choices": [{**choice, "finish_reason": reason} for choice in as_objects(data["choices"])]}
@@ -133,7 +133,7 @@ def azure_frames(events: Sequence[Event]) -> Iterator[Event]:
     yield from insert({"choices": [], "usage": {"total_tokens": 5}}, before="done")(events)
 
 
-# The edits that a script file may name.
+# The edits that a script file can name.
 NAMED: dict[str, Edit] = {
     edit.__name__: edit
     for edit in (
@@ -153,7 +153,7 @@ NAMED: dict[str, Edit] = {
 
 
 def _copy(event: Event) -> Item:
-    """A payload that may be changed without touching what other events share."""
+    """Return a copy of a payload, which can be changed without affecting other events."""
     if isinstance(event.data, str):
         return {}
     copied: Item = json.loads(json_text(event.data))

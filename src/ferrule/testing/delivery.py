@@ -1,4 +1,4 @@
-"""How the bytes of one answer travel: in pieces, late, with a stop on the way, or cut off."""
+"""The delivery of an answer's bytes: in pieces, late, with a pause on the way, or cut off."""
 
 import asyncio
 import random
@@ -18,12 +18,12 @@ class RandomChunks:
     most: int = _MOST_RANDOM_BYTES
 
 
-# A size for all pieces, sizes in turn (what is left goes out as one piece), or random sizes.
+# One size for all pieces, sizes in turn (the rest is sent as one piece), or random sizes.
 Chunks = int | Sequence[int] | RandomChunks
 
 
 class Gate:
-    """A point where the server waits until the test lets it go on. Usable from any thread."""
+    """A point where the server waits until the test lets it continue. Usable from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Gate:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def open(self) -> None:
-        """Let the waiting response, and every later one, pass."""
+        """Let the waiting response and every later one pass."""
         with self._lock:
             self._open = True
             waiting, self._waiting = self._waiting, []
@@ -40,12 +40,12 @@ class Gate:
             loop.call_soon_threadsafe(event.set)
 
     def wait_reached(self, timeout: float = 10.0) -> None:
-        """Block until a response stands at the gate. Raises TimeoutError after `timeout` seconds."""
+        """Block until a response reaches the gate. Raises TimeoutError after `timeout` seconds."""
         if not self._reached.wait(timeout):
             raise TimeoutError(f"no response reached the gate within {timeout} s")
 
     async def pass_through(self) -> None:
-        """The server's side: wait until open."""
+        """Wait on the server's side until the gate opens."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             if self._open:
@@ -61,13 +61,13 @@ class Gate:
                     self._waiting.remove(waiter)
 
 
-# A place in a response body: a number of bytes, or a text: the end of the first event that contains it.
+# A place in a response body: a byte offset, or a text, which means the end of the first event that contains it.
 Place = int | str
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Stop at `at` for `seconds`, or until `gate` is opened; with neither, for ever."""
+    """A pause at `at` for `seconds`, or until `gate` is opened; with neither, forever."""
 
     at: Place = 0
     seconds: float | None = None
@@ -75,10 +75,10 @@ class Stall:
 
 
 class DeliveryOptions(TypedDict, total=False):
-    """What `step` and `raw` take by name about how the bytes travel.
+    """The delivery arguments of `step` and `raw`.
 
-    `delay`: seconds before the status line. `chunks`: each piece is a write and an HTTP chunk of its own. `pace`:
-    seconds between pieces. `stall`: stop on the way. `cut_after`: close the connection at this place.
+    `delay`: seconds before the status line. `chunks`: each piece is a separate write and HTTP chunk. `pace`: seconds
+    between pieces. `stall`: pause on the way. `cut_after`: close the connection at this place.
     """
 
     delay: float
@@ -90,8 +90,8 @@ class DeliveryOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How the bytes of one answer travel. By default all of it leaves in one write; `hang_up` closes the connection
-    without an answer; the rest as in DeliveryOptions."""
+    """The delivery of one answer. By default all bytes are sent in one write; `hang_up` closes the connection without
+    an answer; the rest as in DeliveryOptions."""
 
     delay: float = 0.0
     chunks: Chunks | None = None
@@ -102,7 +102,7 @@ class Delivery:
 
     @property
     def at_once(self) -> bool:
-        """Whether nothing but one plain write is asked."""
+        """Whether one plain write is enough."""
         return self == AT_ONCE
 
 
@@ -110,7 +110,7 @@ AT_ONCE = Delivery()
 
 
 def chunk_sizes(chunks: Chunks | None, total: int) -> Iterator[int]:
-    """The sizes in which `total` bytes are cut; they add up to `total`."""
+    """Yield the sizes of the pieces of `total` bytes."""
     for size in _wanted_sizes(chunks, total):
         if total <= 0:
             return

@@ -1,4 +1,4 @@
-"""What a script expects of the tool outputs, and a readable account of what came instead."""
+"""Expectations about tool outputs, and a readable account of mismatches."""
 
 import difflib
 import re
@@ -11,7 +11,7 @@ _SHOWN_LINES = 40
 
 
 def unmet(expectation: Expectation, outputs: Sequence[Output]) -> str | None:
-    """Why the outputs do not fulfil the expectation; None if they do."""
+    """Explain why the outputs do not meet the expectation; None if they do."""
     if isinstance(expectation, Mapping):
         reasons = (_unmet_by_call(call_id, matcher, outputs) for call_id, matcher in expectation.items())
         return next(filter(None, reasons), None)
@@ -57,7 +57,7 @@ def _indented(text: str) -> str:
 
 
 def _nearest(text: str, outputs: Sequence[Output]) -> str:
-    """The lines that differ between the wanted text and the most similar stretch of one output."""
+    """Return the lines that differ between the wanted text and the most similar part of one output."""
     wanted = text.splitlines()
     candidates = [window for output in outputs for window in _windows(output.text.splitlines(), len(wanted))]
     close = difflib.get_close_matches(text, candidates, n=1)

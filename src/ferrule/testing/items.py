@@ -1,6 +1,6 @@
-"""The output items that a script says, as plain dicts in the shape of the Responses API.
+"""The output items of a script, as plain dicts in the shape of the Responses API.
 
-A key that a helper or a script leaves out (`id`, `call_id`, `status`) is filled when the item is played.
+A key that a helper or a script leaves out (`id`, `call_id`, `status`) is filled in when the item is played.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ _WITHOUT_STATUS = frozenset(
 
 
 def message(text: str, *, phase: str | None = None, **fields: object) -> Item:
-    """An assistant message with one `output_text` part. `phase` is `commentary` or `final_answer`."""
+    """Build an assistant message with one `output_text` part. `phase` is `commentary` or `final_answer`."""
     item: Item = {
         "type": "message",
         "role": "assistant",
@@ -51,7 +51,7 @@ def message(text: str, *, phase: str | None = None, **fields: object) -> Item:
 
 
 def refusal(text: str, **fields: object) -> Item:
-    """An assistant message with one `refusal` part."""
+    """Build an assistant message with one `refusal` part."""
     content = [{"type": "refusal", "refusal": text}]
     return {"type": "message", "role": "assistant", "content": content} | fields
 
@@ -63,7 +63,7 @@ def reasoning(
     encrypted_content: str | None = None,
     **fields: object,
 ) -> Item:
-    """A reasoning item: summary parts, optional raw reasoning `text`, optional `encrypted_content`."""
+    """Build a reasoning item: summary parts, optional raw reasoning `text`, optional `encrypted_content`."""
     parts = [summary] if isinstance(summary, str) else summary
     item: Item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": part} for part in parts]}
     if text is not None:
@@ -76,13 +76,13 @@ def reasoning(
 def function_call(
     name: str, arguments: JsonObject | str = "{}", *, call_id: str | None = None, **fields: object
 ) -> Item:
-    """A function call. `arguments` as a string goes out exactly as it stands, valid JSON or not."""
+    """Build a function call. An `arguments` string is sent exactly as it is, valid JSON or not."""
     text = arguments if isinstance(arguments, str) else json_text(arguments)
     return _call({"type": "function_call", "name": name, "arguments": text}, call_id, fields)
 
 
 def custom_tool_call(name: str, input: str, *, call_id: str | None = None, **fields: object) -> Item:  # noqa: A002 (the wire's name)
-    """A call of a freeform tool with its raw input text."""
+    """Build a call of a freeform tool with its raw input text."""
     return _call({"type": "custom_tool_call", "name": name, "input": input}, call_id, fields)
 
 
@@ -94,7 +94,7 @@ def shell_call(
     call_id: str | None = None,
     **fields: object,
 ) -> Item:
-    """A call of the native `shell` tool: one or more command lines for the local environment."""
+    """Build a call of the native `shell` tool: one or more command lines for the local environment."""
     lines = [commands] if isinstance(commands, str) else list(commands)
     action = {"commands": lines, "timeout_ms": timeout_ms, "max_output_length": max_output_length}
     return _call({"type": "shell_call", "action": action, "environment": {"type": "local"}}, call_id, fields)
@@ -109,7 +109,7 @@ def local_shell_call(
     call_id: str | None = None,
     **fields: object,
 ) -> Item:
-    """A call of the native `local_shell` tool: one argument vector."""
+    """Build a call of the native `local_shell` tool: one argument vector."""
     action: Item = {"type": "exec", "command": list(command), "env": dict(env or {})}
     if working_directory is not None:
         action["working_directory"] = working_directory
@@ -121,7 +121,7 @@ def local_shell_call(
 def apply_patch_call(
     operation: str, path: str, diff: str | None = None, *, call_id: str | None = None, **fields: object
 ) -> Item:
-    """A call of the native `apply_patch` tool: `create_file`, `update_file` (with `diff`) or `delete_file`."""
+    """Build a call of the native `apply_patch` tool: `create_file`, `update_file` (with `diff`) or `delete_file`."""
     body = {"type": operation, "path": path} | ({} if diff is None else {"diff": diff})
     return _call({"type": "apply_patch_call", "operation": body}, call_id, fields)
 
@@ -131,7 +131,7 @@ def _call(item: Item, call_id: str | None, fields: JsonObject) -> Item:
 
 
 def complete(items: Iterable[JsonObject], new_id: Callable[[str], str], *, cut_short: bool = False) -> list[Item]:
-    """The items as they go out: ids and call ids filled from `new_id(prefix)`, each with its final status.
+    """Complete the items for sending: ids and call ids from `new_id(prefix)`, each with its final status.
 
     `cut_short` marks the last one as `incomplete`: the response ended inside it.
     """

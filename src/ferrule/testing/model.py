@@ -1,4 +1,4 @@
-"""ScriptedModel: the public face; the server runs on a thread and a loop of its own."""
+"""ScriptedModel, the public class; its server runs on a thread and an event loop of its own."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ class ScriptedModel:
         self._stop: Callable[[], object] | None = None
 
     def start(self) -> Self:
-        """Listen. Raises OSError if the port is taken."""
+        """Start listening. Raises OSError if the port is taken."""
         started: Future[int] = Future()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(started)), name="scripted-model", daemon=True
@@ -76,7 +76,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """What a client takes as its base URL: `http://127.0.0.1:PORT/v1`."""
+        """The base URL for clients: `http://127.0.0.1:PORT/v1`."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def add(self, *steps: StepLike) -> None:
@@ -84,9 +84,9 @@ class ScriptedModel:
         self._extend(self._player.lanes[0], steps)
 
     def play(self, *steps: StepLike, when: str) -> None:
-        """A script of its own for the conversations whose user messages contain `when`: sub-agents, parallel sessions.
+        """Add a separate script for conversations whose user messages contain `when`: sub-agents, parallel sessions.
 
-        The first lane that fits answers; a conversation that none fits is answered by the main script.
+        The first matching lane answers; a conversation without one is answered by the main script.
         """
         lane = Lane(Script(), when)
         self._extend(lane, steps)
@@ -105,18 +105,19 @@ class ScriptedModel:
         raise LookupError("the model was asked nothing yet")
 
     def outputs(self) -> dict[str, str]:
-        """Call id -> output text as the model has read it so far; the latest where an id came twice."""
+        """Map each call id to its output text as the model has read it so far; the latest if an id came twice."""
         return {output.call_id: output.text for request in self.requests for output in request.outputs}
 
     def latencies_ns(self) -> list[int]:
-        """From each answer to the arrival of the next request: a turn of one agent, seen from the server."""
+        """Return the times from each answer to the next request's arrival: the turns of one agent, seen from the
+        server."""
         asked = [request for request in self.requests if request.step is not None]
         return [
             after.arrived_ns - before.finished_ns for before, after in pairwise(asked) if before.finished_ns is not None
         ]
 
     def wait_for(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
-        """Block until `condition()` holds; it is tried when a request arrives and when one is finished. Raises
+        """Block until `condition()` holds; it is checked whenever a request arrives or finishes. Raises
         TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(condition, timeout):
@@ -128,11 +129,11 @@ class ScriptedModel:
 
     @property
     def failures(self) -> list[str]:
-        """What did not fit the script, in order."""
+        """All mismatches with the script, in order."""
         return list(self._player.failures)
 
     def check(self, *, complete: bool = True) -> None:
-        """Raises AssertionError if a request did not fit the script or, with `complete`, if steps are left over."""
+        """Raise AssertionError if a request did not fit the script or, with `complete`, if steps are left over."""
         problems = self._player.failures + (self._player.unplayed() if complete else [])
         if problems:
             raise AssertionError("\n\n".join(problems))

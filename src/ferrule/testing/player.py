@@ -1,4 +1,4 @@
-"""Plays scripts: a request in, an answer's bytes out. No I/O."""
+"""The script player: takes a request, returns an answer's bytes. No I/O."""
 
 import traceback
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from .rules import complaint
 from .script import Script
 from .steps import Raw, ScriptError, Step, StreamError, Usage, as_step
 
-# What the usage of a step that gives none is guessed by.
+# Characters per token, to estimate the usage of a step that gives none.
 _BYTES_PER_TOKEN = 4
 _BLANKS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
@@ -33,12 +33,12 @@ class Answer:
 
 
 class Refused(Exception):
-    """The request does not fit the script; the text is what the test's author must read."""
+    """The request does not fit the script; the text is written for the test's author."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """One script and how far it has been played. `when` chooses the conversations that it answers."""
+    """One script and how far it has been played. `when` selects the conversations that it answers."""
 
     script: Script
     when: str | None = None
@@ -47,12 +47,12 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """How messages call this lane's steps."""
+        """The prefix of this lane's steps in messages."""
         return "step" if self.when is None else f"lane {self.when!r}, step"
 
 
 class Player:
-    """Holds the lanes and numbers everything that needs an id."""
+    """The lanes of a script, and the numbering of everything that needs an id."""
 
     def __init__(self, models: Iterable[str], *, strict: bool) -> None:
         self.failures: list[str] = []
@@ -62,7 +62,7 @@ class Player:
         self._counts: dict[str, int] = {}
 
     def unplayed(self) -> list[str]:
-        """A line for each lane whose script was not played to its end."""
+        """Return a line for each lane whose script was not played to its end."""
         return [
             f"{lane.name} {lane.position + 1} of {len(lane.script.steps)} was never asked for"
             for lane in self.lanes
@@ -70,7 +70,7 @@ class Player:
         ]
 
     def answer(self, request: Request) -> Answer:
-        """The answer to a request; the script moves on by one step unless the request is refused."""
+        """Answer a request and advance the script by one step, unless the request is refused."""
         if request.wire == "models" and request.method == "GET":
             return _json({"object": "list", "data": [_model(name) for name in self._models]})
         if request.wire not in ("responses", "chat") or request.method != "POST":
@@ -87,7 +87,7 @@ class Player:
         return _error(400, failure, "script_failed")
 
     def new_id(self, prefix: str) -> str:
-        """`PREFIX_1`, `PREFIX_2`, ...: the same ids in every run of a test."""
+        """Return `PREFIX_1`, `PREFIX_2`, ...: the same ids in every run of a test."""
         self._counts[prefix] = self._counts.get(prefix, 0) + 1
         return f"{prefix}_{self._counts[prefix]}"
 
@@ -157,7 +157,7 @@ class Player:
 
 
 def _unseen(outputs: tuple[Output, ...], seen: tuple[Output, ...]) -> tuple[Output, ...]:
-    """The outputs that came since: a history that is sent again starts with those that were seen."""
+    """Return the new outputs: a history that is sent again starts with those already seen."""
     return outputs[len(seen) :] if outputs[: len(seen)] == seen else outputs
 
 

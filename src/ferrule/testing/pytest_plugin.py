@@ -1,4 +1,4 @@
-"""The pytest fixture `scripted_model`; pytest finds it by the entry point `pytest11`."""
+"""The pytest fixture `scripted_model`, registered through the entry point `pytest11`."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ from .model import ScriptedModel
 
 @pytest.fixture
 def scripted_model() -> Iterator[ScriptedModel]:
-    """A running model server with an empty script; `add` steps to it. A request that does not fit the script fails the
-    test at its end; steps that were never asked for fail it only by `scripted_model.check()`."""
+    """Yield a running model server with an empty script; `add` steps to it. A request that does not fit the script
+    fails the test at its end; unused steps fail it only through `scripted_model.check()`."""
     with ScriptedModel() as model:
         yield model
         model.check(complete=False)

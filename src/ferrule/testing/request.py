@@ -1,4 +1,4 @@
-"""What a client asked, as the server recorded it."""
+"""A client's request, as the server recorded it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Wire = Literal["responses", "chat", "models", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One tool output in a request: the call that it answers and its text as the model reads it."""
+    """One tool output in a request: the call it answers and its text as the model reads it."""
 
     call_id: str
     text: str
@@ -41,7 +41,7 @@ class Request:
 
     @property
     def stream(self) -> bool:
-        """Whether events were asked for."""
+        """Whether the client asked for events."""
         return self.body.get("stream") is True
 
     @property
@@ -59,7 +59,7 @@ class Request:
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of the tools on offer; native tools by their type, those of a namespace as `namespace.name`."""
+        """The names of the offered tools; native tools by their type, those of a namespace as `namespace.name`."""
         return [name for tool in as_objects(self.body.get("tools")) for name in _tool_names(tool)]
 
     @property
@@ -69,7 +69,7 @@ class Request:
 
 
 def content_text(content: object) -> str:
-    """A string, or the text of content parts joined by newlines; a part without text stands as its JSON."""
+    """Return a string, or the text of content parts joined by newlines; a part without text appears as its JSON."""
     if isinstance(content, str):
         return content
     parts = as_objects(content)
@@ -77,7 +77,7 @@ def content_text(content: object) -> str:
 
 
 def call_output(item: JsonObject) -> Output | None:
-    """The tool output that an input item or a chat message is, or None."""
+    """Return an input item or chat message as a tool output, or None if it is none."""
     if item.get("role") == "tool":
         return Output(as_text(item.get("tool_call_id")), content_text(item.get("content")))
     if not as_text(item.get("type")).endswith("_output"):

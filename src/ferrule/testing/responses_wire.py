@@ -1,6 +1,6 @@
-"""The Responses wire: completed items to stream events, and the response object.
+"""The Responses wire: turns completed items into stream events and the response object.
 
-Event order and fields are those of the OpenAI Responses API as its Python SDK 3.57 types them.
+Event order and fields follow the OpenAI Responses API as typed by its Python SDK 3.57.
 """
 
 import time
@@ -11,7 +11,7 @@ from .plain import JsonObject, as_object, as_objects, as_text, slices
 from .sse import DONE, Event
 from .steps import Failed, Step, StreamError, Usage
 
-# Request fields that the response object repeats, with what the API answers when they were left out.
+# Request fields that the response object repeats, with the API's defaults.
 _ECHOED: JsonObject = {
     "background": False,
     "frequency_penalty": 0.0,
@@ -38,7 +38,7 @@ _ECHOED: JsonObject = {
 
 
 def response_object(body: JsonObject, response_id: str, step: Step, output: Sequence[Item], usage: Usage) -> Item:
-    """The final response object: what a request without `stream` is answered with."""
+    """Build the final response object, which answers a request without `stream`."""
     status, error, incomplete = "completed", None, None
     if isinstance(step.end, Failed):
         status, error = "failed", {"code": step.end.code, "message": step.end.message}
@@ -61,7 +61,7 @@ def response_object(body: JsonObject, response_id: str, step: Step, output: Sequ
 
 
 def usage_object(usage: Usage) -> Item:
-    """Token counts in the spelling of the Responses API."""
+    """Return token counts in the spelling of the Responses API."""
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
@@ -72,7 +72,7 @@ def usage_object(usage: Usage) -> Item:
 
 
 def stream(final: JsonObject, step: Step) -> list[Event]:
-    """Every event from `response.created` to `[DONE]` that leads to the response object `final`."""
+    """Return every event from `response.created` to `[DONE]` that leads to the response object `final`."""
     out = _Stream(step.delta_chars)
     started = {**final, "status": "in_progress", "completed_at": None, "error": None, "output": [], "usage": None}
     started["incomplete_details"] = None
@@ -89,7 +89,7 @@ def stream(final: JsonObject, step: Step) -> list[Event]:
 
 
 class _Stream:
-    """Collects events and numbers them."""
+    """A numbered list of events."""
 
     def __init__(self, delta_chars: int) -> None:
         self.events: list[Event] = []
@@ -105,7 +105,7 @@ class _Stream:
             self.add("error", **{"param": None, **error.fields(), "type": "error"})
 
     def item(self, index: int, item: JsonObject) -> None:
-        """The events of one item, from added to done."""
+        """Add the events of one item, from added to done."""
         kind = as_text(item["type"])
         opened = dict(item)
         if "status" in item:
@@ -123,7 +123,7 @@ class _Stream:
 
 
 class _Place:
-    """Where an event belongs: adds `item_id` and `output_index` to each."""
+    """The position of an event: adds `item_id` and `output_index` to each."""
 
     def __init__(self, out: _Stream, index: int, item_id: str) -> None:
         self._out = out
@@ -136,7 +136,7 @@ class _Place:
         self._out.add(f"response.{kind}", output_index=self._fields["output_index"], **fields)
 
     def text(self, kind: str, value: str, done_key: str, **fields: object) -> None:
-        """`KIND.delta` for each piece, then `KIND.done` with the whole under `done_key`."""
+        """Add `KIND.delta` for each piece, then `KIND.done` with the whole under `done_key`."""
         for piece in self._out.deltas(value):
             self.add(f"{kind}.delta", delta=piece, **fields)
         self.add(f"{kind}.done", **{done_key: value}, **fields)
@@ -149,7 +149,7 @@ class _Place:
 
 
 class _Body:
-    """What of an item is streamed between `added` and `done`, and how the item looks before that."""
+    """The part of an item streamed between `added` and `done`, and the item's form before that."""
 
     def __init__(self, emptied: Callable[[JsonObject], Item], play: Callable[[_Place, JsonObject], None]) -> None:
         self.emptied = emptied

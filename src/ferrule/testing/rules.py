@@ -1,4 +1,4 @@
-"""What a real server refuses in a request, so that a test fails here and not at a customer's."""
+"""Checks of real servers on requests, so that a test fails here and not in production."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from .request import Request, call_output
 
 
 def complaint(request: Request) -> str | None:
-    """The first thing that is wrong with the history in the request, or None.
+    """Return the first problem in the request's history, or None.
 
-    Every client-side call has exactly one output, later than the call. On the chat wire an assistant message says
-    something or calls something.
+    Every client-side call has exactly one output, later than the call. On the chat wire an assistant message contains
+    text or a call.
     """
     if request.body.get("previous_response_id") or request.body.get("conversation"):
-        return None  # The calls are in a history that only a real server has.
+        return None  # Only a real server has the history with the calls.
     return next(filter(None, (*_empty_turns(request), _pairing(request))), None)
 
 

@@ -9,14 +9,14 @@ from .steps import Raw, Step, StepLike, as_step
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Steps, one for each request. `repeat` starts over after the last."""
+    """The steps of a script, one for each request. `repeat` starts over after the last."""
 
     steps: tuple[StepLike, ...] = ()
     repeat: bool = False
 
     @classmethod
     def of(cls, steps: "Script | Iterable[StepLike] | StepLike") -> "Script":
-        """A script from steps, or from a single function that answers every request. Raises ScriptError."""
+        """Make a script from steps, or from a single function that answers every request. Raises ScriptError."""
         if isinstance(steps, Script):
             return steps
         if callable(steps):
@@ -34,5 +34,5 @@ class Script:
 
 
 def checked(entry: StepLike) -> StepLike:
-    """The entry, read once now, so that a wrong one is refused where it was written. Raises ScriptError."""
+    """Validate an entry now, so that a wrong one is refused where it was written. Raises ScriptError."""
     return entry if callable(entry) else as_step(entry)

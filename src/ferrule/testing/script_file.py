@@ -1,4 +1,4 @@
-"""Script files: JSON to steps. Every mistake is refused with the step's number."""
+"""Script files: JSON to steps. Errors name the step's number."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from .steps import (
 
 
 def read(path: str | Path) -> tuple[tuple[Step | Raw, ...], bool]:
-    """The steps of a script file, and whether they repeat. Raises ScriptError."""
+    """Read the steps of a script file, and whether they repeat. Raises ScriptError."""
     try:
         return _script(json.loads(Path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
@@ -132,7 +132,7 @@ def _error(entry: JsonObject) -> Raw:
 
 
 def _item(entry: object) -> Item:
-    """An item, with the two shorthands of a script file: a text is a message, `arguments` may be an object."""
+    """Read an item, with the two shorthands of a script file: a text is a message, `arguments` may be an object."""
     if isinstance(entry, str):
         return message(entry)
     if not isinstance(entry, dict):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on loopback: asyncio moves the bytes, h11 reads and writes the protocol."""
+"""HTTP/1.1 on loopback: asyncio moves the bytes, h11 handles the protocol."""
 
 import asyncio
 import json
@@ -39,13 +39,13 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio has set TCP_NODELAY already: a small answer leaves at once."""
+        """Start a connection. asyncio has set TCP_NODELAY already, so a small answer leaves at once."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client went away, or we closed: an answer that is under way ends here."""
+        """End an answer in progress: the client went away, or we closed."""
         self._connections.discard(self)
         self._lost.set()
         if self._delivery is not None:
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
             self._finished(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Take bytes from the client."""
         self._http.receive_data(data)
         self._pump()
 
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _step(self, event: object) -> bool:
-        """Take one event of the HTTP parser; False when it needs more bytes or has to wait."""
+        """Process one event of the HTTP parser; return False if it needs more bytes or has to wait."""
         match event:
             case h11.Request():
                 self._head, self._body = event, []
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
 
 
 def read_request(head: h11.Request, raw: bytes) -> Request:
-    """The request as it is recorded; a body that is no JSON object reads as an empty one."""
+    """Build the recorded request; a body that is not a JSON object reads as an empty one."""
     arrived = time.monotonic_ns()
     path = head.target.decode("ascii")
     route = path.partition("?")[0].rstrip("/")
@@ -185,7 +185,7 @@ def _head(answer: Answer, *, chunked: bool) -> h11.Response:
 
 
 def _ends(answer: Answer) -> Iterator[int]:
-    """Where each piece of the body ends: by the sizes asked for, and at the places of a stall or a cut."""
+    """Yield where each piece of the body ends: by the requested sizes, and at a stall or a cut."""
     total = len(answer.body)
     ends = set(accumulate(chunk_sizes(answer.delivery.chunks, total)))
     ends.update(place for place in (answer.stall_at, answer.cut_at) if place)

@@ -1,4 +1,4 @@
-"""Server-sent events as a list that a script may edit, and their bytes."""
+"""Server-sent events as a list that a script can edit, and their bytes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .plain import JsonObject, json_text
 class Event:
     """One event of a stream.
 
-    `kind` is what edits select by: the `type` of a Responses event; on the chat wire `role`, `reasoning`, `content`,
+    `kind` is the edits' selector: the `type` of a Responses event; on the chat wire `role`, `reasoning`, `content`,
     `refusal`, `tool_call`, `finish`, `usage`; `error` and `done` on both. `data` is the JSON payload, or the literal
     text of the payload. `named` events have an `event:` line.
     """
@@ -27,7 +27,7 @@ Edit = Callable[[Sequence[Event]], Iterable[Event]]
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How events are written down; the default is what OpenAI sends.
+    """The byte format of events; the default is OpenAI's.
 
     `newline` ends every line: LF, CRLF or CR. `space` follows the field's colon. `bom` starts the stream with a byte
     order mark. `last_blank=False` leaves out the empty line after the last event.
@@ -39,7 +39,7 @@ class Framing:
     last_blank: bool = True
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """The bytes of the whole stream."""
+        """Return the bytes of the whole stream."""
         colon = ": " if self.space else ":"
         end, blank = self.newline, self.newline * 2
         parts = ["\ufeff"] if self.bom else []

@@ -1,4 +1,4 @@
-"""One step of a script: what is answered to one request."""
+"""One step of a script: the answer to one request."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -48,13 +48,13 @@ class StreamError:
     more: Mapping[str, object] = field(default_factory=dict)
 
     def fields(self) -> Item:
-        """The error object; a missing `type` is left out."""
+        """Return the error object; a missing `type` is left out."""
         return (
             {"code": self.code, "message": self.message} | ({"type": self.type} if self.type else {}) | dict(self.more)
         )
 
 
-# `missing`: the stream closes in good order, but without its last event and without `[DONE]`.
+# `missing`: the stream ends normally, but without its last event and without `[DONE]`.
 End = Literal["completed", "max_output_tokens", "content_filter", "missing"] | Failed | StreamError
 
 
@@ -90,13 +90,13 @@ class Raw:
     delivery: Delivery = AT_ONCE
 
 
-# What a script may hold: a text is a message, a mapping one item, a sequence several items of one response.
+# The entries of a script: a text is a message, a mapping one item, a sequence several items of one response.
 Simple = Step | Raw | str | JsonObject | Sequence[JsonObject]
 StepLike = Simple | Callable[[Request], Simple]
 
 
 class ScriptError(ValueError):
-    """A script that cannot be played; the text names the place and what is wrong."""
+    """A script that cannot be played; the text names the place and the error."""
 
 
 def step(
@@ -109,7 +109,7 @@ def step(
     framing: Framing = OPENAI_FRAMING,
     **delivery: Unpack[DeliveryOptions],
 ) -> Step:
-    """A step with everything that can be said about it; a plain text among the items is a message."""
+    """Build a step with all its options; a plain text among the items is a message."""
     said = tuple(message(item) if isinstance(item, str) else item for item in items)
     changes = (edits,) if callable(edits) else tuple(edits)
     return Step(said, expect, usage, end, delta_chars, changes, framing, Delivery(**delivery))
@@ -124,7 +124,7 @@ def raw(
     expect: Expectation | None = None,
     **delivery: Unpack[DeliveryOptions],
 ) -> Raw:
-    """A whole response body as bytes, for frozen captures."""
+    """Build a whole response body as bytes, for frozen captures."""
     return Raw(body, status, tuple((headers or {}).items()), content_type, expect, Delivery(**delivery))
 
 
@@ -138,7 +138,7 @@ def http_error(
     delay: float = 0.0,
     **more: object,
 ) -> Raw:
-    """An answer with this status and OpenAI's error object; `more` are further fields of it."""
+    """Build an answer with this status and OpenAI's error object; `more` are further fields of it."""
     body = json_text({"error": {"message": message, "type": type, "param": None, "code": code, **more}})
     return raw(body.encode(), status=status, headers=headers, content_type="application/json", delay=delay)
 
@@ -149,7 +149,7 @@ def hang_up(*, delay: float = 0.0) -> Raw:
 
 
 def as_step(given: object) -> Step | Raw:
-    """The step that a script's entry means. Raises ScriptError."""
+    """Convert a script's entry to a step. Raises ScriptError."""
     match given:
         case Step() | Raw():
             found: Step | Raw = given
