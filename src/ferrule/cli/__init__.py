@@ -1,1 +1,1 @@
-"""The command `ferrule`. `main.py` holds the table of commands; each is one module in `commands/`."""
+"""The command `ferrule`. `main.py` lists the commands; each is one module in `commands/`."""

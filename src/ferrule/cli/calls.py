@@ -1,4 +1,4 @@
-"""What a call of the model asks for, read once for every way of showing it."""
+"""The model's calls, decoded once for every way of showing them."""
 
 import os
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from ferrule.protocol.json_text import JsonValue, decode
 
 INVALID = "Invalid tool call"
 LONGEST_ARGUMENT = 60
-"""Characters of one argument that a line shows; the whole stands in the session's file and under `--json`."""
+"""Characters shown of one argument; the whole is in the session's file and under `--json`."""
 
 _MCP = "mcp__"
 
 
 class CommandCall(msgspec.Struct, frozen=True):
-    """A command runs; `text` is the script without the shell around it."""
+    """A command to run; `text` is the script without the shell around it."""
 
     text: str
 
@@ -42,19 +42,19 @@ class PatchedFile(msgspec.Struct, frozen=True):
 
 
 class PatchCall(msgspec.Struct, frozen=True):
-    """Files are changed. No files: the patch cannot be read."""
+    """A patch to files. No files: the patch cannot be parsed."""
 
     files: tuple[PatchedFile, ...]
 
 
 class PlanCall(msgspec.Struct, frozen=True):
-    """The plan is told; a `PlanUpdate` event shows it."""
+    """A plan; a `PlanUpdate` event shows it."""
 
     arguments: JsonValue
 
 
 class McpCall(msgspec.Struct, frozen=True):
-    """A tool of an MCP server is called."""
+    """A call of an MCP server's tool."""
 
     server: str
     tool: str
@@ -62,14 +62,14 @@ class McpCall(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Any other tool is called; `arguments` is its JSON, or the text of a freeform call."""
+    """A call of any other tool; `arguments` is its JSON, or the text of a freeform call."""
 
     name: str
     arguments: JsonValue
 
 
 class InvalidCall(msgspec.Struct, frozen=True):
-    """A call whose arguments cannot be read; `text` is what came."""
+    """A call whose arguments cannot be parsed; `text` is the raw input."""
 
     name: str
     text: str
@@ -79,7 +79,7 @@ Call = CommandCall | PatchCall | PlanCall | McpCall | ToolCall | InvalidCall
 
 
 def read_call(view: ItemView) -> Call | None:
-    """What the item asks for, or None for an item that is no call of ours."""
+    """Decode an item's call, or return None for an item that is not a call of Ferrule's tools."""
     match view:
         case FunctionCall(name=name, namespace=namespace, arguments=arguments):
             return _function_call(name, namespace, arguments)
@@ -100,7 +100,7 @@ def read_call(view: ItemView) -> Call | None:
 
 
 def call_line(call: Call) -> str:
-    """A call as people read it; a command may have several lines."""
+    """Describe a call for people; a command may have several lines."""
     match call:
         case CommandCall(text=text):
             return f"$ {text}"

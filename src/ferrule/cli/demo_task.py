@@ -1,4 +1,4 @@
-"""The task of `ferrule demo`: two small files, a failing test, and what the scripted model says about it."""
+"""The task of `ferrule demo`: two small files, a failing test, and the scripted model's answers."""
 
 import shlex
 
@@ -57,7 +57,7 @@ _STEPS = ("Run the tests and read the code", "Fix what fails", "Run the tests ag
 
 
 def script(python: str, *, has_git: bool) -> list[Step]:
-    """The model's answers. Each expects what the one before it must have brought about."""
+    """Return the model's answers. Each expects the result of the one before."""
     tests = _shell(f"{shlex.quote(python)} -B -m unittest")
     look = _shell("git log --oneline && cat slugs.py" if has_git else "ls && cat slugs.py")
     show = [_shell("git diff --stat")] if has_git else []

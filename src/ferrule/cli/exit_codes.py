@@ -1,4 +1,4 @@
-"""How every command ends."""
+"""Exit codes of all commands."""
 
 DONE = 0
 FAILED = 1

@@ -1,4 +1,4 @@
-"""`exec` for people: what the agent does, as it does it."""
+"""`exec` for people: show what the agent does, as it does it."""
 
 import os
 
@@ -35,11 +35,11 @@ from ferrule.session.history import called_id
 from ferrule.tools.events import ToolEvent
 
 OUTPUT_LINES = 12
-"""Lines of a command's output that are shown: its beginning and its end. The model reads more."""
+"""Lines shown of a command's output: its beginning and its end. The model reads more."""
 DIFF_LINES = 40
-"""Lines of one file's diff that are shown."""
+"""Lines shown of one file's diff."""
 LONGEST_LINE = 200
-"""Characters of one line of output that are shown."""
+"""Characters shown of one line of output."""
 
 _PLAN_MARKS = {"completed": "✓", "in_progress": "▸"}
 
@@ -51,7 +51,7 @@ class _Running(msgspec.Struct):
 
 
 class Human:
-    """A front end that writes for people. Answers no questions."""
+    """A front end that prints for people. Answers no questions."""
 
     can_answer = False
 
@@ -60,9 +60,9 @@ class Human:
         self._settings = settings
         self._running: dict[str, _Running] = {}
         self._heading: str | None = None
-        """The call whose heading is the last thing that was written."""
+        """The call whose heading was written last."""
         self._streamed = ""
-        """What was written of the item that is arriving; `_kind` says whether it is text or reasoning."""
+        """Text already written of the arriving item; `_kind` says whether it is text or reasoning."""
         self._kind = ""
         self.thread_id = ""
 
@@ -107,13 +107,13 @@ class Human:
         self._out.line(self._out.style(f"sandbox {mode} · approval {settings.approval_policy}", DIM))
 
     def _block(self, text: str) -> None:
-        """Something that has an empty line before it."""
+        """Write a block with an empty line before it."""
         self._heading = None
         self._out.line()
         self._out.line(text)
 
     def _stream(self, kind: str, delta: str) -> None:
-        """Words that arrive. Another kind of words begins a paragraph of its own."""
+        """Write arriving text. A different kind of text starts a new paragraph."""
         if kind != self._kind or not self._streamed:
             self._heading = None
             self._out.line()
@@ -123,7 +123,7 @@ class Human:
         self._out.write(self._out.style(text, DIM) if kind == "reasoning" else text)
 
     def _say(self, item: ResponseItem) -> None:
-        """A whole item: what has not been streamed of it, or all of it."""
+        """Write a whole item: the part that was not streamed, or all of it."""
         match item.view:
             case Message(content=content):
                 self._rest("text", shown(text_of(content)))
@@ -220,7 +220,7 @@ class Human:
 
 
 def excerpt(lines: list[str], limit: int) -> list[str]:
-    """At most `limit` lines and one that counts what was left out in their middle."""
+    """Return at most `limit` lines, and one that counts the lines omitted in the middle."""
     if len(lines) <= limit + 1:
         return lines
     head = limit // 2
@@ -228,7 +228,7 @@ def excerpt(lines: list[str], limit: int) -> list[str]:
 
 
 def is_one_place(first: int, second: int) -> bool:
-    """Whether two descriptors lead to the same terminal or file."""
+    """Return whether two descriptors lead to the same terminal or file."""
     try:
         return os.path.sameopenfile(first, second)
     except OSError:

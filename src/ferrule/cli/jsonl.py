@@ -1,6 +1,6 @@
-"""`exec --json`: what a program reads, one object a line. The shapes are a contract: docs/cli.md.
+"""`exec --json`: output for programs, one object per line. The shapes are a contract: docs/cli.md.
 
-The names are those of `codex exec --json` where it has the thing; `tool_call` and `hosted_call` are ours.
+Names follow `codex exec --json` where it has them; `tool_call` and `hosted_call` are Ferrule's own.
 """
 
 import sys
@@ -43,7 +43,7 @@ Fields = dict[str, object]
 
 
 class _Running(msgspec.Struct):
-    """A call between its start and its end, with what its events told. `id` is empty until it is shown."""
+    """A call between its start and its end, with its events' data. `id` is empty until it is shown."""
 
     id: str
     call: Call
@@ -64,10 +64,10 @@ class JsonLines:
         self._running: dict[str, _Running] = {}
         self._plan: Fields | None = None
         self.ended = False
-        """The turn has ended, well or not: nothing more may be written."""
+        """The turn has ended, successfully or not: nothing more may be written."""
 
     def on_event(self, event: Event | ToolEvent) -> None:
-        """Write what a program should know of the event."""
+        """Write what a program needs from the event."""
         match event:
             case SandboxStatus():
                 self._write("sandbox.status", **msgspec.structs.asdict(event))
@@ -83,7 +83,7 @@ class JsonLines:
                 self._finish(item, output)
             case PlanUpdate():
                 self._show_plan(event)
-            case WarningEvent(message=message) if self.ended:  # of the session's end: no program reads on
+            case WarningEvent(message=message) if self.ended:  # events of the session's end: no program reads on
                 print(f"ferrule: {message}", file=sys.stderr)
             case WarningEvent(message=message):
                 self._item({"type": "error", "message": message})
@@ -101,7 +101,7 @@ class JsonLines:
                 self._note(event)
 
     def fail(self, message: str) -> None:
-        """The turn, or what comes before it, ended with an error. The first one counts."""
+        """Report that the turn, or what comes before it, ended with an error. The first one counts."""
         if not self.ended:
             self._end_plan()
             message = encodable(message)
@@ -110,7 +110,7 @@ class JsonLines:
             self.ended = True
 
     def _note(self, event: Event | ToolEvent) -> None:
-        """Keep what a running call's end will tell."""
+        """Store data for the item at the running call's end."""
         running = self._running.get(getattr(event, "call_id", ""))
         if running is None:
             return
@@ -144,14 +144,14 @@ class JsonLines:
             return
         if isinstance(running.call, PlanCall):
             if output.success is not False:
-                return  # a plan that was taken is a `todo_list` already
+                return  # an accepted plan is a `todo_list` already
             self._show_start(running)
         self._write("item.completed", item={"id": running.id, **_asked(running.call), **_came_of(running, output)})
         if output.ends_turn:
             self._item({"type": "agent_message", "text": output.text})
 
     def _say(self, item: ResponseItem) -> None:
-        """An item that is complete when it comes."""
+        """Write an item that is complete on arrival."""
         match item.view:
             case Message(content=content):
                 text = shown(text_of(content))
@@ -192,13 +192,13 @@ class JsonLines:
 
 
 def reasoning_text(item: Reasoning) -> str:
-    """The summary, else the raw text; empty where only the encrypted form came."""
+    """Return the summary, else the raw text; empty if only the encrypted form came."""
     parts = item.summary or item.content or ()
     return "\n\n".join(filter(None, (text_of((part,)) for part in parts)))
 
 
 def _asked(call: Call) -> Fields:
-    """The part of an item that is known when the call starts."""
+    """Return the fields that are known when the call starts."""
     match call:
         case CommandCall(text=text):
             return {"type": "command_execution", "command": text, "aggregated_output": "", "exit_code": None}
@@ -218,7 +218,8 @@ def _asked(call: Call) -> Fields:
 
 
 def _came_of(running: _Running, output: ToolOutput) -> Fields:
-    """The fields that the end of the call brings. A command or patch that never began was refused: `declined`."""
+    """Return the fields that are known when the call ends. A command or patch that never began was refused:
+    `declined`."""
     succeeded = output.success is not False
     status = "completed" if succeeded else "failed"
     match running.call:
@@ -255,5 +256,5 @@ def _usage(usage: TokenUsage) -> Fields:
 
 
 def _hosted(item: ResponseItem) -> Fields:
-    """An item of the provider's own."""
+    """Return the fields of a provider's own item."""
     return {"type": "hosted_call", "kind": kind_of(item.view), "item": msgspec.Raw(item.raw)}

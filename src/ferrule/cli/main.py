@@ -1,4 +1,4 @@
-"""The entry: finds the command, imports it, and turns its errors into one line and an exit code.
+"""The entry point: finds the command, imports it, and turns its errors into one line and an exit code.
 
 Imports nothing heavy: `ferrule --help` costs an interpreter start.
 """
@@ -35,12 +35,12 @@ class Command(Protocol):
     """A module of `ferrule.cli.commands`."""
 
     def main(self, arguments: list[str]) -> int:
-        """Run with what followed the command's name. Returns the exit code. Raises `FerruleError`."""
+        """Run with the arguments after the command's name. Return the exit code. Raises `FerruleError`."""
         ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ferrule`. Returns the exit code."""
+    """Run `ferrule`. Return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(given)
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output is gone; without this the interpreter complains once more at its end.
+        # The reader of our output is gone; without this the interpreter complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
 
@@ -74,7 +74,7 @@ def _run(given: list[str]) -> int:
 
 
 def usage() -> str:
-    """The text of `ferrule --help`."""
+    """Return the text of `ferrule --help`."""
     commands = "\n".join(f"  {name:<12} {what}" for name, what in COMMANDS.items())
     return (
         f"usage: ferrule COMMAND ...\n\n{commands}\n\n"
@@ -84,7 +84,7 @@ def usage() -> str:
 
 
 def one_line(text: str) -> str:
-    """The text in one line, without control characters."""
+    """Return the text in one line, without control characters."""
     return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""The flags that several commands share, and the configuration that they make together with the files."""
+"""Flags shared by several commands, and the configuration they form together with the files."""
 
 import argparse
 import os
@@ -17,15 +17,15 @@ FLAG_KEYS = {
     "profile": ("--profile", "profile"),
     "max_turns": ("--max-turns", "max_turns"),
 }
-"""Flags that stand for one key of the configuration: how an error calls them, and the key."""
+"""Flags that set one key of the configuration: the flag's name in errors, and the key."""
 
 
 NOBODY_TO_ASK = {"approval_policy": "never"}
-"""The defaults of a door that cannot ask: below every file and flag."""
+"""Defaults of a front end that cannot ask: below every file and flag."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports what is wrong in one sentence, like every other error."""
+    """An argument parser that reports an error in one sentence, like every other error."""
 
     def __init__(self, command: str, description: str) -> None:
         super().__init__(
@@ -40,30 +40,30 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End after the help was printed. Raises `BrokenPipeError` if its reader is gone."""
+        """Exit after printing the help. Raises `BrokenPipeError` if its reader is gone."""
         sys.stdout.flush()
         super().exit(status, message)
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """Which model is asked, and how."""
+    """Add the flags that choose the model and its server."""
     parser.add_argument("-m", "--model", metavar="MODEL", help="the model's name")
     parser.add_argument("--base-url", metavar="URL", help="a model server, such as http://localhost:11434/v1")
     add_wire_flag(parser)
 
 
 def add_wire_flag(parser: argparse.ArgumentParser) -> None:
-    """How the server is spoken to."""
+    """Add the flag for the server's API."""
     parser.add_argument("--wire", choices=("responses", "chat"), help="Responses API or Chat Completions")
 
 
 def add_profile_flag(parser: argparse.ArgumentParser) -> None:
-    """Which tools."""
+    """Add the flag for the tool profile."""
     parser.add_argument("--profile", metavar="NAME", help="a tool profile instead of the model's; `all` is every tool")
 
 
 def add_rights_flags(parser: argparse.ArgumentParser) -> None:
-    """What may be done, and where."""
+    """Add the flags for permissions and directories."""
     parser.add_argument(
         "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write (default) or danger-full-access"
     )
@@ -78,12 +78,12 @@ def add_rights_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_directory_flag(parser: argparse.ArgumentParser) -> None:
-    """Where."""
+    """Add the flag for the working directory."""
     parser.add_argument("-C", "--cd", dest="directory", metavar="DIR", help="the working directory")
 
 
 def add_config_flag(parser: argparse.ArgumentParser) -> None:
-    """Any other setting."""
+    """Add the flag for any other setting."""
     parser.add_argument(
         "-c", "--config", dest="assignments", metavar="KEY=VALUE", action="append", default=[],
         help="a setting, as in config.toml; VALUE is TOML or plain text",
@@ -93,7 +93,8 @@ def add_config_flag(parser: argparse.ArgumentParser) -> None:
 def configuration(
     options: argparse.Namespace, defaults: Mapping[str, object] | None = None, *, cwd: str | None = None
 ) -> Configuration:
-    """The configuration for these flags; its warnings go to standard error. `cwd` replaces the present directory."""
+    """Return the configuration for these flags; print its warnings to standard error. `cwd` replaces the current
+    directory."""
     given = vars(options)
     flags = [Layer(flag, {key: given[name]}) for name, (flag, key) in FLAG_KEYS.items() if given.get(name) is not None]
     loaded = load(
@@ -112,13 +113,13 @@ def configuration(
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
-    """Print each as one line on standard error; names of files in it may be anybody's."""
+    """Print each as one line on standard error; file names in it are untrusted."""
     for warning in warnings:
         print(f"ferrule: warning: {one_line(warning)}", file=sys.stderr)
 
 
 def split_command(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and the words of the command that stands behind `--`."""
+    """Split our own arguments from the words of the command after `--`."""
     if "--" not in arguments:
         return arguments, []
     border = arguments.index("--")
@@ -126,7 +127,7 @@ def split_command(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def working_directory(given: str | None) -> str:
-    """The absolute directory of `-C`, else the present one. Raises `UsageError` where it does not exist."""
+    """Return the absolute directory of `-C`, else the current one. Raises `UsageError` if it does not exist."""
     if given is not None:
         return existing_directory(given, "-C")
     try:
@@ -136,13 +137,13 @@ def working_directory(given: str | None) -> str:
 
 
 def is_given(options: argparse.Namespace, flag: str, key: str) -> bool:
-    """Whether the user said `key`, or a key below it, on the command line: by `flag` or by `-c`."""
+    """Return whether `key`, or a key below it, is set on the command line: by `flag` or by `-c`."""
     assigned = (text.partition("=")[0].strip().partition(".")[0] for text in options.assignments)
     return getattr(options, flag, None) is not None or key in assigned
 
 
 def existing_directory(path: str, flag: str) -> str:
-    """The real path of what was given by `flag`. Raises `UsageError` where there is no directory."""
+    """Return the real path of the value of `flag`. Raises `UsageError` if there is no directory."""
     if not os.path.isdir(path):
         raise UsageError(f"{flag}: {path} is not a directory")
     return os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""One turn in a new or stored session, with clean-up whatever ends it. `exec` and `demo` call it."""
+"""Run one turn in a new or stored session, with clean-up however it ends. `exec` and `demo` call it."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Interrupted(KeyboardInterrupt):
-    """The work was ended from outside, by Ctrl-C or a signal; everything was closed."""
+    """The work was interrupted by Ctrl-C or a signal; everything was closed."""
 
 
 async def run_turn(

@@ -1,4 +1,4 @@
-"""Text on a terminal: colours where they are wanted, and nothing from elsewhere that could move the cursor."""
+"""Text on a terminal: colours where supported, and no foreign text that could move the cursor."""
 
 import os
 import re
@@ -8,11 +8,11 @@ from typing import TextIO
 DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-# Control characters, and those that turn the reading direction: what is shown must be what is there.
+# Control characters, and those that change the reading direction, which would make the text look different.
 
 
 class Terminal:
-    """Writes to one stream. `colored` decides whether `style` does anything."""
+    """Output to one stream. `colored` decides whether `style` does anything."""
 
     def __init__(self, stream: TextIO, *, colored: bool) -> None:
         self.stream = stream
@@ -21,11 +21,11 @@ class Terminal:
 
     @classmethod
     def on(cls, stream: TextIO, env: Mapping[str, str] = os.environ) -> "Terminal":
-        """With colours if the stream is a terminal that has them and `NO_COLOR` is not set."""
+        """Create a terminal, coloured if the stream supports colours and `NO_COLOR` is not set."""
         return cls(stream, colored=stream.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb")
 
     def style(self, text: str, *codes: str) -> str:
-        """The text in these colours."""
+        """Return the text in these colours."""
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colored and text else text
 
     def write(self, text: str) -> None:
@@ -36,7 +36,7 @@ class Terminal:
             self._line_open = not text.removesuffix("\x1b[0m").endswith("\n")
 
     def line(self, text: str = "") -> None:
-        """Write a line of its own."""
+        """Write a separate line."""
         self.end_line()
         self.write(f"{text}\n")
 
@@ -47,5 +47,5 @@ class Terminal:
 
 
 def safe(text: str) -> str:
-    """The text with control characters written as escapes such as `\\x1b`; tabs and line breaks stay."""
+    """Return the text with control characters as escapes such as `\\x1b`; tabs and line breaks stay."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -1,4 +1,4 @@
-"""A call as it came in, turned into the item that the history keeps: declared name, unique id, readable arguments."""
+"""Turn an incoming call into the history's item: declared name, unique id, readable arguments."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,17 +15,17 @@ from ferrule.protocol.items import ResponseItem, read_item
 from ferrule.protocol.json_text import decode, encodable
 
 Fields = Mapping[str, object]
-"""Further fields of an item."""
+"""Additional fields of an item."""
 NO_FIELDS: Fields = MappingProxyType({})
 
 
 def random_id() -> str:
-    """A new id."""
+    """Return a new id."""
     return os.urandom(12).hex()
 
 
 def made_reasoning(item_id: str, *, summary: str = "", content: str = "", more: Fields = NO_FIELDS) -> ResponseItem:
-    """A reasoning item of text that was streamed. Servers want `summary` even where it is empty."""
+    """Build a reasoning item from streamed text. Servers require `summary` even if it is empty."""
     item: dict[str, object] = {"type": "reasoning", "id": item_id}
     item["summary"] = [{"type": "summary_text", "text": summary}] if summary else []
     if content:
@@ -36,7 +36,7 @@ def made_reasoning(item_id: str, *, summary: str = "", content: str = "", more: 
 def made_message(
     item_id: str | None, text: str, status: str, *, refusal: bool = False, more: Fields = NO_FIELDS
 ) -> ResponseItem:
-    """A message of the assistant made of text that was streamed."""
+    """Build an assistant message from streamed text."""
     part: dict[str, object] = {"type": "output_text", "text": text, "annotations": []}
     if refusal:
         part = {"type": "refusal", "refusal": text}
@@ -45,7 +45,7 @@ def made_message(
 
 
 class OpenCall:
-    """A call whose arguments are still arriving. `call_id` is unique, `said_id` is what the server said."""
+    """A call whose arguments are still arriving. `call_id` is unique, `said_id` is the server's."""
 
     __slots__ = ("_text", "call_id", "callee", "custom", "name", "namespace", "said_id")
 
@@ -62,18 +62,18 @@ class OpenCall:
 
     @property
     def kind(self) -> str:
-        """The kind of item that the call becomes."""
+        """The kind of item for the call."""
         if self.callee is None:
             return "custom_tool_call" if self.custom else "function_call"
         return self.callee.kind
 
     def delta(self, fragment: str) -> str:
-        """What a fragment adds to the input: of a freeform tool its text, else the fragment itself."""
+        """Return the input that a fragment adds: its text for a freeform tool, else the fragment itself."""
         return fragment if self._text is None else self._text.feed(fragment)
 
 
 class CallReader:
-    """Reads the calls of one response."""
+    """A reader of one response's calls."""
 
     def __init__(
         self,
@@ -88,15 +88,15 @@ class CallReader:
         self._ids = CallIds(lambda: ids.of(request.items), request.interrupted_calls, new_id)
 
     def declares(self, name: str) -> bool:
-        """Whether a tool is declared by just this name."""
+        """Return whether a tool is declared by exactly this name."""
         return self._names.declares(name)
 
     def may_grow(self, name: str) -> bool:
-        """Whether this may be only the first piece of a name."""
+        """Return whether this may be only the first piece of a name."""
         return not self._names.declares(name) or self._names.begins_longer(name)
 
     def open(self, call_id: str | None, name: str, namespace: str | None, *, custom: bool) -> OpenCall:
-        """A call begins."""
+        """Open a call."""
         return OpenCall(
             self._ids.unique(call_id), call_id, name, namespace, self._names.resolve(name, namespace), custom
         )
@@ -109,14 +109,14 @@ class CallReader:
         item_id: str | None = None,
         more: Fields = NO_FIELDS,
     ) -> ResponseItem:
-        """The item of a whole call, with `more` fields. `item`, where the server sent one, keeps its bytes if nothing
-        had to change."""
+        """Build the item of a complete call, with `more` fields. The server's `item`, if any, keeps its bytes if
+        nothing had to change."""
         fields: dict[str, Any] = {"type": call.kind} if item is None else msgspec.json.decode(item.raw)
         before = dict(fields)
         if item is None and item_id:
             fields["id"] = item_id
         if fields["type"] != call.kind:
-            fields.pop("id", None)  # the prefix of an id tells the kind, and servers check it
+            fields.pop("id", None)  # an id's prefix states its kind, and servers check it
         fields |= {"type": call.kind, "call_id": call.call_id, "name": call.name}
         if call.namespace is not None or fields.get("namespace"):
             fields["namespace"] = call.namespace
@@ -137,7 +137,7 @@ _OTHERS = {
 
 
 def _content(call: OpenCall, body: str) -> dict[str, object]:
-    """The arguments or the input, in the field and the spelling of the call's kind."""
+    """Return the arguments or the input, in the field and spelling of the call's kind."""
     text = encodable(body)
     if call.kind == "custom_tool_call":
         return {"input": text if call.custom else freeform.unwrap(text)}

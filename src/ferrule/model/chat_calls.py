@@ -1,4 +1,4 @@
-"""Deltas of tool calls, sorted into calls: by index, by id, or, where a server gives neither, by what is complete."""
+"""Assign tool call deltas to calls: by index, by id, or, if a server sends neither, by completeness."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from ferrule.model.kept import CALL_FIELDS, Fields, given, merged
 
 
 class FunctionDelta(msgspec.Struct):
-    """More of a function call. Some servers put the id here, and arguments as an object."""
+    """Part of a function call. Some servers put the id here, and send arguments as an object."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
@@ -58,29 +58,29 @@ class ChatCall:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the arguments are `{}` so far: some servers say that before the real ones."""
+        """Whether the arguments are `{}` so far: some servers send that before the real ones."""
         return not self.custom and self.text.strip() == "{}"
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments are complete JSON. The input of a custom tool never tells."""
+        """Whether the arguments are complete JSON. The input of a custom tool cannot tell."""
         return not self.custom and bool(self.parts) and self.parts[-1].rstrip()[-1:] == "}" and _is_json(self.text)
 
     def keep(self, delta: CallDelta) -> None:
-        """Keep what a delta holds beside the call and the server wants back."""
+        """Keep extra fields of a delta that the server wants back."""
         if fields := given(delta, CALL_FIELDS):
             self.fields = merged(self.fields, fields)
 
     def is_repeated_by(self, text: str) -> bool:
-        """Whether `text` says the whole arguments once more, as some servers do at the end."""
+        """Return whether `text` repeats the whole arguments, as some servers do at the end."""
         return bool(self.parts) and text[:1] == "{" and text[-1:] == "}" and self.is_whole and text == self.text
 
 
 class CallDeltas:
-    """Sorts deltas into calls.
+    """The open calls of a response.
 
-    Another id, or a new name once the JSON is complete, begins a call even under a known index; the same id and name
-    on every delta do not.
+    A different id, or a new name once the JSON is complete, starts a call even under a known index; the same id and
+    name on every delta do not.
     """
 
     def __init__(self, declares: Callable[[str], bool] = lambda name: False) -> None:
@@ -90,7 +90,7 @@ class CallDeltas:
         self._last: ChatCall | None = None
 
     def add(self, delta: CallDelta) -> tuple[ChatCall | None, str]:
-        """The call that a delta belongs to, and the text that it adds. No call: the delta belongs to none."""
+        """Return the call of a delta and the text it adds. No call: the delta belongs to none."""
         call_id, name, text = _read(delta)
         call = self._find(delta.index, call_id)
         if call is not None and call.is_repeated_by(text):
@@ -115,7 +115,7 @@ class CallDeltas:
         return call, text
 
     def _grows(self, call: ChatCall, call_id: str | None, name: str | None) -> bool:
-        """Whether `name` is a further piece of the name of a call that has no arguments yet."""
+        """Return whether `name` continues the name of a call that has no arguments yet."""
         if not name or not call.name or name == call.name or call.parts or call.closed:
             return False
         if call_id is not None and call_id != call.id:
@@ -130,14 +130,14 @@ class CallDeltas:
 
 
 def without_placeholder(text: str) -> str:
-    """Arguments without a `{}` that stood before the real ones."""
+    """Return the arguments without a `{}` placeholder before the real ones."""
     if text.startswith("{}") and (rest := text[2:].lstrip()).startswith("{"):
         return rest
     return text
 
 
 def _joined(begun: str, piece: str) -> str:
-    """A name and its next piece, which may also be the whole name so far."""
+    """Join a name and its next piece, which may also be the whole name so far."""
     return piece if piece.startswith(begun) else begun + piece
 
 
@@ -154,7 +154,7 @@ def _begins_anew(call: ChatCall, call_id: str | None, name: str | None, text: st
 
 
 def _read(delta: CallDelta) -> tuple[str | None, str | None, str]:
-    """Id, name and text of a delta; what is empty counts as not said."""
+    """Return a delta's id, name and text; empty ones count as absent."""
     if delta.custom is not None:
         return delta.id or None, delta.custom.name or None, delta.custom.input or ""
     function = delta.function or FunctionDelta()

@@ -8,7 +8,7 @@ from ferrule.model.wire import WireModel
 
 
 class ChatModel(WireModel):
-    """Speaks `POST /chat/completions` with a stream."""
+    """A client of `POST /chat/completions` with a stream."""
 
     wire = "chat"
     path = "/chat/completions"
@@ -18,5 +18,5 @@ class ChatModel(WireModel):
         return ChatBody(recipient)
 
     def new_merger(self, calls: CallReader) -> ChatStream:
-        """The merger of one response of this wire."""
+        """Return the merger for one response."""
         return ChatStream(calls, self.server.endpoint.name)

@@ -1,4 +1,4 @@
-"""The body of a Chat Completions request: items turned into messages, once each."""
+"""The body of a Chat Completions request: each item is converted to messages once."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -46,10 +46,10 @@ from ferrule.protocol.payload import ABORTED
 from ferrule.protocol.profiles import ModelProfile
 
 NO_THOUGHT = " "
-"""Stands for reasoning where the server wants some and none is known; the empty string counts as missing there."""
+"""Stands for reasoning that the server requires and nobody knows; it treats an empty string as missing."""
 
 NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""What Gemini takes for a call that another model made. Source: Gemini's documentation of thought signatures."""
+"""The signature that Gemini accepts for another model's call. Source: Gemini's documentation of thought signatures."""
 
 _encode = msgspec.json.encode
 _Calls = FunctionCall | CustomToolCall | ToolSearchCall
@@ -57,7 +57,7 @@ _Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolS
 
 
 class ChatBody:
-    """Builds the bodies of one session's requests for one server."""
+    """A builder of request bodies, for one session and one server."""
 
     def __init__(self, recipient: Recipient) -> None:
         self._to = recipient
@@ -66,7 +66,7 @@ class ChatBody:
         self._lineage: tuple[object, int] | None = None
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
-        """The body. Raises `ModelError` where the choice of a tool cannot be said."""
+        """Build the body. Raises `ModelError` if the tool choice cannot be expressed."""
         server = self._server
         choice, sent = tools.choose(request.tool_choice, server, "chat")
         asked = sampling(request, sent, profile, server)
@@ -98,7 +98,8 @@ class ChatBody:
         return "developer" if self._server.developer_role else "system"
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
-        """One turn of one side: the user's messages, or the assistant's words and calls with all their answers."""
+        """Convert one turn of one side: the user's messages, or the assistant's text and calls with all their
+        answers."""
         if _side(items[start].view) == "assistant":
             return self._assistant(items, start)
         end = start
@@ -111,7 +112,7 @@ class ChatBody:
         return Piece(start, end, self._user(contents))
 
     def _user(self, contents: list[OutputBody]) -> tuple[bytes, ...]:
-        """One message of the user: templates of many models refuse two in a row."""
+        """Return one user message: templates of many models refuse two in a row."""
         parts = [part for content in contents for part in _parts(content)]
         if all(part["type"] == "text" for part in parts):
             text = "\n\n".join(text_of(content) for content in contents)
@@ -119,9 +120,9 @@ class ChatBody:
         return (_encode({"role": "user", "content": parts}),)
 
     def _assistant(self, items: Sequence[ResponseItem], start: int) -> Piece:
-        """Adjacent items of the assistant as one message, then an answer to each call, in the order of the calls.
+        """Merge adjacent assistant items into one message, then answer each call, in the order of the calls.
 
-        What the user said in between comes after the answers, for nothing may stand between a call and its answer.
+        User messages in between come after the answers, because nothing may stand between a call and its answer.
         """
         said = _run(items, start)
         calls = [item for item in items[start:said] if isinstance(item.view, _Calls)]
@@ -155,7 +156,7 @@ class ChatBody:
         return {name: value for name, value in message.items() if name not in refused} if refused else message
 
     def _thoughts(self, said: Sequence[ResponseItem], text: str, called: bool) -> Fields:
-        """The reasoning of a message as the server wants it back, and what else it put beside the words."""
+        """Return a message's reasoning in the form the server wants back, and its other non-standard fields."""
         kept: Fields = {}
         texts: dict[str, list[str]] = {}
         for item in said:
@@ -176,7 +177,7 @@ class ChatBody:
         return read_fields(fields) if secret and self._to.made(item) and self._to.reads(secret) else {}
 
     def _field(self, item: ResponseItem) -> str:
-        """The field that takes an item's reasoning: the one in which this server sent it, else the profile's."""
+        """Return the field for an item's reasoning: the one in which this server sent it, else the profile's."""
         wanted = self._server.reasoning_field
         if not isinstance(item.view, Reasoning) or wanted == "none":
             return ""
@@ -226,7 +227,7 @@ class ChatBody:
 
 
 def _leading(items: Sequence[ResponseItem]) -> int:
-    """How many system and developer messages the history begins with."""
+    """Count the system and developer messages at the beginning of the history."""
     for index, item in enumerate(items):
         if not (isinstance(item.view, Message) and item.view.role in ("system", "developer")):
             return index
@@ -234,7 +235,7 @@ def _leading(items: Sequence[ResponseItem]) -> int:
 
 
 def _opening(request: ModelRequest, leading: int) -> str:
-    """The instructions and the leading messages as one: many templates take a system message only at the start."""
+    """Merge the instructions and the leading messages: many templates accept a system message only at the start."""
     views = [item.view for item in request.items[:leading]]
     texts = [request.instructions, *(text_of(view.content) for view in views if isinstance(view, Message))]
     return "\n\n".join(text for text in texts if text)
@@ -270,7 +271,8 @@ def _thought(view: ItemView) -> str:
 
 
 def _sendable(arguments: str) -> str:
-    """Arguments that templates can read: they fail on anything but a JSON object, and would fail on it for ever."""
+    """Return arguments that templates can parse: they fail on anything but a JSON object, on every later request
+    too."""
     with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         if isinstance(msgspec.json.decode(arguments), dict):
             return arguments

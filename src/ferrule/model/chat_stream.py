@@ -1,4 +1,4 @@
-"""The event stream of Chat Completions, merged into items under every defect that servers are known for."""
+"""Merge the event stream of Chat Completions into items, tolerating every known server defect."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -79,7 +79,7 @@ _NOTHING = (b"", b"null")
 _PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "tool_search_call": "tsc"}
 
 _CUT = ("length", "max_tokens")
-"""Reasons to finish that say that the answer was cut off."""
+"""Finish reasons that mean the answer was cut off."""
 
 _FAILURES = {
     "error": "reported an error in the middle of the answer",
@@ -87,11 +87,11 @@ _FAILURES = {
     "network_error": "lost the model in the middle of the answer",
     "abort": "gave the answer up",
 }
-"""Reasons to finish that are failures; asking again may help."""
+"""Finish reasons that are failures; a retry may help."""
 
 
 class _Words:
-    """A message, or reasoning, that is being said."""
+    """A message, or reasoning, that is still arriving."""
 
     __slots__ = ("field", "item_id", "kind", "parts", "place")
 
@@ -104,7 +104,7 @@ class _Words:
 
 
 class ChatStream(StreamMerger):
-    """Merges the payloads of one response. Items follow each other: reasoning, words, calls."""
+    """A merger of one response's payloads. Items follow each other: reasoning, text, calls."""
 
     def __init__(self, calls: CallReader, server: str) -> None:
         super().__init__(server)
@@ -129,7 +129,7 @@ class ChatStream(StreamMerger):
         return b'"tool_calls"' in payload or b'"function_call"' in payload
 
     def close(self) -> Sequence[ResponseEvent]:
-        """The stream is over: what is open is whole. Raises `ModelError` where the end came too early."""
+        """End the stream and complete open items. Raises `ModelError` if the end came too early."""
         self._events = events = list[ResponseEvent]()
         if self._finish is None and not (self.ended and self._count):
             raise self._closed_early("it was finished")
@@ -139,7 +139,7 @@ class ChatStream(StreamMerger):
         return events
 
     def partial(self) -> ResponseItem | None:
-        """The words of a message that never became whole, marked `incomplete`."""
+        """Return the text of an incomplete message, marked `incomplete`."""
         words = self._words
         if words is None or words.kind != "message":
             return None
@@ -169,8 +169,8 @@ class ChatStream(StreamMerger):
             raise as_model_error(error, self._server)
 
     def _choice(self, choice: _Choice) -> None:
-        """One answer is asked for, so that choices are its parts: words are read from the first that has any, calls
-        from the first that has any."""
+        """Treat choices as parts of one answer, since only one is requested: text is read from the first that has any,
+        calls from the first that has any."""
         delta, number = choice.delta or choice.message, choice.index or 0
         if delta is not None:
             if delta.tool_calls or delta.function_call is not None:
@@ -200,7 +200,7 @@ class ChatStream(StreamMerger):
             self._call_delta(CallDelta(index=0, function=delta.function_call))
 
     def _think(self, delta: _Delta) -> None:
-        """Reasoning as text, in its own form, or both."""
+        """Add reasoning as text, in the server's own form, or both."""
         kept = given(delta, MESSAGE_FIELDS)
         if kept:
             self._kept = merged(self._kept, kept)
@@ -222,11 +222,11 @@ class ChatStream(StreamMerger):
     def _say(self, kind: str, text: str, field: str = "") -> None:
         words = self._words
         if words is not None and self._finish is not None and text == "".join(words.parts):
-            return  # all of it once more, behind the reason to finish
+            return  # everything repeated, after the finish reason
         self._more = True
         if words is None or words.kind != kind:
             if not text.strip():
-                return  # white space before words or calls is no message
+                return  # white space before text or calls is not a message
             self._close_words()
             self._count += 1
             words = self._words = _Words(
@@ -257,12 +257,12 @@ class ChatStream(StreamMerger):
         return made_message(words.item_id, text, status, refusal=words.kind == "refusal", more=self._taken())
 
     def _taken(self) -> dict[str, object]:
-        """What the server wants back beside the words, as the item that ends next carries it."""
+        """Take the fields that the server wants back, for the item that ends next."""
         kept, self._kept = self._kept, {}
         return stored(kept)
 
     def _keep_rest(self) -> None:
-        """What came after the words is kept in an item of its own."""
+        """Store fields that arrived after the text in a separate item."""
         if self._kept:
             self._count += 1
             self._events.append(ItemDone(made_reasoning(self._item_id("rs"), more=self._taken()), self._count))
@@ -295,7 +295,7 @@ class ChatStream(StreamMerger):
         self._events.append(ItemAdded(call.item_id, call.opened.kind, call.opened.call_id, call.opened.name))
 
     def _close_calls(self, *, unless: ChatCall | None = None, only_whole: bool = False) -> None:
-        """Give out the open calls; while the stream goes on, only those whose arguments are whole."""
+        """Emit the open calls; while the stream continues, only those with complete arguments."""
         for call in list(self._open):
             if call is unless or (only_whole and (not call.is_whole or call.is_blank)):
                 continue

@@ -1,15 +1,16 @@
-"""HTTP chunks, merged: a server that frames each event costs a parser call an event, so all that arrived goes as one.
+"""HTTP chunk merging: a server that frames each event costs a parser call per event, so all available data becomes one
+chunk.
 
-Pure, and below the HTTP parser, which stays the judge: what is not plainly the chunked body of a 200 goes on to it
-byte for byte, and so does the rest of a body from the first line on that is not a bare size. That is where the last
-chunk and the trailers are, and also extensions and malformed framing.
+Pure, and below the HTTP parser, which stays in charge: anything but the plainly chunked body of a 200 is passed on
+byte for byte, and so is the rest of a body from the first line that is not a bare size. That covers the last chunk and
+the trailers, and also extensions and malformed framing.
 """
 
 import re
 from enum import Enum, auto
 
 MAX_HEAD_BYTES = 128 * 2**10
-"""Of a head that is looked at. The parser refuses one of 100 KiB, so it is past help by then."""
+"""Bytes of a head to examine. The parser refuses one of 100 KiB, so a longer one fails anyway."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)\d\d[ \r]")
@@ -28,13 +29,13 @@ class _In(Enum):
 
 
 class ChunkMerger:
-    """Takes the bytes of one answer and gives the same answer in fewer chunks. `reset` before the next one."""
+    """A filter that returns the same answer in fewer chunks. `reset` before the next answer."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with the head of another answer."""
+        """Start over with the head of another answer."""
         self._in = _In.HEAD
         self._held = b""
         self._left = 0
@@ -42,7 +43,7 @@ class ChunkMerger:
         self._footer_is_owed = False
 
     def feed(self, data: bytes) -> bytes:
-        """What the parser is to read now. Nothing, where only a part of a size has arrived."""
+        """Return the bytes for the parser: none while only part of a size has arrived."""
         if self._in is _In.BODY:
             return self._merge(data)
         return self._head(data) if self._in is _In.HEAD else data
@@ -81,7 +82,7 @@ class ChunkMerger:
         return self._framed(b"".join(parts)) + self._kept(data[at:])
 
     def _framed(self, body: bytes) -> bytes:
-        """As one chunk. Its footer goes out with what follows, for only then it is known to be right."""
+        """Frame as one chunk. Its footer is sent with the following data, because only then is it known to be right."""
         if not body:
             return b""
         footer = b"\r\n" if self._footer_is_owed else b""
@@ -89,7 +90,7 @@ class ChunkMerger:
         return b"%b%x\r\n%b" % (footer, len(body), body)
 
     def _kept(self, rest: bytes) -> bytes:
-        """Nothing while this may become a size; else these bytes, and all that follow go on as they are."""
+        """Hold back bytes that may become a size; else return them, and pass on everything after them unchanged."""
         begun = _BEGUN_NEXT if self._size_was_read else _BEGUN_FIRST
         if begun.fullmatch(rest):
             self._held = rest

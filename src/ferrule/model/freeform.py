@@ -1,4 +1,4 @@
-"""A freeform tool behind a JSON function: its text, taken out of the arguments while they arrive."""
+"""Freeform tools as JSON functions: extract the text from the arguments while they arrive."""
 
 from collections.abc import Callable
 
@@ -8,18 +8,18 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import decode, encodable
 
 FIELD = "input"
-"""The one field of the function that stands for a freeform tool."""
+"""The single field of the function that replaces a freeform tool."""
 
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def wrap(text: str) -> str:
-    """The arguments that carry `text`."""
+    """Return arguments that contain `text`."""
     return msgspec.json.encode({FIELD: encodable(text)}).decode()
 
 
 def unwrap(arguments: str) -> str:
-    """The text that `arguments` carry; arguments of another shape are the text themselves."""
+    """Return the text in `arguments`; arguments of another shape are the text themselves."""
     try:
         value = decode(arguments)
     except RespondToModel:
@@ -36,7 +36,7 @@ def unwrap(arguments: str) -> str:
 
 
 class TextInArguments:
-    """Decodes the first string value of a JSON object from fragments, each character once."""
+    """A decoder for the first string value of a JSON object, fed in fragments; each character is decoded once."""
 
     def __init__(self) -> None:
         self._state: Callable[[str], str] = self._before_value
@@ -44,7 +44,7 @@ class TextInArguments:
         self._high = ""
 
     def feed(self, fragment: str) -> str:
-        """The text that this fragment adds."""
+        """Return the text that this fragment adds."""
         if self._state == self._in_text and '"' not in fragment and "\\" not in fragment:
             return fragment
         return "".join([self._state(char) for char in fragment])

@@ -1,7 +1,7 @@
-"""A refusal that would come again with every request: what it names is left out, and the request is made once more.
+"""Repair requests that a server would refuse every time: drop what the refusal names, and send the request again.
 
-A rule reads a server's words and says what the server is to be taken for from now on; what has no rule ends the turn.
-Only what a request can do without is ever left out. The history itself keeps everything.
+A rule reads a server's message and decides how to treat the server from now on; a message without a rule ends the
+turn. Only dispensable parts are ever left out. The history itself keeps everything.
 """
 
 import re
@@ -19,13 +19,13 @@ from ferrule.protocol.items import Compaction, ItemView, Message, Reasoning
 from ferrule.protocol.json_text import JsonValue
 
 MAX_HEALS = 16
-"""Refusals of one request that are healed; each leaves out something more, so that most servers need one or two."""
+"""Repairs of one request; each leaves out something more, so that most servers need one or two."""
 
 LONGEST_WORDS = 600
-"""Characters in which names are looked for; what follows is mostly the request, quoted."""
+"""Characters searched for names; the rest is mostly the quoted request."""
 
 _FINAL = frozenset({401, 402, 403, 408, 413, 429})
-"""Statuses that are not about what a request holds."""
+"""Statuses that do not concern the content of a request."""
 
 _BODY_FIELDS = frozenset(
     [
@@ -44,7 +44,7 @@ _BODY_FIELDS = frozenset(
         "max_output_tokens",
     ]
 )
-"""Fields of a body that a request can do without; a format that the user asked for is none."""
+"""Dispensable fields of a body; a format that the user asked for is not one."""
 _PLAIN_BODY_FIELDS = frozenset({"text.verbosity"})
 
 _ITEM_FIELDS = frozenset(
@@ -72,7 +72,7 @@ _ITEM_FIELDS = frozenset(
         "prompt_cache_breakpoint",
     ]
 )
-"""Fields of an item, a message or a call that can go without."""
+"""Dispensable fields of an item, a message or a call."""
 
 _TOOL_FIELDS = frozenset({"strict", "defer_loading", "additionalProperties", "$schema"})
 _TOOLS_OF_OURS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch", "tool_search"})
@@ -120,7 +120,7 @@ _ONE_PART = re.compile(
     r"format|mime|media[ _]type|too (?:large|big|many)|exceed|resolution|dimension|corrupt|decod|download|base64",
     re.IGNORECASE,
 )
-"""Words on one picture that is wrong, not on pictures."""
+"""Words about one wrong picture, not about pictures."""
 _ABOUT_SCHEMAS = re.compile(
     r"(?:invalid|not (?:a )?valid|unsupported|not support\w*|illegal|malformed|failed).{0,80}\bschema"
     r"|schema.{0,80}(?:invalid|not (?:a )?valid|unsupported|not support\w*|is missing|malformed)"
@@ -132,7 +132,7 @@ _LISTING = re.compile(
     r"|expected one of|(?:must|should|to) be one of|one of:|is not one of|input should be|expected:|use '|did you mean",
     re.IGNORECASE,
 )
-"""What follows lists what is right, not what is wrong."""
+"""What follows lists valid values, not wrong ones."""
 _QUOTED = re.compile(r"['\"`\u2018\u201c]([A-Za-z_$][\w.$\[\]-]*)['\"`\u2019\u201d]")
 _SPOKEN = re.compile(
     r"(?:parameters?|arguments?|fields?|propert(?:y|ies)|keys?|keyword|inputs?)(?: (?:supplied|named?|passed))?:?\s+"
@@ -140,14 +140,14 @@ _SPOKEN = re.compile(
     re.IGNORECASE,
 )
 _COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
-"""A field whose name is no word of the language."""
+"""A field name that is not a word of the language."""
 _PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
 _STEP = re.compile(r"[A-Za-z_$][\w$-]*|\d+")
 _OUTER = frozenset({"body", "$", "request", "root", "payload", "json"})
 
 
 class Healed(msgspec.Struct, frozen=True):
-    """What a server is to be taken for from now on. `what` is left out, or said in another way."""
+    """How to treat a server from now on. `what` is left out, or expressed in another way."""
 
     accepts: ProviderProfile
     omitted: Omissions
@@ -155,7 +155,7 @@ class Healed(msgspec.Struct, frozen=True):
 
 
 class Refusal:
-    """A server's words about a request, and the request."""
+    """A server's message about a request, and the request."""
 
     def __init__(self, error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> None:
         self.code = error.code
@@ -167,7 +167,7 @@ class Refusal:
 
     @cached_property
     def body(self) -> dict[str, Any]:
-        """The request as it was sent."""
+        """The request as sent."""
         body: dict[str, Any] = msgspec.json.decode(self.raw)
         return body
 
@@ -179,7 +179,7 @@ class Refusal:
 
     @cached_property
     def named(self) -> list[list[str]]:
-        """What the words name, each as the steps of a path."""
+        """Everything the message names, each as the steps of a path."""
         found = [place[1] for place in _PLACES.finditer(self.text)]
         if not found:
             wrong = _LISTING.split(self.text[:LONGEST_WORDS], maxsplit=1)[0]
@@ -189,15 +189,15 @@ class Refusal:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The last steps of what is named."""
+        """The last step of each named path."""
         return frozenset(path[-1] for path in self.named if path)
 
     def taken_for(self, what: str, **changes: object) -> Healed:
-        """The server with another profile."""
+        """Return the server with another profile."""
         return Healed(msgspec.structs.replace(self.to.accepts, **changes), self.to.omitted, what)
 
     def without(self, what: str, **more: Iterable[object] | bool) -> Healed:
-        """The server with more that is left out."""
+        """Return the server with more parts left out."""
         omitted = self.to.omitted
         changes = {
             name: value if isinstance(value, bool) else getattr(omitted, name) | frozenset(value)
@@ -207,7 +207,7 @@ class Refusal:
 
 
 def heal(error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> Healed | None:
-    """What to change so that the request can be made once more; None where nothing more is known."""
+    """Return the change that lets the request be sent again; None if there is none left."""
     if isinstance(error, ContextOverflow) or error.status in _FINAL:
         return None
     refusal = Refusal(error, request, to, body)
@@ -219,7 +219,7 @@ def heal(error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -
 
 
 def _unreadable(refusal: Refusal) -> Healed | None:
-    """Reasoning, a summary or a signature that the server cannot read."""
+    """Drop reasoning, a summary or a signature that the server cannot read."""
     if refusal.code != "invalid_encrypted_content" and not _UNREADABLE.search(refusal.text):
         return None
     secrets = {secret for item in refusal.request.items for secret in _secrets(item.view)}
@@ -234,14 +234,14 @@ def _secrets(view: ItemView) -> Iterator[bytes]:
 
 
 def _unsigned(refusal: Refusal) -> Healed | None:
-    """A call of another model has no signature of this one."""
+    """Handle a call of another model, which lacks a signature of this one."""
     if refusal.to.wire != "chat" or not _UNSIGNED.search(refusal.text):
         return None
     return refusal.without("the check of signatures at earlier calls", signatures=True)
 
 
 def _alone(refusal: Refusal) -> Healed | None:
-    """Reasoning that the server wants only beside something, or beside which it wants something."""
+    """Drop reasoning that the server accepts only next to something, or with something next to it."""
     found = _ALONE.search(refusal.text)
     if found is None or refusal.to.wire != "responses":
         return None
@@ -255,7 +255,7 @@ def _alone(refusal: Refusal) -> Healed | None:
 
 
 def _thought_wanted(refusal: Refusal) -> Healed | None:
-    """A server that wants the reasoning of every earlier answer."""
+    """Handle a server that requires the reasoning of every earlier answer."""
     found = _THOUGHT_WANTED.search(refusal.text)
     if found is None or refusal.to.wire != "chat":
         return None
@@ -264,7 +264,7 @@ def _thought_wanted(refusal: Refusal) -> Healed | None:
 
 
 def _parts(refusal: Refusal) -> Healed | None:
-    """A kind of content that the model does not take at all."""
+    """Drop a kind of content that the model does not accept at all."""
     if _ONE_PART.search(refusal.text):
         return None
     for kind, words in _PART_WORDS.items():
@@ -283,7 +283,7 @@ def _holds(request: ModelRequest, part: type[ContentPart]) -> bool:
 
 
 def _shape(refusal: Refusal) -> Healed | None:
-    """A role, a value or a kind that is said in another way to more careful servers."""
+    """Replace a role, a value or a kind that stricter servers spell differently."""
     accepts, words, text = refusal.to.accepts, refusal.words, refusal.text.lower()
     if "developer" in text and accepts.developer_role and re.search(r"role|system|messages|input", text):
         return refusal.taken_for("the developer role", developer_role=False)
@@ -303,7 +303,7 @@ def _shape(refusal: Refusal) -> Healed | None:
 
 
 def _null_content(refusal: Refusal) -> Healed | None:
-    """`content: null` beside calls."""
+    """Replace `content: null` beside calls."""
     about = re.search(
         r"content.{0,100}(?:null|none|required|missing|string|empty)|(?:null|none).{0,60}content",
         refusal.text,
@@ -315,7 +315,7 @@ def _null_content(refusal: Refusal) -> Healed | None:
 
 
 def _schemas(refusal: Refusal) -> Healed | None:
-    """A tool whose schema is refused: first all in the plain form, then without that tool."""
+    """Handle a refused tool schema: first all schemas in the plain form, then without that tool."""
     if not _ABOUT_SCHEMAS.search(refusal.text):
         return None
     if refusal.to.accepts.schemas != "plain":
@@ -330,7 +330,7 @@ def _schemas(refusal: Refusal) -> Healed | None:
 
 
 def _kinds(refusal: Refusal) -> Healed | None:
-    """Items and hosted tools of a kind that the server does not know."""
+    """Drop items and hosted tools of a kind that the server does not know."""
     if refusal.to.wire != "responses" or not _REFUSES.search(f"{refusal.text} {refusal.code}"):
         return None
     here = {item.get("type", "") for item in refusal.items if isinstance(item, dict)} - _CORE_KINDS
@@ -338,13 +338,13 @@ def _kinds(refusal: Refusal) -> Healed | None:
     for path in refusal.named:
         kind = _kind_at(path, refusal)
         if kind in here or kind in hosted:
-            call = kind.removesuffix("_output")  # neither a call nor its output goes alone
+            call = kind.removesuffix("_output")  # neither a call nor its output is dropped alone
             return refusal.without(f"items and tools of the kind {call!r}", kinds={call, f"{call}_output"})
     return None
 
 
 def _kind_at(path: list[str], refusal: Refusal) -> str:
-    """The kind that a path names: as its last word, or as the type of what stands there."""
+    """Return the kind that a path names: its last word, or the type of the object there."""
     if len(path) >= 2 and path[0] in ("input", "tools") and path[1].isdecimal() and path[2:] in ([], ["type"]):
         listed = refusal.body.get(path[0])
         if isinstance(listed, list) and int(path[1]) < len(listed) and isinstance(listed[int(path[1])], dict):
@@ -354,7 +354,7 @@ def _kind_at(path: list[str], refusal: Refusal) -> str:
 
 
 def _fields(refusal: Refusal) -> Healed | None:
-    """Fields that the server does not know."""
+    """Drop fields that the server does not know."""
     if not _REFUSES.search(f"{refusal.text} {refusal.code}"):
         return None
     for path in refusal.named:
@@ -381,7 +381,7 @@ def _field_at(path: list[str], refusal: Refusal) -> Healed | None:
 
 
 def _body_field(path: list[str], body: dict[str, Any], more: Mapping[str, object]) -> str:
-    """The field of the body that a path names, as far down as there is one; empty where it must stay."""
+    """Return the body field that a path names, as deep as there is one; empty if it must stay."""
     if ".".join(path[:2]) in _PLAIN_BODY_FIELDS or (path == ["verbosity"] and "verbosity" not in body):
         return "text.verbosity" if "verbosity" in body.get("text", {}) else ""
     if path[0] not in _BODY_FIELDS | more.keys() or path[0] not in body:

@@ -1,4 +1,4 @@
-"""The connection to a model server: one client, lazily made, and every failure as one sentence."""
+"""The connection to a model server: one client, created lazily; every failure is one sentence."""
 
 import re
 import ssl
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_S = 15.0
-"""A server that does not take the connection by then is not there."""
+"""A server that does not accept the connection by then is unreachable."""
 WRITE_TIMEOUT_S = 120.0
-"""Longest stall while a request is sent; histories with images are megabytes on a slow line."""
+"""Longest stall while sending a request; histories with images are megabytes on a slow line."""
 KEEP_ALIVE_S = 120.0
 """How long an idle connection is kept: longer than most tools run between two requests."""
 IDLE_CONNECTIONS = 16
 """Idle connections kept. Open ones are not limited: each sub-agent needs its own."""
 MAX_ERROR_BYTES = 64 * 2**10
-"""Of an error's body; a sentence is looked for in it."""
+"""Bytes of an error's body to search for a sentence."""
 MAX_BODY_BYTES = 64 * 2**20
-"""Of a reply that is not a stream."""
+"""Bytes of a reply that is not a stream."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server is. `headers` is called for each request, so that a changed key counts. `name` is for people,
-    `provider` what the user calls it."""
+    """A server's address. `headers` is called for each request, so that a changed key takes effect. `name` is for
+    people, `provider` is the user's name for it."""
 
     name: str
     provider: str = ""
@@ -47,7 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_base_url(url: str) -> tuple[str, dict[str, str]]:
-    """The base of all paths and the query parameters in it. Raises `UsageError` where it is no URL of a server."""
+    """Split a base URL into the base of all paths and its query parameters. Raises `UsageError` for an invalid URL."""
     try:
         parts = urlsplit(url.strip())
         port_is_valid = parts.port is None or parts.port > 0
@@ -62,7 +62,7 @@ def split_base_url(url: str) -> tuple[str, dict[str, str]]:
 
 
 class Server:
-    """A model server. Made without a connection; `aclose` closes what was opened."""
+    """A model server. Creating it opens no connection; `aclose` closes any."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -78,10 +78,10 @@ class Server:
     async def events(
         self, path: str, body: bytes, on_sent: Callable[[], None] | None = None
     ) -> AsyncGenerator[list[bytes], None]:
-        """Post `body` and yield the payloads of the answer's events, as many at a time as arrived together.
+        """Post `body` and yield the payloads of the answer's events, batched as they arrive.
 
-        An answer that is one JSON body is one payload. `[DONE]` is a payload like the others. `on_sent` is
-        called when the body is on its way. Raises `ModelError`.
+        An answer that is one JSON body is one payload. `[DONE]` is a payload like the others. `on_sent` is called once
+        the body has been sent. Raises `ModelError`.
         """
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         async with self._send("POST", path, headers, body, on_sent) as response:
@@ -101,7 +101,7 @@ class Server:
                 yield payloads
 
     async def get_json(self, path: str) -> object:
-        """The decoded body of a GET. Raises `ModelError`."""
+        """Return the decoded body of a GET. Raises `ModelError`."""
         async with self._send("GET", path, {"accept": "application/json"}) as response:
             body = await self._whole(response.aiter_bytes(), b"")
         try:
@@ -110,7 +110,7 @@ class Server:
             raise self.malformed(body) from error
 
     async def _whole(self, chunks: AsyncIterator[bytes], begun: bytes) -> bytes:
-        """A body that is not a stream, of which the first bytes were read."""
+        """Read the rest of a body that is not a stream, after its first bytes."""
         body = bytearray(begun)
         async for chunk in chunks:
             body += chunk
@@ -162,7 +162,7 @@ class Server:
             limits = httpx2.Limits(
                 max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_S
             )
-            # Reading the trust store costs 50 ms, so for http:// the context is one that trusts nobody.
+            # Reading the trust store costs 50 ms, so http:// gets a context that trusts nobody.
             is_tls = parts.scheme == "https"
             trust_env = not _is_loopback(parts.hostname or "")
             context = (
@@ -171,7 +171,7 @@ class Server:
             self._proxied = trust_env and _names_a_proxy()
             try:
                 self._client = httpx2.AsyncClient(
-                    # A client that is given a transport reads no proxies from the environment.
+                    # A client with an explicit transport reads no proxies from the environment.
                     transport=None if self._proxied else MergingTransport(context, limits),
                     verify=context,
                     trust_env=trust_env,
@@ -188,7 +188,7 @@ class Server:
         return f"{self.endpoint.name} at {self.endpoint.base_url}"
 
     async def _refusal(self, response: "httpx2.Response") -> ModelError:
-        """The error for an answer that is not 200."""
+        """Build the error for an answer other than 200."""
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
@@ -217,7 +217,7 @@ class Server:
         return as_model_error(known, self.endpoint.name, status=status, headers=response.headers)
 
     def _broken(self, error: "httpx2.TransportError") -> ModelError:
-        """The error for a connection that failed. All of these may pass, so all are retryable."""
+        """Build the error for a failed connection. All of these may be temporary, so all are retryable."""
         import httpx2
 
         if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
@@ -237,7 +237,7 @@ class Server:
         return ModelError(text, retryable=not certificate)
 
     def malformed(self, body: bytes) -> ModelError:
-        """The error for an answer that this API does not give."""
+        """Build the error for an answer that does not match this API."""
         return ModelError(
             f"{self._where} answered with something that is not its API ({_plain(body)[:80]!r}): "
             "does the base URL end as the server's manual says (often /v1)?"
@@ -260,7 +260,7 @@ _HINTS = {
 
 
 def _when_sent(on_sent: Callable[[], None]) -> Callable[[str, object], Awaitable[None]]:
-    """A trace hook of the HTTP library that tells when the body has been written."""
+    """Create a trace hook of the HTTP library that reports when the body has been written."""
 
     async def trace(event: str, info: object) -> None:
         if event.endswith("send_request_body.complete"):
@@ -291,5 +291,5 @@ _MARKUP = re.compile(rb"<[^>]*>|\s+")
 
 
 def _plain(body: bytes) -> str:
-    """The words of a body that may be HTML."""
+    """Return the text of a body that may be HTML."""
     return " ".join(_MARKUP.sub(b" ", body[:MAX_ERROR_BYTES]).decode(errors="replace").split())[:LONGEST_QUOTE]

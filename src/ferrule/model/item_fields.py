@@ -1,7 +1,7 @@
-"""What of an item goes back over the Responses wire: a list of fields for each kind, of parts in it, too.
+"""Item fields that are sent back over the Responses wire: a list for each kind, and for the parts in it.
 
-Servers and bridges put more into their items than they take back, and some refuse a whole request for one field that
-they do not know. Source: the input items of the Responses API.
+Servers and bridges send more fields than they accept back, and some refuse a whole request over one unknown field.
+Source: the input items of the Responses API.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ ITEM_FIELDS: Mapping[str, frozenset[str]] = {
     "compaction": frozenset({"type", "id", "encrypted_content"}),
     "item_reference": frozenset({"type", "id"}),
 }
-"""By the type of an item. A type that is not here goes back as it came."""
+"""By item type. An item of another type is sent back unchanged."""
 
 PLAIN = frozenset(
     {
@@ -59,10 +59,10 @@ PLAIN = frozenset(
         "tool_search_output",
     }
 )
-"""Kinds in which null says no more than nothing, and is refused in places (`content: null` of reasoning)."""
+"""Kinds in which null means no more than an absent field, and is sometimes refused (`content: null` of reasoning)."""
 
 CALLS = frozenset({"function_call", "custom_tool_call"})
-"""Kinds whose `status` OpenAI takes back, and others do not."""
+"""Kinds whose `status` OpenAI accepts back and others do not."""
 
 _TEXT = frozenset({"type", "text", "prompt_cache_breakpoint"})
 PART_FIELDS: Mapping[str, frozenset[str]] = {
@@ -84,10 +84,10 @@ _read_parts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
 def pruned(raw: bytes, *, status: bool, changes: Mapping[str, bytes | None], without: frozenset[str]) -> bytes:
-    """An item as it is sent: `raw` itself where nothing has to be left out or changed.
+    """Return an item as sent: `raw` itself if nothing has to be dropped or changed.
 
-    `status`: calls keep theirs. `changes` are new values as JSON, None to leave a field out; `without` are names that
-    this server refused, in the item and in its parts.
+    `status`: calls keep theirs. `changes` are new values as JSON, None to drop a field; `without` are names that this
+    server refused, in the item and in its parts.
     """
     given = _read_fields(raw)
     kind = _kind(given)
@@ -116,7 +116,7 @@ def _kind(fields: Fields) -> str:
 
 
 def _pruned_parts(raw: msgspec.Raw, without: frozenset[str]) -> bytes | None:
-    """The parts as they are sent; None where nothing has to be left out of them."""
+    """Return the parts as sent; None if nothing has to be dropped from them."""
     if not bytes(raw).startswith(b"["):
         return None
     try:

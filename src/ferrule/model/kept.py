@@ -1,4 +1,4 @@
-"""What a Chat Completions server puts beside the standard fields and wants back: signatures, reasoning of its own form.
+"""Non-standard fields that a Chat Completions server wants back: signatures, its own form of reasoning.
 
 Sources: Gemini's OpenAI compatibility (`extra_content`), OpenRouter (`reasoning_details`), LiteLLM (`thinking_blocks`,
 `provider_specific_fields`), GitHub Copilot (`reasoning_opaque`), Mistral (thinking parts of the content).
@@ -12,14 +12,14 @@ import msgspec
 from ferrule.protocol.json_text import JsonValue
 
 THOUGHT_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-"""Fields of a message in which servers send their reasoning as text."""
+"""Message fields in which servers send their reasoning as text."""
 THINKING_PARTS = "content"
-"""In place of such a field: the reasoning came as parts of the content."""
+"""Stands for such a field if the reasoning came as parts of the content."""
 
 MESSAGE_FIELDS = ("reasoning_details", "thinking_blocks", "reasoning_opaque", "extra_content")
-"""Fields of a message that go back as they came."""
+"""Message fields that are sent back unchanged."""
 CALL_FIELDS = ("extra_content", "provider_specific_fields", "thought_signature")
-"""Fields of a call that go back as they came."""
+"""Call fields that are sent back unchanged."""
 
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
@@ -27,22 +27,22 @@ Fields = dict[str, JsonValue]
 
 
 def given(source: object, names: Iterable[str]) -> Fields:
-    """The fields of a delta that say something."""
+    """Return the non-empty fields of a delta."""
     return {name: value for name in names if (value := getattr(source, name)) not in _NOTHING}
 
 
 def merged(one: Fields, more: Fields) -> Fields:
-    """The fields of a message whose pieces came one after the other."""
+    """Merge the fields of a message from its pieces."""
     return {**one, **{name: _joined(name, one.get(name), value) for name, value in more.items()}}
 
 
 def stored(fields: Fields) -> dict[str, JsonValue]:
-    """The fields as an item carries them; nothing where there are none."""
+    """Return the fields as an item stores them; empty if there are none."""
     return {"chat_fields": fields} if fields else {}
 
 
 def read_fields(raw: msgspec.Raw) -> Fields:
-    """The fields that an item carries."""
+    """Return the fields that an item stores."""
     text = bytes(raw)
     if not text.startswith(b"{"):
         return {}
@@ -60,12 +60,12 @@ def _joined(name: str, one: JsonValue, more: JsonValue) -> JsonValue:
 
 
 _PIECES = ("text", "summary", "data", "thinking")
-"""Fields of a detail that arrive in pieces; of all others the last that says something counts."""
+"""Fields of a detail that arrive in pieces; for all others the last non-empty one counts."""
 
 
 def _merge_details(details: Sequence[JsonValue]) -> list[JsonValue]:
-    """One entry an index, in the order of the indexes. Entries without one follow each other: text goes on in the last
-    entry of its type, all else begins a new one."""
+    """Merge to one entry per index, in the order of the indexes. Entries without one follow each other: text continues
+    the last entry of its type, everything else starts a new one."""
     entries: list[Any] = []
     for detail in details:
         if not isinstance(detail, dict):
@@ -102,7 +102,7 @@ def _add_pieces(entry: dict[str, Any], detail: dict[str, Any]) -> None:
 
 
 def _merge_blocks(blocks: Sequence[JsonValue]) -> list[JsonValue]:
-    """A thinking block ends with its signature."""
+    """Merge thinking blocks; a signature ends a block."""
     whole: list[Any] = []
     for block in blocks:
         if not isinstance(block, dict):
@@ -119,7 +119,7 @@ _MERGES = {"reasoning_details": _merge_details, "thinking_blocks": _merge_blocks
 
 
 def thought_in(fields: Fields) -> str:
-    """The text of reasoning that came in its own form only."""
+    """Return the text of reasoning that came only in its own form."""
     pieces = [piece for name in _MERGES if isinstance(listed := fields.get(name), list) for piece in listed]
     texts = [
         piece.get("text") or piece.get("summary") or piece.get("thinking")

@@ -1,4 +1,4 @@
-"""What a server refused, as a session keeps it: who goes on with the session does not ask for the same again."""
+"""What a server refused, stored with the session, so that a resumed session does not repeat the request."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from ferrule.protocol.specs import Wire
 
 
 class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server is to be taken for when it is asked for one model: the fields of its profile that differ from the
-    written ones, and what is left out. `provider` is as in `Recipient`."""
+    """How to treat a server when one model is used: the fields of its profile that differ from the original, and what
+    is left out. `provider` is as in `Recipient`."""
 
     provider: str
     wire: Wire
@@ -22,18 +22,18 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def about(self) -> tuple[str, str, str]:
-        """Who is asked for what. A later lesson about the same stands for all earlier ones."""
+        """The key of the lesson: server and model. A later lesson with the same key replaces all earlier ones."""
         return self.provider, self.wire, self.model
 
 
 def changed_fields(written: ProviderProfile, learned: ProviderProfile) -> dict[str, Any]:
-    """The fields in which a profile differs from the written one."""
+    """Return the fields in which a profile differs from the original."""
     before, after = msgspec.structs.asdict(written), msgspec.structs.asdict(learned)
     return {name: value for name, value in after.items() if value != before[name]}
 
 
 def taken_for(written: ProviderProfile, lesson: Lesson) -> ProviderProfile:
-    """The profile with the lesson's fields; as it is written where they fit no profile of this version."""
+    """Apply the lesson's fields to the profile; return the original if they fit no profile of this version."""
     try:
         return msgspec.convert(msgspec.structs.asdict(written) | lesson.profile, ProviderProfile)
     except msgspec.ValidationError:
@@ -41,10 +41,10 @@ def taken_for(written: ProviderProfile, lesson: Lesson) -> ProviderProfile:
 
 
 def latest(lessons: Iterable[Lesson]) -> tuple[Lesson, ...]:
-    """The last lesson about each server and model."""
+    """Return the last lesson about each server and model."""
     return tuple({lesson.about: lesson for lesson in lessons}.values())
 
 
 def about(lessons: Sequence[Lesson], provider: str, wire: Wire, model: str) -> Lesson | None:
-    """The last lesson about this server and model."""
+    """Return the last lesson about this server and model."""
     return next((lesson for lesson in reversed(lessons) if lesson.about == (provider, wire, model)), None)

@@ -1,4 +1,4 @@
-"""What both mergers of a stream share: payloads become events, an error, or a warning, and nothing else."""
+"""The base of both stream mergers: turns payloads into events, an error, or a warning, and nothing else."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class StreamMerger:
-    """The frame of a merger: `_take` reads one payload and puts what it says into `_events`."""
+    """The base of a merger: `_take` decodes one payload and adds its events to `_events`."""
 
     def __init__(self, server: str) -> None:
         self.ended = False
@@ -24,7 +24,7 @@ class StreamMerger:
         self._passed_over = ""
 
     def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
-        """The events that these payloads bring. An error that the server reports is put into `error`."""
+        """Return the events of these payloads. An error that the server reports goes to `error`."""
         self._events = events = list[ResponseEvent]()
         try:
             for payload in payloads:
@@ -43,7 +43,7 @@ class StreamMerger:
             self._pass_over(payload, unread(payload, "holds a value that cannot be read"))
 
     def _load(self, payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | None:
-        """The event, or its plain object; None where it says nothing to us."""
+        """Decode the event, or its plain object; None if it has no meaning for us."""
         event = load(payload, decoder)
         if isinstance(event, Unread):
             self._pass_over(payload, event)
@@ -59,16 +59,16 @@ class StreamMerger:
             self._events.append(PassedOver(what.kind, text))
 
     def _closed_early(self, missing: str) -> ModelError:
-        """The error for a stream without its end, with the last words that were no event."""
+        """Build the error for a stream without its end, with the last text that was not an event."""
         said = f' It had sent, as no event of this API: "{self._passed_over}".' if self._passed_over else ""
         return ModelError(f"{self._server} closed the stream before {missing}.{said}", retryable=True)
 
     def _done(self) -> None:
-        """`[DONE]` came."""
+        """Handle `[DONE]`."""
 
     def _take(self, payload: bytes) -> None:
         raise NotImplementedError
 
     def _is_of_a_call(self, payload: bytes) -> bool:
-        """Whether a payload that cannot be read holds a part of a call that comes no other way."""
+        """Return whether an unreadable payload contains part of a call that is sent no other way."""
         return False

@@ -1,4 +1,4 @@
-"""Call names and call ids as models and servers write them, turned into the ones that were declared."""
+"""Map call names and call ids, as models and servers write them, to the declared ones."""
 
 import logging
 import re
@@ -12,15 +12,15 @@ from ferrule.protocol.items import ResponseItem
 log = logging.getLogger("ferrule.model")
 
 SHORTEST_PREFIX = 8
-"""A name that was cut off must still have this many characters to stand for the only tool that begins with it."""
+"""Minimum length at which a cut-off name can stand for the only tool that begins with it."""
 
 _WRAPPERS = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)[./:]", re.IGNORECASE)
 _ALIASES = {"container.exec": "shell"}
-"""Names from training that stand for a tool under another name."""
+"""Names from training for tools with other names."""
 
 
 class Callee(msgspec.Struct, frozen=True):
-    """What a name on the wire stands for. `kind` is the kind of item that its calls become."""
+    """The tool behind a name on the wire. `kind` is the kind of item for its calls."""
 
     name: str
     namespace: str | None = None
@@ -28,26 +28,26 @@ class Callee(msgspec.Struct, frozen=True):
 
     @property
     def flat(self) -> str:
-        """The name with its namespace in front, as wires without namespaces carry it."""
+        """The name prefixed with its namespace, for wires without namespaces."""
         return self.name if self.namespace is None else f"{self.namespace}__{self.name}"
 
 
 class CallNames:
-    """Resolves the name of a call: exactly, else without known wrappers, else by the one tool that it can mean."""
+    """A resolver of call names: exact matches, then without known wrappers, then the only tool it can mean."""
 
     def __init__(self, declared: Mapping[tuple[str | None, str], Callee]) -> None:
         self._declared = declared
 
     def declares(self, name: str) -> bool:
-        """Whether a tool is declared by just this name."""
+        """Return whether a tool is declared by exactly this name."""
         return (None, name) in self._declared
 
     def begins_longer(self, name: str) -> bool:
-        """Whether a declared name begins with this one and goes on."""
+        """Return whether a longer declared name begins with this one."""
         return any(wire != name and wire.startswith(name) for _, wire in self._declared)
 
     def resolve(self, name: str, namespace: str | None = None) -> Callee | None:
-        """The tool that is meant, or None where no tool or more than one could be."""
+        """Return the tool that is meant, or None if none or more than one is possible."""
         exact = self._declared.get((namespace, name))
         if exact is not None:
             return exact
@@ -75,14 +75,14 @@ _NUMBER = re.compile(r":[0-9]+$")
 
 
 def _without_tokens(name: str) -> str:
-    """The name without what the template of a chat left in it: `shell<|channel|>commentary`, `to=functions.shell:0`."""
+    """Strip a chat template's remains from the name: `shell<|channel|>commentary`, `to=functions.shell:0`."""
     pieces = [piece.strip() for piece in _TOKEN.split(name)]
     first = next(filter(None, pieces), "")
     return _NUMBER.sub("", first.removeprefix("to=").strip("`\"' "))
 
 
 def _ways(name: str) -> Iterator[Callable[[str, Callee], bool]]:
-    """How a name may differ from the declared one, the surest way first."""
+    """Yield the ways in which a name may differ from the declared one, the most certain first."""
     folded = name.casefold()
     yield lambda wire, callee: callee.namespace is None and wire == name
     yield lambda wire, callee: name in (wire, callee.flat)
@@ -93,7 +93,7 @@ def _ways(name: str) -> Iterator[Callable[[str, Callee], bool]]:
 
 
 class KnownIds:
-    """The call ids of a history that grows at its end, read once each."""
+    """The call ids of an append-only history, each read once."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -101,7 +101,7 @@ class KnownIds:
         self._ids: set[str] = set()
 
     def of(self, items: Sequence[ResponseItem]) -> AbstractSet[str]:
-        """All ids of the history. Valid until the next call."""
+        """Return all ids of the history. Valid until the next call."""
         grown = self._count <= len(items) and (not self._count or items[self._count - 1] is self._last)
         if not grown:
             self._count, self._ids = 0, set()
@@ -114,7 +114,7 @@ class KnownIds:
 
 
 class CallIds:
-    """Makes the call ids of one response differ from each other and from those of the history."""
+    """A generator of call ids that are unique within one response and its history."""
 
     def __init__(self, history: Callable[[], Container[str]], kept: frozenset[str], new_id: Callable[[], str]) -> None:
         self._read = history
@@ -124,7 +124,7 @@ class CallIds:
         self._taken: set[str] = set()
 
     def unique(self, call_id: str | None) -> str:
-        """`call_id`, with `_2`, `_3`... behind it where it is taken; a new id where the server gave none."""
+        """Return `call_id`, with `_2`, `_3`... appended if it is taken; a new id if the server sent none."""
         if self._history is None:
             self._history = self._read()
         wanted = call_id or f"call_{self._new_id()}"

@@ -1,11 +1,11 @@
-"""The sequence numbers of a Responses stream: which event came twice, and whether one is missing."""
+"""The sequence numbers of a Responses stream: detect repeated and missing events."""
 
 FARTHEST_JUMP = 10_000
-"""Events that a number may leap over; beyond it numbers are something else, such as times."""
+"""Events that a number may skip; beyond it numbers are something else, such as times."""
 
 
 class Numbers:
-    """Trusted only while no number stands on two different events, as bridges send that write 0 everywhere."""
+    """Trusted only until two different events share a number, as from bridges that write 0 everywhere."""
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
@@ -13,7 +13,7 @@ class Numbers:
         self._trusted = True
 
     def is_new(self, number: int | None, payload: bytes) -> bool:
-        """Whether this event did not come before."""
+        """Return whether this event has not come before."""
         if number is None or not self._trusted:
             return True
         mark = hash(payload)
@@ -30,10 +30,10 @@ class Numbers:
         return True
 
     def is_late(self, number: int | None) -> bool:
-        """Whether a later event came before this one."""
+        """Return whether a later event came before this one."""
         return self._trusted and number is not None and number < self._last
 
     @property
     def has_gap(self) -> bool:
-        """Whether a number between the first and the last has not come."""
+        """Whether a number between the first and the last is missing."""
         return self._trusted and bool(self._seen) and self._last - self._first + 1 > len(self._seen)

@@ -1,4 +1,4 @@
-"""The payload of one event, decoded once into what its wire needs. Nothing that a server can send raises here."""
+"""Decode each event's payload once, for its wire. Nothing that a server can send raises here."""
 
 import json
 import math
@@ -14,28 +14,28 @@ from ferrule.protocol.json_text import JsonValue, encodable
 T = TypeVar("T")
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""What decoding a value raises that a server made: no JSON, no UTF-8, numbers out of range, nesting without end."""
+"""Errors on decoding a server's value: no JSON, no UTF-8, numbers out of range, endless nesting."""
 
 _QUOTED = 80
-"""Characters of a payload that a message repeats."""
+"""Characters of a payload quoted in a message."""
 _WIDEST_INTEGER = 2**63
-"""Integers beyond it are read as numbers with a fraction, as JavaScript does."""
+"""Larger integers are read as floats, as JavaScript does."""
 _PLAIN_WORDS = re.compile(rb"[\w .:;!-]{0,60}")
-"""What proxies send to keep a connection open."""
+"""Text that proxies send to keep a connection open."""
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """A payload that says nothing to us. `kind`: what is wrong with it; empty for the words of a keep-alive."""
+    """A payload without meaning for us. `kind`: what is wrong with it; empty for the text of a keep-alive."""
 
     kind: str
     excerpt: str
 
 
 def load(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | Unread:
-    """The typed event; where it does not fit the type, the plain object.
+    """Decode the typed event, or the plain object if it does not fit the type.
 
-    Halves of surrogate pairs are kept as they are, for the other half may be in the next delta; in whole items they
-    become U+FFFD, as do bytes that are not UTF-8.
+    Lone surrogates are kept, because the other half may be in the next delta; in whole items they become U+FFFD, as do
+    bytes that are not UTF-8.
     """
     try:
         return decoder.decode(payload)
@@ -58,7 +58,7 @@ def load(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, Json
 
 
 def unread(payload: bytes, kind: str) -> Unread:
-    """A payload that is passed over."""
+    """Build the result for a skipped payload."""
     words = "" if _PLAIN_WORDS.fullmatch(payload) and kind == "is not JSON" else kind
     return Unread(words, payload[:_QUOTED].decode(errors="replace"))
 
@@ -68,7 +68,7 @@ def _tolerantly(payload: bytes) -> JsonValue:
 
 
 def _encodable(value: JsonValue) -> JsonValue:
-    """The value as JSON can carry it: no half characters, no NaN, no integer beyond 64 bits."""
+    """Reduce the value to what JSON can carry: no lone surrogates, no NaN, no integer beyond 64 bits."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def _encodable(value: JsonValue) -> JsonValue:
 
 
 def fitting(value: Mapping[str, JsonValue], kind: type[T]) -> T:
-    """What of an object fits a struct: a field, or an entry of a list, that does not is left out."""
+    """Convert an object to a struct, dropping fields and list entries that do not fit."""
     read: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):  # type: ignore[arg-type]
         if field.encode_name in value:
@@ -120,11 +120,11 @@ def _origin(kind: Any) -> object:
 
 
 Json = bytes | tuple[bytes | bytearray, ...]
-"""JSON that stands ready, whole or in pieces."""
+"""Encoded JSON, whole or in pieces."""
 
 
 def json_object(fields: Mapping[str, Json]) -> bytes:
-    """The JSON object of fields whose values are JSON already; everything is copied once."""
+    """Build a JSON object from fields with encoded values; everything is copied once."""
     pieces: list[bytes | bytearray] = []
     for name, value in fields.items():
         pieces.append(b'%b"%b":' % (b"," if pieces else b"{", name.encode()))
@@ -136,7 +136,7 @@ def json_object(fields: Mapping[str, Json]) -> bytes:
 
 
 def without_fields(fields: Mapping[str, Json], paths: Iterable[str]) -> Mapping[str, Json]:
-    """The fields of a body without those that `paths` name, such as `stream_options` or `reasoning.summary`."""
+    """Remove the fields at `paths`, such as `stream_options` or `reasoning.summary`, from a body."""
     kept = dict(fields)
     for path in paths:
         name, _, below = path.partition(".")
@@ -163,5 +163,5 @@ def _without(value: JsonValue, path: Sequence[str]) -> JsonValue:
 
 
 def json_array(values: Iterable[bytes]) -> bytes:
-    """The JSON array of values that are JSON already."""
+    """Build a JSON array from encoded values."""
     return b"[%b]" % b",".join(values)

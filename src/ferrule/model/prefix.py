@@ -1,4 +1,4 @@
-"""Conversions of history, kept from one request to the next."""
+"""Converted history, cached from one request to the next."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from ferrule.protocol.items import ResponseItem
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """What the items `start` up to `end` became: complete JSON values, in order."""
+    """The conversion of items `start` up to `end`: complete JSON values, in order."""
 
     start: int
     end: int
@@ -16,24 +16,24 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 Convert = Callable[[Sequence[ResponseItem], int], Piece]
-"""The next piece of a history, from an index on. It may look ahead, and so depends on what follows it."""
+"""Converts the next piece of a history, from an index on. It may look ahead, so it depends on what follows."""
 
 
 class PrefixCache:
-    """Converts a history that grows at its end: what is the same as last time is neither converted nor joined again."""
+    """A cache for append-only histories: the part unchanged since last time is neither converted nor joined again."""
 
     def __init__(self, convert: Convert) -> None:
         self._convert = convert
         self._items: Sequence[ResponseItem] = ()
         self._lineage: object | None = None
         self._ends: list[tuple[int, int]] = []
-        """Where each piece ends: among the items, and in the text."""
+        """The end of each piece: among the items, and in the text."""
         self._text = bytearray()
 
     def encode(self, items: Sequence[ResponseItem], lineage: object | None = None) -> bytearray:
-        """The JSON values of `items`, with commas between them. Valid until the next call.
+        """Return the JSON values of `items`, separated by commas. Valid until the next call.
 
-        `lineage` not None, and the same as before: the items have only grown.
+        If `lineage` is not None and the same as before, items have only been appended.
         """
         grown = lineage is not None and lineage is self._lineage and len(items) >= len(self._items)
         same = len(self._items) if grown else _length_of_same(self._items, items)
@@ -58,8 +58,8 @@ class PrefixCache:
 
 
 def _length_of_same(before: Sequence[ResponseItem], now: Sequence[ResponseItem]) -> int:
-    """How many items at the beginning are the same objects."""
-    if now[: len(before)] == before:  # which looks no deeper where they are the same
+    """Count the leading items that are the same objects."""
+    if now[: len(before)] == before:  # list equality stops at identical objects
         return len(before)
     same = 0
     for one, other in zip(before, now, strict=False):

@@ -1,4 +1,4 @@
-"""Model families, tool sets and providers: `profiles.toml` and the user's own files of the same shape."""
+"""Model families, tool sets and providers: `profiles.toml` and the user's own files in the same format."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -23,55 +23,55 @@ SchemaForm = Literal["any", "plain"]
 
 
 class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of server: how it is reached and what it accepts. What it does not accept is adapted, never sent."""
+    """A kind of server: how to reach it and what it accepts. Anything else is adapted, never sent."""
 
     name: str
     title: str = ""
     base_url: str | None = None
     hosts: tuple[str, ...] = ()
-    """Globs of host names, or `:PORT` of this machine, by which a base URL is recognised."""
+    """Globs of host names, or `:PORT` of this machine, that match a base URL to this provider."""
     env_key: str | None = None
     key_header: str = "authorization"
     key_required: bool = False
     wire: Wire = "chat"
     default_model: str | None = None
-    """Asked for without looking at the server's list, whose first entry means nothing there."""
+    """The default model, used if the first entry of the server's list means nothing."""
 
     custom_tools: bool = False
     namespaces: bool = False
     tool_search: bool = False
     native_tools: tuple[str, ...] = ()
-    """Types of tools, run here or there, that the server knows beside functions; globs."""
+    """Tool types beside functions, run here or there, that the server knows; globs."""
     list_outputs: bool = False
-    """A tool's output may be a list of parts, images among them."""
+    """A tool's output may be a list of parts, including images."""
     strict: bool = False
     schemas: SchemaForm = "any"
-    """`plain`: one type a schema, no type beside alternatives, nothing beside a reference."""
+    """`plain`: one type per schema, no type beside alternatives, nothing beside a reference."""
     body: dict[str, Any] = {}
-    """Further fields of every body on the chat wire."""
+    """Additional fields of every body on the chat wire."""
     developer_role: bool = False
     parallel: bool = True
-    """The server takes `parallel_tool_calls`."""
+    """The server accepts `parallel_tool_calls`."""
     null_content: bool = True
-    """An assistant message with calls has `content: null`; else it has the empty string."""
+    """An assistant message with calls has `content: null`, else the empty string."""
     forced_tool: bool = True
-    """`tool_choice` may name a tool; else `required` and that tool alone say the same."""
+    """`tool_choice` may name a tool; else `required` with only that tool says the same."""
     reasoning_field: ReasoningField = "same"
-    """Where an assistant message of the chat wire takes its earlier reasoning back. `same`: in the field in which this
-    server sent it, and nowhere what another server sent."""
+    """The field of a chat assistant message that takes its earlier reasoning back. `same`: the field in which this
+    server sent it, and never another server's reasoning."""
     reasoning_required: bool = False
-    """An assistant message with calls must have that field, even where nothing was thought."""
+    """An assistant message with calls must have that field, even without reasoning."""
     call_ids: CallIdForm = "any"
     """`nine`: exactly nine letters and digits."""
     chat_call_id_length: int = 64
-    """Longest call id that is taken on the chat wire."""
+    """Longest call id accepted on the chat wire."""
     opaque_call_ids: bool = False
-    """Call ids of the server's own may hold more than a name, and go back whole."""
+    """The server's own call ids may contain more than a name, and are sent back whole."""
     encrypted_reasoning: bool = False
     call_status: bool = False
-    """Calls of the Responses wire are taken back with their `status`."""
+    """Calls on the Responses wire are accepted back with their `status`."""
     stores: bool = False
-    """Responses are kept by the server and continued by `previous_response_id`."""
+    """The server stores responses, and `previous_response_id` continues them."""
     effort: bool = False
     verbosity: bool = False
     cache_key: bool = False
@@ -79,19 +79,20 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_field: str = "max_tokens"
 
     def owns(self, host: str) -> bool:
-        """Whether a host name is the provider's own."""
+        """Return whether a host name is the provider's own."""
         return any(fnmatchcase(host.lower(), known) for known in self.hosts if not known.startswith(":"))
 
 
 class Profiles(msgspec.Struct, frozen=True):
-    """All profiles. Later files win over earlier ones, entry by entry and field by field."""
+    """All profiles. Later files override earlier ones, entry by entry and field by field."""
 
     models: tuple[tuple[str, ModelProfile], ...]
     tools: Mapping[str, ToolProfile]
     providers: Mapping[str, ProviderProfile]
 
     def model(self, slug: str) -> ModelProfile:
-        """The profile of a model: of the longest prefix or glob that fits its name, with or without `vendor/`."""
+        """Return a model's profile: that of the longest prefix or glob that fits its name, with or without
+        `vendor/`."""
         name = slug.strip().lower()
         bare = name.rpartition("/")[2]
         best = max(
@@ -101,14 +102,14 @@ class Profiles(msgspec.Struct, frozen=True):
         return best[1]
 
     def tool_set(self, name: str) -> ToolProfile:
-        """The tool set of that name. Raises `UsageError` that lists the known ones."""
+        """Return the tool set with that name. Raises `UsageError` that lists the known ones."""
         if name not in self.tools:
             raise UsageError(f"There is no tool profile {name!r}; there are: {', '.join(sorted(self.tools))}.")
         return self.tools[name]
 
     def provider(self, name: str | None, base_url: str | None, wire: Wire | None = None) -> ProviderProfile:
-        """What a server accepts: by the profile's name, else by the URL, else the usual for the wire: `responses`,
-        which takes all that OpenAI does, or the most careful one, `generic`."""
+        """Return a server's profile: by the profile's name, else by the URL, else the wire's default: `responses`,
+        which accepts all that OpenAI does, or the most careful one, `generic`."""
         if name is not None and name in self.providers:
             return self.providers[name]
         found = next((known for known in self.providers.values() if base_url and _is_at(known, base_url)), None)
@@ -135,7 +136,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_profiles(files: Iterable[Path] = ()) -> Profiles:
-    """The built-in profiles with the user's files laid over them. Raises `UsageError` that names file and field."""
+    """Load the built-in profiles and apply the user's files. Raises `UsageError` that names file and field."""
     extra = tuple(files)
     return _built_in() if not extra else _merge([(BUILT_IN, _read(BUILT_IN)), *((file, _read(file)) for file in extra)])
 
@@ -167,7 +168,7 @@ def _merge(files: list[tuple[Path, _File]]) -> Profiles:
 
 
 def _lay(known: dict[str, P], name: str, fields: dict[str, object], kind: type[P], file: Path) -> None:
-    """Put an entry over the one of the same name, or over the one that it names in `like`."""
+    """Merge an entry into the one with the same name, or the one that it names in `like`."""
     like = fields.get("like", name)
     base = known.get(str(like))
     if like != name and base is None:

@@ -1,4 +1,4 @@
-"""From the user's settings to a model: which server, which key, which wire, which model."""
+"""From the user's settings to a model: its server, key, wire and name."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ def open_model(
     profiles: Profiles | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> WireModel:
-    """The model that the settings describe; nothing is connected yet.
+    """Create the model that the settings describe; nothing is connected yet.
 
     Without `provider` it is OpenAI, if its key is set. The wire is the argument, else the provider's setting, else the
     one of the provider's profile: responses for OpenAI and Azure, chat for the rest. Raises `UsageError`.
@@ -85,7 +85,7 @@ def _headers(
 
 
 def _own_key(accepts: ProviderProfile, base_url: str) -> str | None:
-    """The variable of the provider's own key: it goes to the provider's own address and nowhere else."""
+    """Return the variable of the provider's own key, which is sent to the provider's own address and nowhere else."""
     from urllib.parse import urlsplit
 
     host = urlsplit(base_url).hostname or ""
@@ -100,7 +100,7 @@ def _sendable(key: str, variable: str) -> str:
 
 
 async def list_models(model: WireModel) -> tuple[str, ...]:
-    """The models that the server lists at `GET /models`, in its order. Raises `ModelError`."""
+    """Return the models that the server lists at `GET /models`, in its order. Raises `ModelError`."""
     answer = await model.server.get_json("/models")
     listed = answer.get("data", answer.get("models")) if isinstance(answer, dict) else answer
     if not isinstance(listed, list):
@@ -110,9 +110,10 @@ async def list_models(model: WireModel) -> tuple[str, ...]:
 
 
 async def choose_model(model: WireModel, configured: str | None) -> str:
-    """The configured model, else the provider's usual one, else the first that the server lists, else `DEFAULT_MODEL`.
+    """Return the configured model, else the provider's default, else the first that the server lists, else
+    `DEFAULT_MODEL`.
 
-    Raises `ModelError` where the server cannot be reached.
+    Raises `ModelError` if the server cannot be reached.
     """
     if configured or model.accepts.default_model:
         return configured or model.accepts.default_model or DEFAULT_MODEL

@@ -1,4 +1,4 @@
-"""Who a request goes to, and what that means for what other servers made."""
+"""The recipient of a request, and how it affects items that other servers made."""
 
 import hashlib
 import re
@@ -12,10 +12,10 @@ from ferrule.protocol.items import Origin, OutputBody, ResponseItem
 from ferrule.protocol.specs import Wire
 
 ANYWHERE = ":"
-"""Ends the name of a provider of whom no more is known."""
+"""Ends the name of an otherwise unknown provider."""
 
 LONGEST_CALL_ID = 64
-"""Characters of a call id that the Responses API takes."""
+"""Longest call id that the Responses API accepts."""
 
 _FAMILY = re.compile(r"[a-z]+(?:-?[0-9]+)?")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
@@ -30,11 +30,12 @@ _A = {"image": "an image", "file": "a file", "audio": "a sound"}
 
 
 class Omissions(msgspec.Struct, frozen=True):
-    """What a server refused in this session, and what is therefore left out of its requests.
+    """What a server refused in this session, and is therefore left out of its requests.
 
     `fields` are paths of the body (`reasoning.summary`); `item_fields`, `tool_fields` names of fields in items and in
-    tools; `kinds` types of items and of tools; `tools` names of tools; `parts` kinds of content (`image`); `unreadable`
-    marks of what the server could not read, and of ids of items that it does not want. `ids`: items go without theirs.
+    tools; `kinds` types of items and of tools; `tools` names of tools; `parts` kinds of content (`image`);
+    `unreadable` marks of what the server could not read, and of ids of items that it does not want. `ids`: items are
+    sent without theirs.
     """
 
     fields: frozenset[str] = frozenset()
@@ -46,15 +47,15 @@ class Omissions(msgspec.Struct, frozen=True):
     unreadable: frozenset[str] = frozenset()
     ids: bool = False
     signatures: bool = False
-    """The server wants a signature at each call, also where there is none."""
+    """The server requires a signature on each call, even if there is none."""
 
 
 NOTHING_OMITTED = Omissions()
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """A server as `accepts` describes it, and the family of the model that is asked there. `provider` is its name,
-    `ANYWHERE`, its profile and its host. `images`: the model sees them."""
+    """A server as `accepts` describes it, and the family of the model there. `provider` is its name, `ANYWHERE`, its
+    profile and its host. `images`: the model accepts them."""
 
     accepts: ProviderProfile
     provider: str
@@ -64,11 +65,11 @@ class Recipient(msgspec.Struct, frozen=True):
     omitted: Omissions = NOTHING_OMITTED
 
     def made(self, item: ResponseItem) -> bool:
-        """Whether what only its maker can read may go back: the item is from here, or nobody knows from where."""
+        """Return whether maker-only content may be sent back: the item is from here, or its origin is unknown."""
         return item.origin is None or (self.is_own(item) and item.origin.family == self.family)
 
     def is_own(self, item: ResponseItem) -> bool:
-        """Whether the item came from this server, by whichever model."""
+        """Return whether the item came from this server, by whichever model."""
         return item.origin is None or self._is(item.origin.provider)
 
     def _is(self, provider: str) -> bool:
@@ -76,13 +77,13 @@ class Recipient(msgspec.Struct, frozen=True):
         return known or (provider.endswith(ANYWHERE) and self.provider.startswith(provider))
 
     def reads(self, secret: bytes) -> bool:
-        """Whether the server has not refused this before."""
+        """Return whether the server has not refused this before."""
         return not self.omitted.unreadable or mark_of(secret) not in self.omitted.unreadable
 
     def shown(self, content: OutputBody, *, tool: bool = True) -> OutputBody:
-        """Content with a note in words for each part that the model cannot be shown; itself where there is none.
+        """Replace each part that the model cannot be shown by a note; return the same object if there is none.
 
-        Images of the user's own are left out only once the server has refused some: who attaches them knows the model
+        The user's own images are left out only once the server has refused some: whoever attaches them knows the model
         better than its profile.
         """
         if isinstance(content, str):
@@ -99,7 +100,7 @@ class Recipient(msgspec.Struct, frozen=True):
         return part
 
     def sent_id(self, call_id: str, origin: Origin | None = None) -> str:
-        """A call id in the form that the server takes; the same for the same id at any time."""
+        """Return a call id in the form that the server accepts; always the same for the same id."""
         own = origin is None or self._is(origin.provider)
         if self.accepts.call_ids == "nine":
             return call_id if _NINE.fullmatch(call_id) else _nine_of(call_id)
@@ -112,12 +113,13 @@ class Recipient(msgspec.Struct, frozen=True):
 
 
 def mark_of(secret: bytes) -> str:
-    """A short text that stands for a long secret."""
+    """Return a short text that stands for a long secret."""
     return hashlib.sha256(secret).hexdigest()[:32]
 
 
 def family_of(model: str) -> str:
-    """The models that read each other's reasoning: the name up to its generation (`gpt-5`, `claude`, `qwen3`)."""
+    """Return the models that read each other's reasoning: the name up to its generation (`gpt-5`, `claude`,
+    `qwen3`)."""
     bare = model.strip().lower().rpartition("/")[2]
     found = _FAMILY.match(bare)
     return found[0] if found else bare

@@ -1,4 +1,4 @@
-"""What a server's error means: one sentence for the user, and whether asking again can help."""
+"""Interpret a server's error: one sentence for the user, and whether a retry can help."""
 
 import math
 import re
@@ -12,11 +12,11 @@ from ferrule.model.stream import CallUnreadable, ContentRefused, ContextOverflow
 from ferrule.protocol.json_text import encodable
 
 LONGEST_QUOTE = 500
-"""Characters of a server's own words that a message repeats."""
+"""Characters of a server's message that are quoted."""
 
 
 class ServerError(msgspec.Struct, frozen=True):
-    """An error object, in the union of the spellings that servers use. Times are seconds; `resets_at` is Unix time."""
+    """An error object: the union of servers' spellings. Times are seconds; `resets_at` is Unix time."""
 
     message: str = ""
     code: str = ""
@@ -28,7 +28,7 @@ class ServerError(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
     """Headers of the provider behind a gateway, which repeats them in the body."""
     generation: str = ""
-    """What the model wrote, where the server could not read it."""
+    """The model's output, if the server could not parse it."""
 
 
 _USAGE_LIMITS = frozenset(
@@ -113,7 +113,7 @@ _RATE_WORDS = re.compile(
 _NEVER_FITS = re.compile(
     r"request too large|(?:input or output )?tokens must be reduced|reduce your message size", re.IGNORECASE
 )
-"""One request asks for more than the limit of a whole minute: waiting does not help."""
+"""One request exceeds the limit of a whole minute: waiting does not help."""
 _OF_THE_REQUEST = frozenset(
     [
         "invalid_prompt",
@@ -162,7 +162,7 @@ _CONTENT_WORDS = re.compile(
 
 
 def read_error(payload: object) -> ServerError | None:
-    """The error that a decoded JSON body or event holds, in whichever spelling; None where it holds none."""
+    """Return the error in a decoded JSON body or event, in any spelling; None if there is none."""
     if isinstance(payload, list) and payload and isinstance(payload[0], dict):
         payload = payload[0]  # Gemini
     if not isinstance(payload, dict):
@@ -186,7 +186,7 @@ def read_error(payload: object) -> ServerError | None:
 
 
 def _detail(payload: dict[str, object]) -> dict[str, object]:
-    """Where `error` is only a title, the sentence stands in `message`."""
+    """Return the error's object; if `error` is only a title, the sentence is in `message`."""
     message = payload.get("message")
     return {"message": message} if isinstance(message, str) and message else {}
 
@@ -195,7 +195,7 @@ def _error(fields: dict[str, object]) -> ServerError:
     metadata = fields.get("metadata")
     details = metadata if isinstance(metadata, dict) else {}
     message = _text(fields.get("message"))
-    if raw := _text(details.get("raw")):  # OpenRouter: the words of the provider behind it
+    if raw := _text(details.get("raw")):  # OpenRouter: the message of the provider behind it
         message = f"{message}: {raw}" if message else raw
     headers = details.get("headers")
     seconds = {key: _seconds(fields.get(key)) for key in ("resets_in_seconds", "resets_at", "retry_after")}
@@ -213,7 +213,7 @@ def _error(fields: dict[str, object]) -> ServerError:
 
 
 def _retry_info(fields: dict[str, object]) -> float | None:
-    """The `retryDelay` of Google's RetryInfo, in seconds."""
+    """Return the `retryDelay` of Google's RetryInfo, in seconds."""
     details = fields.get("details")
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
@@ -236,7 +236,7 @@ def _seconds(value: object) -> float | None:
 def as_model_error(
     error: ServerError, server: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ModelError:
-    """The error to raise for what `server` answered. `status` is None for an error inside a stream."""
+    """Build the error to raise for the answer of `server`. `status` is None for an error inside a stream."""
     read = _classified(error, server, status, headers or {})
     return read.quoting(error.message, error.code or error.type, error.param)
 
@@ -281,7 +281,7 @@ def _is_overflow(error: ServerError, codes: set[str], status: int | None) -> boo
 
 
 _TEXTS = ("input", "messages", "prompt", "instructions", "content", "text", "output", "arguments")
-"""Parameters that hold the conversation; a name or an id that is too long is no overflow."""
+"""Parameters that contain the conversation; a name or an id that is too long is no overflow."""
 
 
 def _stated_wait(error: ServerError, headers: Mapping[str, str], limited: bool) -> int | None:

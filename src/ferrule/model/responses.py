@@ -8,7 +8,7 @@ from ferrule.model.wire import WireModel
 
 
 class ResponsesModel(WireModel):
-    """Speaks `POST /responses` with a stream."""
+    """A client of `POST /responses` with a stream."""
 
     wire = "responses"
     path = "/responses"
@@ -18,5 +18,5 @@ class ResponsesModel(WireModel):
         return ResponsesBody(recipient)
 
     def new_merger(self, calls: CallReader) -> ResponsesStream:
-        """The merger of one response of this wire."""
+        """Return the merger for one response."""
         return ResponsesStream(calls, self.server.endpoint.name)

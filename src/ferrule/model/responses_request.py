@@ -1,4 +1,4 @@
-"""The body of a Responses request, put together from bytes that exist already."""
+"""The body of a Responses request, assembled from encoded bytes."""
 
 import hashlib
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ _encode = msgspec.json.encode
 
 
 class ResponsesBody:
-    """Builds the bodies of one session's requests for one server."""
+    """A builder of request bodies, for one session and one server."""
 
     def __init__(self, recipient: Recipient) -> None:
         self._to = recipient
@@ -61,7 +61,7 @@ class ResponsesBody:
         self._ids: dict[str, str] = {}
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
-        """The body. Raises `ModelError` where the choice of a tool cannot be said."""
+        """Build the body. Raises `ModelError` if the tool choice cannot be expressed."""
         server = self._server
         choice, sent = tools.choose(request.tool_choice, server, "responses")
         asked = sampling(request, sent, profile, server)
@@ -86,8 +86,8 @@ class ResponsesBody:
         return json_object(without_fields(fields, self._to.omitted.fields))
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
-        """What the model said in one response; or the next item; or a run of outputs that are cut down to text, the
-        images in one message behind them."""
+        """Convert the model's output of one response; or the next item; or a run of outputs that are reduced to text,
+        followed by one message with the images."""
         if _is_said(items[start].view):
             return self._response(items, start)
         if self._server.list_outputs or not isinstance(items[start].view, _OUTPUTS):
@@ -107,8 +107,9 @@ class ResponsesBody:
         return Piece(start, end, tuple(values))
 
     def _response(self, items: Sequence[ResponseItem], start: int) -> Piece:
-        """What the model said in one response. Reasoning goes with what followed it there, or not at all; what goes
-        without its reasoning goes without its id, too, by which the server would ask for the reasoning."""
+        """Convert the model's output of one response. Reasoning is sent with what followed it there, or not at all; an
+        item without its reasoning is sent without its id, because the server would look for the reasoning by that
+        id."""
         end = start
         while end < len(items) and _is_said(items[end].view) and _response_of(items[end]) == _response_of(items[start]):
             end += 1
@@ -135,7 +136,7 @@ class ResponsesBody:
         return self._to.made(item) and self._to.reads(secret.encode())
 
     def _item(self, item: ResponseItem, *, bare: bool = False) -> bytes | None:
-        """The item as the server takes it; None for one that it would refuse."""
+        """Return the item as the server accepts it; None for one that it would refuse."""
         view = item.view
         if isinstance(view, AdditionalTools) and not self._server.tool_search:
             return None
@@ -144,9 +145,9 @@ class ResponsesBody:
         return self._encoded(item, self._adapted(view), bare=bare)
 
     def _encoded(self, item: ResponseItem, view: ItemView, *, bare: bool = False) -> bytes | None:
-        """The item, read as `view`, with the fields that the server takes."""
+        """Encode the item, read as `view`, with the fields that the server accepts."""
         if view is item.view and item.origin is None and self._is_plain(view):
-            return item.raw  # we made it, of nothing but what is taken
+            return item.raw  # we made it, using only accepted fields
         raw = item.raw if view is item.view else make_item(view).raw
         kind = kind_of(view)
         if kind in self._to.omitted.kinds:
@@ -172,7 +173,7 @@ class ResponsesBody:
         return self._ids.get(call_id) or self._to.sent_id(call_id)
 
     def _sent_id(self, item: ResponseItem, call_id: str) -> str:
-        """The call's id as it is sent. An output follows its call, and is sent under the same."""
+        """Return the call's id as sent. An output follows its call, and is sent under the same id."""
         if _is_said(item.view):
             self._ids[call_id] = self._to.sent_id(call_id, item.origin)
         return self._sent_id_of(call_id)
@@ -212,7 +213,7 @@ _SAID = (
 
 
 def _is_said(view: ItemView) -> bool:
-    """Whether the model said it."""
+    """Return whether the item is the model's output."""
     if isinstance(view, UnknownItem):
         return not view.original_type.endswith("_output")
     return isinstance(view, _SAID) or (isinstance(view, Message) and view.role == "assistant")
@@ -223,7 +224,7 @@ def _response_of(item: ResponseItem) -> int | None:
 
 
 def _another_id(view: ItemView) -> dict[str, bytes | None]:
-    """The change to an id that means nothing to the server, or too much. Messages and reasoning must have one."""
+    """Replace an id that the server cannot use, or that contains too much. Messages and reasoning must have one."""
     item_id = getattr(view, "id", None)
     if isinstance(view, Reasoning) or not item_id:
         return {}

@@ -1,7 +1,7 @@
-"""The event stream of the Responses API, merged into items.
+"""Merge the event stream of the Responses API into items.
 
-What an item holds is taken from the surest source: its `output_item.done`, else its `arguments.done`, else its deltas,
-else the final response. Bridges leave any of these out, and some give an item another id in each event.
+An item's content is taken from the most reliable source: its `output_item.done`, else its `arguments.done`, else its
+deltas, else the final response. Bridges leave any of these out, and some give an item another id in each event.
 """
 
 from collections.abc import Callable, Sequence
@@ -137,15 +137,15 @@ _KINDS: dict[str, type[_Event]] = {str(kind.__struct_config__.tag): kind for kin
 
 
 class _Other(_Numbered, kw_only=True):
-    """An event of a kind that says nothing to us: only its number counts, and the rest is not decoded. Servers send
-    the whole request back in some of them."""
+    """An event of a kind without meaning for us: only its number counts, and the rest is not decoded. Servers send the
+    whole request back in some of them."""
 
     type: str
     object: str = ""
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether the kind tells that nothing in this event is for us, without reading the rest."""
+        """Whether the kind alone shows that nothing in this event is for us."""
         return self.type not in _KINDS and self.type not in ("", "error") and self.object != "response"
 
 
@@ -155,7 +155,7 @@ _CALLS = {"function_call", "custom_tool_call"}
 
 
 class _Head(msgspec.Struct):
-    """What is read of an item before it is whole."""
+    """The part of an item that is read before it is complete."""
 
     type: str = ""
     id: str | None = None
@@ -170,7 +170,7 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 
 class _Open:
-    """An item of the stream. `parts` are its deltas, `body` what its `arguments.done` said."""
+    """An item of the stream. `parts` are its deltas, `body` is from its `arguments.done`."""
 
     __slots__ = ("body", "call", "done", "index", "item_id", "kind", "parts", "place", "text")
 
@@ -187,17 +187,17 @@ class _Open:
 
     @property
     def streamed(self) -> str:
-        """The best that came before the item itself."""
+        """The best content before the item itself."""
         return self.body or "".join(self.parts)
 
     def may_be(self, head: "_Head") -> bool:
-        """Whether a whole call can be this one: it is still open, or says the same once more."""
+        """Return whether a whole call can be this one: it is still open, or repeats it."""
         said = _string(head.input if self.kind == "custom_tool_call" else head.arguments)
         return not self.done or said == self.streamed
 
 
 class ResponsesStream(StreamMerger):
-    """Merges the payloads of one response. `ended` once its last event came."""
+    """A merger of one response's payloads. `ended` once its last event came."""
 
     def __init__(self, calls: CallReader, server: str) -> None:
         super().__init__(server)
@@ -228,26 +228,26 @@ class ResponsesStream(StreamMerger):
         return self._load(payload, _decoder)
 
     def _is_past(self, event: _Numbered) -> bool:
-        """Whether an event comes after the end of the item that it belongs to, in the wrong order."""
+        """Return whether an out-of-order event comes after the end of its item."""
         if not self._numbers.is_late(event.sequence_number) or not isinstance(event, _Located):
             return False
         item = self._find(event)
         return item is not None and item.done
 
     def close(self) -> Sequence[ResponseEvent]:
-        """The stream is over. Raises `ModelError` where its last event never came."""
+        """End the stream. Raises `ModelError` if its last event never came."""
         if not self.ended:
             raise self._closed_early("response.completed")
         return ()
 
     def partial(self) -> ResponseItem | None:
-        """The words of a message that never became whole, marked `incomplete`."""
+        """Return the text of an incomplete message, marked `incomplete`."""
         words = "".join("".join(item.parts) for item in self._items if item.kind == "message" and not item.done)
         return made_message(None, encodable(words), "incomplete") if words.strip() else None
 
     def _plain(self, event: dict[str, Any], payload: bytes) -> None:
-        """An event that does not fit: a known one with odd fields, a whole response, an error in some spelling, or
-        nothing to us."""
+        """Handle an event that does not fit: a known one with odd fields, a whole response, an error in some spelling,
+        or nothing to us."""
         kind, number = event.get("type"), event.get("sequence_number")
         if not self._numbers.is_new(number if isinstance(number, int) else None, payload):
             return
@@ -271,7 +271,7 @@ class ResponsesStream(StreamMerger):
         return item
 
     def _found(self, event: _Located, kind: str, name: str | None = None, call_id: str | None = None) -> _Open:
-        """The open item that an event is about; a new one, where the server never opened it."""
+        """Find an event's open item; create one if the server never opened it."""
         item = self._find(event)
         if item is None or item.done or (item.kind != kind and not {item.kind, kind} <= _CALLS):
             item = self._open(_Head(kind, event.item_id, call_id, name), event)
@@ -354,7 +354,7 @@ class ResponsesStream(StreamMerger):
             self._finish(item, bytes(event.item), head)
 
     def _match(self, head: _Head, event: _Located) -> _Open | None:
-        """The item of the stream that a whole item is: of the same id, call, or place. None: it is new."""
+        """Find the streamed item that matches a whole item: same id, call, or place. None: it is new."""
         alike = [item for item in self._items if item.kind == head.type]
         for item in alike:
             if head.id and head.id == item.item_id:
@@ -370,7 +370,7 @@ class ResponsesStream(StreamMerger):
         return None
 
     def _finish(self, item: _Open, raw: bytes | None, head: _Head | None = None) -> None:
-        """Give the item out. `raw` is the server's whole item, if it sent one."""
+        """Emit the item. `raw` is the server's whole item, if it sent one."""
         given = read_item(raw) if raw else None
         whole: ResponseItem | None
         if item.kind in _CALLS:
@@ -419,7 +419,8 @@ class ResponsesStream(StreamMerger):
         raise as_model_error(error, self._server)
 
     def _take_output(self, output: Sequence[msgspec.Raw]) -> None:
-        """Items of the final response that the stream left out or left open. Each streamed item is matched once."""
+        """Take items of the final response that the stream left out or left open. Each streamed item is matched
+        once."""
         free = list(self._items)
         for index, raw in enumerate(output):
             head = _read_head(raw)
@@ -432,7 +433,8 @@ class ResponsesStream(StreamMerger):
                 self._finish_with(item, bytes(raw), head)
 
     def _finish_with(self, item: _Open, raw: bytes, head: _Head) -> None:
-        """Deltas of a call are surer than the final response; of everything else the server's own item is fuller."""
+        """Complete an item: a call's deltas are more reliable than the final response; for everything else the
+        server's own item is more complete."""
         lost = self._numbers.has_gap and item.body is None
         if item.kind in _CALLS and not lost and (streamed := item.streamed):
             text = msgspec.Raw(msgspec.json.encode(encodable(streamed)))
@@ -440,7 +442,7 @@ class ResponsesStream(StreamMerger):
         self._finish(item, raw, head)
 
     def _check_whole(self) -> None:
-        """Raise where a call is open of which the stream has lost a part, as its numbers show."""
+        """Raise if the numbers show that the stream has lost part of an open call."""
         if self._numbers.has_gap and any(not item.done and item.body is None for item in self._items):
             raise ModelError(f"{self._server} lost a part of the stream.", retryable=True)
 
@@ -475,7 +477,8 @@ _HANDLERS: dict[type, Any] = {
 
 
 def _same(head: _Head, index: int, raw: bytes, free: Sequence[_Open]) -> _Open | None:
-    """The streamed item that an item of the final response repeats; some servers number and name them anew there."""
+    """Find the streamed item that an item of the final response repeats; some servers renumber and rename items
+    there."""
     alike = [item for item in free if item.kind == head.type]
     words = _words(read_item(raw)) if head.type == "message" else None
     ways: tuple[Callable[[_Open], bool], ...] = (
@@ -499,7 +502,7 @@ def _read_head(raw: msgspec.Raw) -> _Head:
 
 
 def _string(raw: msgspec.Raw) -> str:
-    """A JSON string's text; of any other value its JSON; nothing for null."""
+    """Return a JSON string's text; for any other value its JSON; nothing for null."""
     text = bytes(raw)
     if not text or text == b"null":
         return ""
@@ -520,7 +523,7 @@ def _from_deltas(item: _Open) -> ResponseItem | None:
 
 
 def _is_empty(item: ResponseItem) -> bool:
-    """A message without content, as some bridges close one that they streamed."""
+    """Return whether a message has no content, as some bridges close one that they streamed."""
     return isinstance(item.view, Message) and not any(getattr(part, "text", "x") for part in item.view.content)
 
 

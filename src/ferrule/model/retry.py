@@ -1,4 +1,4 @@
-"""When a request is sent again, and after how long."""
+"""When to retry a request, and after how long."""
 
 import asyncio
 import random
@@ -9,12 +9,12 @@ from contextlib import aclosing
 from ferrule.model.stream import Created, LeftOut, ModelError, PassedOver, ResponseEvent, Retrying
 
 FIRST_DELAY_MS = 250
-"""Pause before the first repetition where the server states none; it doubles each time."""
+"""Pause before the first retry if the server states none; it doubles each time."""
 LONGEST_DELAY_MS = 30_000
-"""Longest pause of our own choosing."""
+"""Longest pause without a server's request."""
 LONGEST_STATED_MS = 120_000
-"""Longest pause that a server may ask for, unless the provider's `longest_wait_ms` says otherwise: limits by the
-minute pass within it; beyond it the user is told instead of kept waiting."""
+"""Longest pause that a server may request, unless the provider's `longest_wait_ms` says otherwise: per-minute limits
+pass within it; beyond it the user is told instead of kept waiting."""
 
 _sleep = asyncio.sleep
 
@@ -22,7 +22,7 @@ Batches = AsyncGenerator[Sequence[ResponseEvent], None]
 
 
 def delay_ms(attempt: int, stated_ms: int | None, chance: float) -> int:
-    """Milliseconds before repetition number `attempt` (from 0). `chance` is a random number in [0, 1).
+    """Return the milliseconds before retry number `attempt` (from 0). `chance` is a random number in [0, 1).
 
     A pause that the server states is kept and lengthened by up to a tenth, so that many clients do not come back at
     once; our own grows from `FIRST_DELAY_MS` to `LONGEST_DELAY_MS` and is shortened by up to a half.
@@ -37,9 +37,9 @@ async def with_retries(
     attempt: Callable[[], Batches],
     max_retries: int,
 ) -> AsyncGenerator[ResponseEvent, None]:
-    """The events of `attempt`, begun anew where it fails before its first item.
+    """Yield the events of `attempt`, restarted if it fails before its first item.
 
-    Raises the last `ModelError`, which is no longer retryable if all the repetitions failed.
+    Raises the last `ModelError`, which is no longer retryable if all retries failed.
     """
     for number in range(max_retries + 1):
         item_seen = False
@@ -55,7 +55,7 @@ async def with_retries(
                 raise
             if number == max_retries:
                 error.args = (f"{error} It was asked {number + 1} times.",) if number else error.args
-                error.retryable = number == 0  # Asked often enough: the turn does not begin the whole row anew.
+                error.retryable = number == 0  # All retries are used up: the turn does not start over.
                 raise
             pause = delay_ms(number, error.retry_after_ms, random.random())
             later = sum(delay_ms(further, error.retry_after_ms, 0.0) for further in range(number + 1, max_retries))
@@ -75,14 +75,14 @@ _QUANTITY = re.compile(
 
 
 def stated_in_words(message: str) -> int | None:
-    """Milliseconds that a message asks to wait ("try again in 1.5s", "retry after 2 minutes"), if it does."""
+    """Return the milliseconds that a message asks to wait ("try again in 1.5s", "retry after 2 minutes"), if any."""
     found = _IN_WORDS.search(message)
     quantities = _QUANTITY.findall(_apart(found.group(1))) if found else []
     return _sum(quantities) if quantities else None
 
 
 def _apart(text: str) -> str:
-    """`1m3.5s` as `1m 3.5s`."""
+    """Separate `1m3.5s` into `1m 3.5s`."""
     return re.sub(r"(?<=[a-zA-Z])(?=[0-9])", " ", text)
 
 
@@ -95,8 +95,8 @@ def _unit(word: str) -> str:
 
 
 def stated_in_headers(headers: Mapping[str, str], now: float, *, limited: bool = False) -> int | None:
-    """Milliseconds that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) ask to wait; where a rate `limited`
-    the request, else those until it is free again. `now`: Unix time."""
+    """Return the milliseconds that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) request; if a rate
+    `limited` the request, else those until it resets. `now`: Unix time."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return round(milliseconds)
     value = headers.get("retry-after")
@@ -108,7 +108,7 @@ def stated_in_headers(headers: Mapping[str, str], now: float, *, limited: bool =
 
 
 def _reset(headers: Mapping[str, str], now: float) -> int | None:
-    """When the limit that is used up is free again; the last one to be, where the server does not say which it is."""
+    """Return when the exhausted limit resets; the last one to reset, if the server does not say which it is."""
     waits: dict[bool, list[int]] = {True: [], False: []}
     for name, value in headers.items():
         parts = name.lower().split("-")
@@ -121,12 +121,13 @@ def _reset(headers: Mapping[str, str], now: float) -> int | None:
 
 
 _EPOCH_S = 1e9
-"""A number of seconds from which on it is a time, not a span."""
+"""Numbers of seconds from here on are times, not durations."""
 _EPOCH_MS = 1e12
 
 
 def _span(text: str, now: float) -> int | None:
-    """Milliseconds of a span (`1m3.5s`, `6ms`, `20`) or until a time (Unix seconds or milliseconds, a date)."""
+    """Return the milliseconds of a duration (`1m3.5s`, `6ms`, `20`) or until a time (Unix seconds or milliseconds, a
+    date)."""
     if (number := _number(text)) is not None:
         if number >= _EPOCH_MS:
             return max(0, round(number - now * 1000))
@@ -140,7 +141,7 @@ _SPAN = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d)\s*)+")
 
 
 def _until_date(text: str, now: float) -> int | None:
-    """Milliseconds until an HTTP date, or one of ISO 8601."""
+    """Return the milliseconds until an HTTP date, or one of ISO 8601."""
     from datetime import UTC, datetime
     from email.utils import parsedate_to_datetime
 
@@ -162,7 +163,7 @@ def _number(text: str | None) -> float | None:
 
 
 def in_words(milliseconds: int) -> str:
-    """A duration for people: `1 s`, `45 s`, `12 min`, `2 h 39 min`, `3 d 4 h`."""
+    """Format a duration for people: `1 s`, `45 s`, `12 min`, `2 h 39 min`, `3 d 4 h`."""
     seconds = max(1, round(milliseconds / 1000))
     if seconds < 120:
         return f"{seconds} s"

@@ -1,4 +1,4 @@
-"""What both wires ask in a request beside the conversation: the user's settings, else the model's profile."""
+"""Request parameters shared by both wires, beside the conversation: the user's settings, else the model's profile."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _encode = msgspec.json.encode
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """None: the request does not say."""
+    """Sampling parameters. None: the request leaves one out."""
 
     effort: str | None
     summary: str | None
@@ -25,7 +25,7 @@ class Sampling(msgspec.Struct, frozen=True):
 def sampling(
     request: ModelRequest, tools: tuple[WireTool, ...], profile: ModelProfile, server: ProviderProfile
 ) -> Sampling:
-    """What this request asks. The profile's wishes are sent only where the server takes them, the user's always."""
+    """Return this request's parameters. The profile's are sent only if the server accepts them, the user's always."""
     settings = request.settings
     effort, summary, verbosity = settings.reasoning_effort, settings.reasoning_summary, settings.verbosity
     if profile.reasoning and server.effort:
@@ -52,7 +52,7 @@ def _parallel(
 def shared_fields(
     request: ModelRequest, asked: Sampling, choice: object, tools: tuple[WireTool, ...], server: ProviderProfile
 ) -> dict[str, Json]:
-    """The fields that both wires spell alike, as JSON; `choice` is the tool choice in the wire's spelling."""
+    """Return the fields that both wires spell alike, as JSON; `choice` is the tool choice in the wire's spelling."""
     fields: dict[str, Json] = {"model": _encode(request.model)}
     if tools:
         fields["tools"] = json_array(tool.json for tool in tools)
@@ -67,12 +67,12 @@ def shared_fields(
 
 
 def output_format(schema: dict[str, object]) -> dict[str, object]:
-    """The JSON Schema of the last message, with strict mode where the schema follows its rules."""
+    """Return the JSON Schema of the last message, in strict mode if the schema follows its rules."""
     return {"name": "output", "schema": schema, "strict": is_strict(schema)}
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether every object in a schema is closed and requires all of its properties."""
+    """Return whether every object in a schema is closed and requires all of its properties."""
     if isinstance(schema, list):
         return all(map(is_strict, schema))
     if not isinstance(schema, dict):

@@ -12,13 +12,13 @@ import msgspec
 from ferrule.model.stream import ModelError
 
 MAX_EVENT_BYTES = 64 * 2**20
-"""Longest event that is kept in memory: a generated image in base64 fits, an endless line does not."""
+"""Longest event kept in memory: a generated image in base64 fits, an endless line does not."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseDecoder:
-    """Takes a stream apart. Of a good event only `data` is read: every API that we speak repeats the name inside it."""
+    """A stream decoder. Of a good event only `data` is read: every API that we use repeats the name inside it."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -26,9 +26,9 @@ class SseDecoder:
         self._ended_with_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of each event that this chunk completes.
+        """Return the data of each event that this chunk completes.
 
-        Raises `ModelError` where one event grows beyond `MAX_EVENT_BYTES`.
+        Raises `ModelError` if one event grows beyond `MAX_EVENT_BYTES`.
         """
         if self._ended_with_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
@@ -50,7 +50,7 @@ class SseDecoder:
         return self._events(complete)
 
     def flush(self) -> list[bytes]:
-        """The data of the last event, if the stream ended inside it."""
+        """Return the data of the last event, if the stream ended inside it."""
         rest, self._rest = bytes(self._rest), bytearray()
         return self._events(rest)
 
@@ -62,7 +62,7 @@ class SseDecoder:
 
 
 def _data(block: bytes) -> Sequence[bytes]:
-    """The data of one event. Before it what stands beside it unframed: an error as a field, a bare body."""
+    """Return the data of one event, preceded by unframed content: an error as a field, a bare body."""
     if block.startswith(b"data: ") and b"\n" not in block:
         return (block[6:],)
     values: list[bytes] = []
@@ -85,7 +85,7 @@ def _data(block: bytes) -> Sequence[bytes]:
 
 
 def _as_error(words: bytes) -> bytes:
-    """Words, or an object, as a body that reports an error."""
+    """Convert text, or an object, to a body that reports an error."""
     if words.startswith(b"{"):
         return b'{"error":%b}' % words
     return msgspec.json.encode({"error": {"message": words.decode(errors="replace")}})

@@ -1,4 +1,4 @@
-"""What a model is asked and what it answers, whichever wire carries it."""
+"""Model requests and answers, independent of the wire."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol, Self
@@ -23,8 +23,8 @@ ToolChoice = Literal["auto", "none", "required"] | ForcedTool
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One sampling request. `items` is the whole history; `previous_response_id` stands for its first
-    `stored_items` items where the provider keeps them."""
+    """One sampling request. `items` is the whole history; `previous_response_id` stands for its first `stored_items`
+    items if the provider stores them."""
 
     model: str
     instructions: str
@@ -37,24 +37,24 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     previous_response_id: str | None = None
     stored_items: int = 0
     on_sent: Callable[[], None] | None = None
-    """Called when the request is on its way: now is the time for work that the answer will need."""
+    """Called when the request has been sent: time for work that the answer will need."""
     interrupted_calls: frozenset[str] = frozenset()
-    """Call ids of a response that broke off. A call that comes again under one of them keeps its id, so that the turn
-    knows it; any other id that the history has already is made unique."""
+    """Call ids of a response that broke off. A repeated call keeps such an id, so that the turn recognises it; any
+    other id already in the history is made unique."""
     lessons: tuple[Lesson, ...] = ()
-    """What `Learned` told before in this session, also in an earlier life of it."""
+    """Lessons that `Learned` reported in this session, including before a resume."""
     lineage: object | None = None
-    """The same object as in the request before: its items are these items' beginning, which need not be compared."""
+    """The same object as in the previous request: its items are a prefix of these, which need not be compared."""
 
 
 class Created(msgspec.Struct, frozen=True):
-    """The response began."""
+    """The response started."""
 
     response_id: str
 
 
 class ItemAdded(msgspec.Struct, frozen=True):
-    """An item began; its content is still to come. For a call, `call_id` and `name` are known."""
+    """An item started; its content is still to come. For a call, `call_id` and `name` are known."""
 
     item_id: str
     kind: str
@@ -63,7 +63,7 @@ class ItemAdded(msgspec.Struct, frozen=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More words of a message."""
+    """More text of a message."""
 
     item_id: str
     delta: str
@@ -77,7 +77,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 
 
 class ToolInputDelta(msgspec.Struct, frozen=True):
-    """More of a call's arguments or input; for a freeform tool the plain text also where JSON carries it."""
+    """More of a call's arguments or input; for a freeform tool the plain text, even if JSON carries it."""
 
     item_id: str
     call_id: str
@@ -85,15 +85,15 @@ class ToolInputDelta(msgspec.Struct, frozen=True):
 
 
 class ItemDone(msgspec.Struct, frozen=True):
-    """An item is whole. A call may start now. `place` orders the items of a response by their first appearance."""
+    """An item is complete. A call may start now. `place` orders the items of a response by their first appearance."""
 
     item: ResponseItem
     place: int = 0
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """The request failed before its first item and is sent again after a pause in milliseconds. `longest_ms`: how
-    long this goes on at most if it fails each time, not counting the requests themselves."""
+    """The request failed before its first item and is retried after a pause in milliseconds. `longest_ms`: the maximum
+    duration of all retries, not counting the requests themselves."""
 
     message: str
     delay_ms: int
@@ -101,7 +101,7 @@ class Retrying(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The response ended. `end_turn` false: the server wants to be asked again. `incomplete`: why it is cut short."""
+    """The response ended. `end_turn` false: the server wants another request. `incomplete`: why it was cut short."""
 
     response_id: str
     usage: TokenUsage | None = None
@@ -110,19 +110,19 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """The server refused a part of the request, which is sent again without it. It stays out for the session."""
+    """The server refused a part of the request, which is retried without it. It stays out for the session."""
 
     message: str
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """A request has succeeded without what the server refused: whoever goes on with the session is to know it."""
+    """A request succeeded without what the server refused: later users of the session must know it."""
 
     lesson: Lesson
 
 
 class PassedOver(msgspec.Struct, frozen=True):
-    """An event of the stream could not be read; the stream goes on. `kind` is what was wrong with it."""
+    """An event of the stream could not be parsed; the stream goes on. `kind` says why."""
 
     kind: str
     message: str
@@ -147,7 +147,8 @@ class Model(Protocol):
     """A model behind one wire."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
-        """Ask once. Ends with `Completed`, or raises `ModelError`. A request is repeated only before its first item."""
+        """Send one request. Ends with `Completed`, or raises `ModelError`. Retries happen only before the first
+        item."""
         ...
 
     async def aclose(self) -> None:
@@ -156,11 +157,11 @@ class Model(Protocol):
 
 
 class ModelError(FerruleError):
-    """The server could not be reached, refused, or broke off. One sentence for the user.
+    """The server could not be reached, refused, or disconnected. One sentence for the user.
 
-    `retryable`: the turn may ask again. `status`: the HTTP status, if there was one. `retry_after_ms`: how long the
-    server asks to wait. `partial`: the words that came before the break, as a message whose status is `incomplete`.
-    `said`, `code` and `param` are the server's own words, whole.
+    `retryable`: the turn may try again. `status`: the HTTP status, if there was one. `retry_after_ms`: how long the
+    server asks to wait. `partial`: the text before the break, as a message whose status is `incomplete`. `said`,
+    `code` and `param` are the server's own words, whole.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class ModelError(FerruleError):
         self.said = self.code = self.param = ""
 
     def quoting(self, said: str, code: str, param: str) -> Self:
-        """The error with the server's own words."""
+        """Return the error with the server's own words."""
         self.said, self.code, self.param = said, code, param
         return self
 
@@ -188,7 +189,7 @@ class ContentRefused(ModelError):
 
 
 class CallUnreadable(ModelError):
-    """The server could not read the call that its model wrote; `generation` is what the model wrote, if it says."""
+    """The server could not parse its model's call; `generation` is the model's output, if the server includes it."""
 
     def __init__(self, message: str, *, status: int | None = None, generation: str = "") -> None:
         super().__init__(message, status=status)

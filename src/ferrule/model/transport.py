@@ -15,7 +15,7 @@ from ferrule.model.chunks import ChunkMerger
 
 
 class MergingTransport(httpx2.AsyncBaseTransport):
-    """What `httpx2.AsyncHTTPTransport` is without a proxy."""
+    """`httpx2.AsyncHTTPTransport` without a proxy, with chunk merging."""
 
     def __init__(self, context: ssl.SSLContext, limits: httpx2.Limits) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
@@ -27,7 +27,7 @@ class MergingTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send it, and give the answer when its head is there."""
+        """Send the request, and return the answer when its head has arrived."""
         url = request.url
         asked = httpcore2.Request(
             method=request.method,
@@ -67,7 +67,7 @@ class _Body(httpx2.AsyncByteStream):
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """The errors of the pool have the names of the client's."""
+    """Translate the pool's errors to the client's."""
     try:
         yield
     except (

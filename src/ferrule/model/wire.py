@@ -1,4 +1,4 @@
-"""What both wires share: build the body, send it, merge the stream, send it again where that helps."""
+"""The shared request cycle of both wires: build the body, send it, merge the stream, retry if that helps."""
 
 import asyncio
 import operator
@@ -35,53 +35,53 @@ from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import ToolSpec, Wire
 
 DRAIN_S = 0.5
-"""How long the end of a stream is waited for once all is said. A new connection costs less than more."""
+"""How long to wait for the end of a finished stream. A longer wait would cost more than a new connection."""
 
 
 _TOOL_PLACE = re.compile(r"\btools[\[.]([0-9]{1,4})")
 
 
 LOST_RESPONSE = "previous_response_not_found"
-"""The code of a refusal because a stored response is gone."""
+"""The error code for a stored response that is gone."""
 
 
 KEPT_SESSIONS = 64
-"""Sessions whose conversions are kept: more than run at once; a further one only converts its history again."""
+"""Sessions with cached conversions: more than run at once; another one only converts its history again."""
 
 
 class Body(Protocol):
-    """Builds the bodies of requests, and remembers what it converted."""
+    """A builder of request bodies that remembers its conversions."""
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
-        """The body of one request."""
+        """Build the body of one request."""
         ...
 
 
 class Merger(Protocol):
-    """Merges the payloads of one response into events."""
+    """A merger of one response's payloads into events."""
 
     ended: bool
     """Nothing more is expected."""
     said_all: bool
     """The answer is whole even if the stream breaks now."""
     error: ModelError | None
-    """What the server reported; it counts after the events of the same `feed`."""
+    """The server's error; it counts after the events of the same `feed`."""
 
     def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
-        """The events that these payloads bring."""
+        """Return the events of these payloads."""
         ...
 
     def close(self) -> Sequence[ResponseEvent]:
-        """The events that the end of the stream brings. Raises `ModelError` where it came too early."""
+        """Return the events at the end of the stream. Raises `ModelError` if it came too early."""
         ...
 
     def partial(self) -> ResponseItem | None:
-        """The words of a message that never became whole."""
+        """Return the text of an incomplete message."""
         ...
 
 
 class _Asked(NamedTuple):
-    """Who a session asks, and what is sent there."""
+    """A session's server and model, and what is sent there."""
 
     recipient: Recipient
     body: Body
@@ -89,7 +89,7 @@ class _Asked(NamedTuple):
 
 
 class _Lane:
-    """What is kept from one request of a session to its next."""
+    """The state kept between a session's requests."""
 
     def __init__(self, accepts: ProviderProfile) -> None:
         self.accepts = accepts
@@ -105,7 +105,7 @@ class _Lane:
 
 
 class WireModel:
-    """A model behind a server. One object may serve many sessions at once; each has its own history cache."""
+    """A model behind a server. One object can serve many sessions at once; each has its own history cache."""
 
     wire: ClassVar[Wire]
     path: ClassVar[str]
@@ -131,7 +131,7 @@ class WireModel:
         raise NotImplementedError
 
     def new_merger(self, calls: CallReader) -> Merger:
-        """The merger of one response of this wire."""
+        """Return the merger for one response of this wire."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
@@ -139,7 +139,8 @@ class WireModel:
         await self.server.aclose()
 
     def tools(self, specs: tuple[ToolSpec, ...], session_id: str = "") -> WireTools:
-        """The tools as they are sent, made anew only when a spec changed. Raises `ModelError` for what cannot be."""
+        """Return the tools as sent, rebuilt only if a spec changed. Raises `ModelError` for a tool that cannot be
+        sent."""
         lane = self._lane(session_id)
         if len(specs) != len(lane.specs) or any(map(operator.is_not, specs, lane.specs)):
             lane.tools = without_refused(adapt_tools(specs, lane.accepts, self.wire), lane.omitted)
@@ -147,13 +148,13 @@ class WireModel:
         return lane.tools
 
     def body(self, request: ModelRequest) -> bytes:
-        """The body that is sent for `request`. Raises `ModelError` where a tool cannot be sent."""
+        """Return the body sent for `request`. Raises `ModelError` if a tool cannot be sent."""
         tools = self.tools(request.tools, request.session_id)
         _, body, profile = self._asked(request)
         return body.build(request, tools, profile)
 
     def _asked(self, request: ModelRequest) -> _Asked:
-        """Who is asked in a session, made anew only for another model or after a refusal."""
+        """Return a session's server and model, rebuilt only for another model or after a refusal."""
         lane = self._lane(request.session_id)
         if lane.asked is None or lane.model != request.model:
             profile = self.profiles.model(request.model)
@@ -174,7 +175,7 @@ class WireModel:
         return f"{endpoint.provider}{ANYWHERE}{endpoint.name}@{urlsplit(endpoint.base_url).hostname}"
 
     def _lane(self, session_id: str) -> _Lane:
-        """The session's lane, moved to the end of those that are kept."""
+        """Return the session's lane and mark it as most recently used."""
         lane = self._lanes.pop(session_id, None) or _Lane(self.accepts)
         self._lanes[session_id] = lane
         if len(self._lanes) > KEPT_SESSIONS:
@@ -182,12 +183,12 @@ class WireModel:
         return lane
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
-        """Ask once; see `Model.stream`."""
+        """Send one request; see `Model.stream`."""
         return with_retries(lambda: self._attempt(request), self._max_retries)
 
     async def _attempt(self, request: ModelRequest, healed_before: tuple[Healed, ...] = ()) -> Batches:
-        """One request. Where the server has lost the stored response, the whole history is sent instead; where it
-        refuses what the request can do without, the rest."""
+        """Send one request. If the server has lost the stored response, send the whole history instead; if it refuses
+        a dispensable part, send the rest."""
         self._recall(request)
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
@@ -227,7 +228,7 @@ class WireModel:
                 self._limit_wait(error)
                 _name_tool(error, tools)
                 if healed_before and not error.retryable:
-                    self._take_for(request, healed_before[0])  # it was something else, and all may be sent again
+                    self._take_for(request, healed_before[0])  # it was something else, so everything may be sent again
                 elif healed_before:
                     error.args = (f"{error} Before that: {healed_before[-1].what}",)
                 raise
@@ -236,7 +237,7 @@ class WireModel:
                 yield batch
 
     def _limit_wait(self, error: ModelError) -> None:
-        """A longer pause than the user wants is told, not waited for."""
+        """Report a pause longer than the user accepts instead of waiting."""
         wait, endpoint = error.retry_after_ms, self.server.endpoint
         if wait is not None and wait > endpoint.longest_wait_ms and error.retryable:
             error.retryable = False
@@ -244,7 +245,7 @@ class WireModel:
             error.args = (text,)
 
     def _told_once(self, request: ModelRequest, events: Sequence[ResponseEvent]) -> Sequence[ResponseEvent]:
-        """The events, where each kind that could not be read is told once in a session."""
+        """Return the events, with each kind of unreadable event reported once per session."""
         if not any(type(event) is PassedOver for event in events):
             return events
         told = self._lane(request.session_id).passed_over
@@ -257,7 +258,7 @@ class WireModel:
         return kept
 
     def _untold(self, request: ModelRequest, left_out: Sequence[str]) -> Sequence[ResponseEvent]:
-        """What is not sent in a session, told once."""
+        """Report once what is not sent in a session."""
         told = self._lane(request.session_id).left_out
         news = [LeftOut(text) for text in left_out if text not in told]
         told.update(left_out)
@@ -274,7 +275,7 @@ class WireModel:
         lane.is_told = False
 
     def _recall(self, request: ModelRequest) -> None:
-        """Take the server for what the session has learned that it is."""
+        """Apply the session's lessons to the server."""
         if not request.lessons or request.session_id in self._lanes:
             return
         if (lesson := about(request.lessons, self._provider, self.wire, request.model)) is not None:
@@ -282,7 +283,7 @@ class WireModel:
             lane.accepts, lane.omitted = taken_for(self.accepts, lesson), lesson.omitted
 
     def _learned(self, request: ModelRequest) -> Sequence[ResponseEvent]:
-        """What is new about the server, once a request has shown that it holds."""
+        """Report new lessons about the server, once a request has confirmed them."""
         lane = self._lane(request.session_id)
         if lane.is_told:
             return ()
@@ -292,7 +293,7 @@ class WireModel:
 
 
 def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:
-    """The events, whose items say who made them."""
+    """Return the events, with items marked by their maker."""
     if not any(type(event) is ItemDone for event in events):
         return events
     return [_with_origin(event, origin) if isinstance(event, ItemDone) else event for event in events]
@@ -304,7 +305,7 @@ def _with_origin(event: ItemDone, origin: Origin) -> ItemDone:
 
 
 def _name_tool(error: ModelError, sent: WireTools) -> None:
-    """Where a server refuses `tools[3]`, say which tool that is."""
+    """Name the tool if a server refuses `tools[3]`."""
     place = _TOOL_PLACE.search(str(error))
     if place is not None and int(place[1]) < len(sent.tools):
         tool = sent.tools[int(place[1])]
@@ -312,7 +313,7 @@ def _name_tool(error: ModelError, sent: WireTools) -> None:
 
 
 async def _drain(arrivals: AsyncIterator[object]) -> None:
-    """Read a finished stream to its end, so that its connection can be used again."""
+    """Read a finished stream to its end, so that its connection can be reused."""
     with suppress(TimeoutError, ModelError):
         async with asyncio.timeout(DRAIN_S):
             async for _ in arrivals:

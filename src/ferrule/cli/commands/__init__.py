@@ -1,1 +1,1 @@
-"""One module a command, imported when it is called: `main(arguments) -> exit code`. `cli/main.py` lists them."""
+"""One module per command, imported when it is called: `main(arguments) -> exit code`. `cli/main.py` lists them."""

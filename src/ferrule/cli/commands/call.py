@@ -1,4 +1,4 @@
-"""`ferrule call`: one tool call on the path of all calls, without a model."""
+"""`ferrule call`: one tool call on the usual path, without a model."""
 
 import sys
 
@@ -28,11 +28,11 @@ DEFAULTS = NOBODY_TO_ASK | {"profile": "all"}
 
 CALL_ID = "call_1"
 LONGEST_URL = 60
-"""Characters of a picture's URL that are shown: the type of a `data:` URL, and its first bytes."""
+"""Characters shown of a picture's URL: the type of a `data:` URL, and its first bytes."""
 
 
 def main(arguments: list[str]) -> int:
-    """Dispatch one call. Returns 0 if the tool says that it succeeded, else 1."""
+    """Dispatch one call. Return 0 if the tool reports success, else 1."""
     parser = Parser("call", "Run one tool call and print the text that the model would read.")
     parser.add_argument("tool", metavar="TOOL", help="the tool's name")
     parser.add_argument(
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _shown(output: ToolOutput) -> str:
-    """The text; a picture, which is the whole answer of `view_image`, is at least named."""
+    """Return the text to print; a picture, the whole answer of `view_image`, is at least named."""
     body = output.body if isinstance(output.body, tuple) else ()
     pictures = [part for part in body if isinstance(part, InputImage)]
     named = (f"[image: {(part.image_url or part.file_id or '')[:LONGEST_URL]}; --json prints it]" for part in pictures)

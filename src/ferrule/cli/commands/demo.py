@@ -22,7 +22,7 @@ from ferrule.sandbox.policy import command_places
 from ferrule.testing import ScriptedModel
 
 SANDBOX = SandboxMode.WORKSPACE_WRITE
-"""What commands may do. Where the machine offers no sandbox they run in the scratch repository all the same."""
+"""The sandbox of commands. If the machine offers none, they still run in the scratch repository."""
 
 MODEL = "scripted-model"
 
@@ -31,7 +31,7 @@ _AUTHOR = ("-c", "user.name=Ferrule demo", "-c", "user.email=demo@example.invali
 
 
 def main(arguments: list[str]) -> int:
-    """Run the demo. Returns 0 if the task was solved."""
+    """Run the demo. Return 0 if the task was solved."""
     parser = Parser("demo", "Watch a scripted model fix a bug in a scratch repository. Needs no key and no network.")
     parser.add_argument("--keep", action="store_true", help="leave the scratch repository behind")
     options = parser.parse_args(arguments)
@@ -84,7 +84,7 @@ def _introduction(repository: Path, *, has_git: bool) -> list[str]:
 
 
 def make_repository(folder: Path) -> bool:
-    """Write the task's files; commit them if git is installed. Returns whether it is."""
+    """Write the task's files, and commit them if git is installed. Return whether it is."""
     folder.mkdir()
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -97,7 +97,7 @@ def make_repository(folder: Path) -> bool:
 
 
 def _places() -> Places:
-    """Where commands of a session in the present folder could have written."""
+    """Return the places where commands of a session in the current folder could have written."""
     return command_places(as_policy(SANDBOX), working_directory(None), ferrule_home())
 
 

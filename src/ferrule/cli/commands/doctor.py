@@ -1,4 +1,4 @@
-"""`ferrule doctor`: what this machine offers, what is configured, which paths are written. Always ends with 0."""
+"""`ferrule doctor`: this machine's capabilities, the configuration, the written paths. Always exits with 0."""
 
 import asyncio
 import importlib
@@ -25,23 +25,23 @@ from ferrule.protocol.settings import Settings
 from ferrule.sandbox.policy import command_places
 
 PROBE_SECONDS = 3.0
-"""How long the model server may take to list its models: long enough for a slow network, short enough to wait for."""
+"""Seconds for the model server to list its models: long enough for a slow network, short enough to wait for."""
 SHOWN_MODELS = 8
-"""Names of models that fit one line; gateways list hundreds."""
+"""Model names that fit one line; gateways list hundreds."""
 
 PROGRAMS = {
     "git": "repositories are told apart by their folders only",
     "rg": "files are searched by Python, which is slower; pip install 'ferrule[rg]' brings it",
     "node": "js_repl cannot run; pip install 'ferrule[js]' brings it",
 }
-"""What is used where it is installed, and what happens where it is not."""
+"""Optional programs, and the effect of each missing one."""
 
 EXTRAS = {
     "mcp": ("mcp", "MCP servers cannot be used"),
     "images": ("PIL", "view_image refuses large pictures"),
     "grammar": ("llguidance", "the input of freeform tools is not checked against their grammar"),
 }
-"""The extras that bring no program: the module that each brings, and what happens without it."""
+"""Extras without a program: the module of each, and the effect of a missing one."""
 
 WRITTEN = {
     "sessions/": "every session, as it happens",
@@ -52,7 +52,7 @@ WRITTEN = {
     "memory.sqlite": "what `ferrule memory add` keeps",
     "mcp_logins/": "tokens of `ferrule mcp login`",
 }
-"""What is written below the home folder. Beside it: what the model's tools write, and files named by flags."""
+"""Files below the home folder. Beside them: what the model's tools write, and files named by flags."""
 
 PROBLEM = "PROBLEM"
 Section = Callable[[Settings], Iterator[str]]
@@ -172,7 +172,7 @@ def _model(settings: Settings) -> Iterator[str]:
 
 
 def _key_state(variable: str | None, env: Mapping[str, str]) -> str:
-    """Whether the key is there; its value is never shown."""
+    """Report whether the key is set; never show its value."""
     if variable is None:
         return "none is sent"
     return f"{variable} is {'set' if env.get(variable, '').strip() else 'not set'}"
@@ -184,7 +184,7 @@ def _environment(settings: Settings) -> Iterator[str]:
 
 
 def _git(settings: Settings) -> Iterator[str]:
-    """Git's own protection against a folder that a command dressed up as a repository (git-config(1))."""
+    """Report git's own protection against a folder that a command disguised as a repository (git-config(1))."""
     from ferrule.git.config import user_settings
 
     if user_settings(os.environ).get("safe.barerepository") != "explicit":

@@ -91,7 +91,7 @@ def _parser() -> Parser:
 
 
 def _job(options: argparse.Namespace) -> _Job:
-    """What is to be done. Everything that the user can have got wrong is found out here, before anything happens."""
+    """Build the job. Every possible mistake of the user is reported here, before anything happens."""
     words: list[str] = options.words
     resume = bool(words) and words[0] == "resume"
     if options.last and not resume:
@@ -120,7 +120,8 @@ def _session_and_rest(words: Sequence[str], *, last: bool) -> tuple[str | None, 
 
 
 def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Settings, StoredSession]:
-    """The settings of the session's own directory, then its directory and rights, unless the user gave others."""
+    """Return the settings of the session's own directory, then its directory and rights, unless the user gave
+    others."""
     cwd_given = options.directory is not None
     given = {
         "cwd_given": cwd_given,
@@ -175,7 +176,8 @@ def _read(flag: str, path: str) -> bytes:
 
 
 def _hand_over(result: TurnResult, options: argparse.Namespace) -> None:
-    """The last message, for whoever wants only that: in a file, and on standard output where it is not seen yet."""
+    """Deliver the last message for callers that want only that: in a file, and on standard output unless shown
+    already."""
     if options.output is not None:
         try:
             Path(options.output).write_text(result.text, encoding="utf-8")

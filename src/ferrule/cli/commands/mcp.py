@@ -1,4 +1,4 @@
-"""`ferrule mcp`: which MCP servers there are, and the login at those that want one."""
+"""`ferrule mcp`: list and change MCP servers, and log in to those that require it."""
 
 import argparse
 import asyncio
@@ -37,7 +37,7 @@ _BROWSE = "import sys, webbrowser; webbrowser.open(sys.argv[1])"
 
 
 def main(arguments: list[str]) -> int:
-    """Change or show the configured servers. Returns the exit code."""
+    """Change or show the configured servers. Return the exit code."""
     commands = {"add": _add, "list": _list, "get": _get, "remove": _remove, "login": _login, "logout": _logout}
     parser = Parser("mcp", "Use MCP servers: their tools become the model's.")
     parser.usage = USAGE
@@ -133,7 +133,7 @@ def _add_configured_flag(parser: Parser) -> None:
 
 
 async def _states(servers: Mapping[str, McpServerSettings], settings: Settings) -> dict[str, "ServerState"]:
-    """How those that are enabled are doing, all at once."""
+    """Return the states of the enabled servers, checked concurrently."""
     from ferrule.mcp.client import MCPClient
     from ferrule.mcp.state import state_of
 
@@ -228,7 +228,7 @@ def _login(arguments: list[str]) -> int:
 
 
 def open_browser(address: str, places: Places) -> None:
-    """In a process of its own: what opens browsers is looked for in PATH, and nowhere that commands can write."""
+    """Open the browser in a separate process, looked up in PATH but never where commands can write."""
     env = {**os.environ, "PATH": safe_search(os.environ.get("PATH"), places)}
     subprocess.run([sys.executable, "-I", "-c", _BROWSE, address], env=env, check=False)
 
@@ -251,7 +251,7 @@ def _server(settings: Settings, name: str) -> McpServerSettings:
 
 
 def _shown(name: str, server: McpServerSettings, state: "ServerState | None") -> dict[str, object]:
-    """The settings that were given, and how the server is doing; values that may be secrets are not shown."""
+    """Return a server's settings and state, without values that may be secrets."""
     values: dict[str, object] = msgspec.to_builtins(server)
     for key in ("env", "headers", "http_headers"):
         secret = values.get(key)

@@ -1,4 +1,4 @@
-"""`ferrule memory`: what is remembered from earlier work."""
+"""`ferrule memory`: lessons remembered from earlier work."""
 
 import sys
 import time

@@ -14,7 +14,7 @@ from ferrule.sandbox.policy import command_places
 
 
 def main(arguments: list[str]) -> int:
-    """Print what the exec policy says about a command; nothing is run. Returns 0 once it is decided."""
+    """Print the exec policy's decision on a command without running it. Return 0 once it is decided."""
     parser = Parser("policy check", "Say whether a command may run, and why. Nothing is run.")
     parser.usage = "ferrule policy check [--rules FILE]... [-a POLICY] [-s MODE] -- CMD..."
     parser.add_argument("--rules", metavar="FILE", action="append", help="rules instead of the configured ones")

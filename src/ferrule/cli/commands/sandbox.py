@@ -35,15 +35,15 @@ from ferrule.session.caches import with_caches
 from ferrule.tools.tasks import run_blocking
 
 DRAIN_SECONDS = 0.5
-"""How long the output of what outlived the command is still passed on."""
+"""Seconds to keep passing on the output of processes that outlived the command."""
 
 KEPT_BYTES = 16 << 10
-"""At the end of the output: what is looked at for the cause of a failure."""
+"""Bytes at the end of the output that are searched for the cause of a failure."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; its exit code is ours (128 + n for a death by signal n)."""
+    """Run the command; exit with its code (128 + n for signal n)."""
     parser = Parser("sandbox", "Run a command confined as the model's commands are, with your whole environment.")
     add_rights_flags(parser)
     parser.add_argument(
@@ -108,16 +108,16 @@ def _tell(text: str) -> None:
 
 
 def _standard_input() -> int | None:
-    """Our own standard input, which programs look at (is it a file, is it a terminal?); None where it was closed.
+    """Return our own standard input, which programs inspect (is it a file, a terminal?); None if it was closed.
 
     It is never a folder, which would lead around the mounts: no interpreter starts with one.
     """
-    # Where it was closed, whatever has its number now is something of ours.
+    # If it was closed, its number now belongs to one of our own files.
     return None if sys.stdin is None else STDIN
 
 
 async def _pass_through(child: Child) -> tuple[int, str]:
-    """The exit code, and the end of what it wrote."""
+    """Pass the output on; return the exit code and the end of the output."""
     said = bytearray()
 
     def pass_on(fd: int, data: bytes) -> None:
@@ -162,7 +162,7 @@ def _write(fd: int, data: bytes) -> None:
 
 @contextmanager
 def _raw_terminal(child: Child) -> Iterator[None]:
-    """Every key goes to the command, and so does a change of the window's size."""
+    """Send every key to the command, and window size changes too."""
     loop = asyncio.get_running_loop()
     before = termios.tcgetattr(STDIN)
     tty.setraw(STDIN)

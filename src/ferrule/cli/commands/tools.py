@@ -1,4 +1,4 @@
-"""`ferrule tools`: what a model is sent by `ferrule exec` with the same flags. No connection is opened."""
+"""`ferrule tools`: the tools that `ferrule exec` sends with the same flags. No connection is opened."""
 
 import asyncio
 import shutil
@@ -25,7 +25,7 @@ NATIVE = "Known to the model by its kind"
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tools; with --json the array of the request, byte for byte."""
+    """Print the tools; with --json, the request's array byte for byte."""
     parser = Parser("tools", "Print the tools that a model is sent. No connection is opened.")
     add_model_flags(parser)
     add_profile_flag(parser)
@@ -43,14 +43,14 @@ def main(arguments: list[str]) -> int:
 
 
 async def sent_tools(settings: Settings) -> tuple[WireTool, ...]:
-    """The tools of the first request of a session with these settings."""
+    """Return the tools of the first request of a session with these settings."""
     session, model = await open_offline(settings)
     async with session:
         return model.tools(tuple(entry.spec for entry in session.toolset.current()[0])).tools
 
 
 def _line(tool: WireTool, width: int) -> str:
-    """Name, kind and the first sentence of the description, cut where a terminal's line ends."""
+    """Return the name, kind and first sentence of the description, cut to the terminal's width."""
     spec: JsonValue = msgspec.json.decode(tool.json)
     spec = spec.get("function") or spec.get("custom") or spec
     sentence = str(spec.get("description") or "").strip().split("\n")[0].split(". ")[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""`ferrule trust`: what the files of a project would do, and the user's word that they may."""
+"""`ferrule trust`: show what a project's files would do, and record the user's consent."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ yes they are read: settings, MCP servers, hooks and command rules. Files that ch
 
 
 def main(arguments: list[str]) -> int:
-    """Show and confirm, list, or take back. Returns 0, or 1 where the user did not say yes."""
+    """Show and confirm, list, or revoke. Return 0, or 1 if the user did not say yes."""
     parser = Parser("trust", DESCRIPTION)
     add_directory_flag(parser)
     parser.add_argument("--yes", action="store_true", help="confirm what is shown without asking")
