@@ -1,10 +1,10 @@
-"""Hints on how a tool behaves, as the Model Context Protocol defines them."""
+"""Hints about a tool's behaviour, as the Model Context Protocol defines them."""
 
 import msgspec
 
 
 class ToolAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Behavioural hints. Defaults are the protocol's: a tool that says nothing may change and destroy things.
+    """Behavioural hints. Defaults are the protocol's: a tool without hints may change and destroy things.
 
     `readOnlyHint`: it changes nothing. `destructiveHint`: it may delete or overwrite. `idempotentHint`: calling it
     again changes nothing more. `openWorldHint`: it reaches beyond this machine's own state. Where `destructiveHint` is

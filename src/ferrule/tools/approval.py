@@ -1,4 +1,4 @@
-"""What an effect needs before it may happen, what is shown for it, under which keys an answer is remembered. Pure."""
+"""What approval an effect needs, what the user is shown for it, and the keys of remembered answers. Pure."""
 
 import hashlib
 import shlex
@@ -27,7 +27,8 @@ READ_ONLY = "patch rejected: writing is blocked by read-only sandbox; rejected b
 def requirement_of(
     effect: Effect, permissions: Permissions, boundary: Boundary | None, rules: Rules, host: Host
 ) -> ExecApprovalRequirement:
-    """Whether the effect is forbidden, needs the user, or just happens. `boundary` None: nothing is confined."""
+    """Return whether the effect is forbidden, needs approval, or simply proceeds. `boundary` None: nothing is
+    confined."""
     policy = permissions.approval_policy
     if isinstance(effect, CommandEffect):
         request = ExecApprovalRequest(
@@ -88,7 +89,7 @@ def _tool(effect: ToolEffect, policy: AskForApproval) -> ExecApprovalRequirement
 
 
 def approval_keys(effect: Effect) -> tuple[ApprovalKey, ...]:
-    """What a session approval remembers; all of an effect's keys must be known for it to count."""
+    """Return what a session approval remembers; all of an effect's keys must be known for it to count."""
     match effect:
         case CommandEffect(argv=argv, cwd=cwd, env=env, tty=tty, sandbox_permissions=wider):
             return (("command", cwd, wider, str(tty), *(f"{k}={v}" for k, v in env), "--", *argv),)
@@ -101,12 +102,12 @@ def approval_keys(effect: Effect) -> tuple[ApprovalKey, ...]:
 
 
 def fingerprint(effect: Effect) -> str:
-    """A hash of everything that will happen: the approval is bound to it."""
+    """Return a hash of everything that will happen; the approval is bound to it."""
     return hashlib.sha256(msgspec.msgpack.encode(msgspec.to_builtins(effect))).hexdigest()
 
 
 def approval_text(effect: Effect) -> str:
-    """All that will happen, with control, zero-width and bidi characters written as escapes."""
+    """Return everything that will happen, with control, zero-width and bidi characters escaped."""
     match effect:
         case CommandEffect(argv=argv, env=env):
             changes = "".join(f"{name}={shlex.quote(value)} " for name, value in env)
@@ -120,7 +121,7 @@ def approval_text(effect: Effect) -> str:
 
 
 def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str | None = None) -> ExecApproval:
-    """The question to the user."""
+    """Build the question for the user."""
     decisions = [ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION]
     amendment = needs.proposed_execpolicy_amendment
     if amendment is not None:
@@ -141,7 +142,7 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
 
 
 def outgrows(effect: Effect, boundary: Boundary) -> bool:
-    """Whether the effect, once approved, needs more than the sandbox gives."""
+    """Return whether the effect, once approved, needs more than the sandbox allows."""
     if isinstance(effect, CommandEffect):
         return effect.sandbox_permissions is SandboxPermissions.REQUIRE_ESCALATED
     return isinstance(effect, PatchEffect) and any(map(boundary.refusal, effect.paths))
@@ -156,7 +157,7 @@ _REFUSED = {
 
 
 def rejected(effect: Effect, message: str | None = None) -> str:
-    """What the model reads when the user said no."""
+    """Return the model's text after a refusal by the user."""
     text = _REFUSED[type(effect)]
     return f"{text}: {message}" if message else text
 

@@ -1,4 +1,4 @@
-"""What a refusal of arguments tells the model: the JSON path, what came, what is right, the nearest valid name."""
+"""Refusals of arguments, as the model reads them: the JSON path, the value, what is right, the nearest valid name."""
 
 import difflib
 import json
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 _LOOKED_AT = 200
-"""Names that are compared with a missing one."""
+"""Names compared with a missing one."""
 
 _SHOWN = 2
-"""Problems that a refusal names: a model mends what it reads, and one or two lines are read."""
+"""Problems named in a refusal: models fix what they read, and they read one or two lines."""
 
 _EXCERPT = 60
-"""Characters of a wrong value that a refusal quotes."""
+"""Characters of a wrong value quoted in a refusal."""
 
 _LINE = 400
-"""Characters of one problem: foreign names and messages can be of any length."""
+"""Characters of one problem: foreign names and messages can have any length."""
 
 _CHOICES = 12
-"""Valid values or names that a refusal lists."""
+"""Valid values or names listed in a refusal."""
 
 
 class Problem(NamedTuple):
-    """One thing wrong: where, and in words; `got` is the offending value when it helps to see it."""
+    """One error: its place and description; `got` is the offending value if showing it helps."""
 
     path: Path
     text: str
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
 
 
 def explain(problems: Sequence[Problem]) -> str:
-    """The refusal, one problem a line."""
+    """Return the refusal, one problem per line."""
     lines = [_line(problem) for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         lines[-1] += f" (and {len(problems) - _SHOWN} more)"
@@ -64,7 +64,7 @@ def _line(problem: Problem) -> str:
 
 
 def json_path(path: Path) -> str:
-    """`$.a[0]["odd name"]`."""
+    """Format a path as `$.a[0]["odd name"]`."""
     return "$" + "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" if part.isidentifier() else f"[{json.dumps(part)}]"
         for part in path
@@ -92,20 +92,20 @@ class _Place:
 
     @classmethod
     def at(cls, schema: JsonSchema, path: Path) -> "_Place":
-        """The place that `path` leads to from the root of `schema`."""
+        """Return the place at `path` from the root of `schema`."""
         place = cls([schema.mapping], schema.mapping)
         for part in path:
             place = place.below(part)
         return place
 
     def below(self, part: str | int) -> "_Place":
-        """The place of a property or an element."""
+        """Return the place of a property or an element."""
         if isinstance(part, int):
             return _Place(item_nodes(self.nodes, part, self.root), self.root)
         return _Place(property_nodes(self.nodes, part, self.root), self.root)
 
     def choices(self) -> list[JsonValue]:
-        """The values of the enums here."""
+        """Return the values of the enums here."""
         found: list[JsonValue] = []
         for node in applicable(self.nodes, self.root):
             if isinstance(members := node.get("enum"), list):
@@ -113,7 +113,7 @@ class _Place:
         return found
 
     def expectation(self) -> str:
-        """`expected an integer`, `expected one of "a", "b" or null`; empty when the schema takes any type."""
+        """Return `expected an integer`, `expected one of "a", "b" or null`; empty if the schema accepts any type."""
         types = frozenset[str]().union(*(accepted_types(node, self.root) for node in self.nodes))
         if not self.nodes or types == ANY_TYPE:
             return ""
@@ -127,12 +127,13 @@ class _Place:
         return f"expected {' or '.join(parts)}"
 
     def wrong(self, path: Path, got: JsonValue, message: str) -> Problem:
-        """The problem of a value of the wrong type or outside an enum; `message` when the schema does not say why."""
+        """Build the problem of a value of the wrong type or outside an enum; `message` if the schema does not say
+        why."""
         names = [choice for choice in self.choices() if isinstance(choice, str)]
         return Problem(path, self.expectation() or message, got, _nearest(got, names) if isinstance(got, str) else "")
 
     def missing(self, name: str, value: JsonValue, path: Path) -> Problem:
-        """The problem of a property that is required and did not come; names what came in its stead."""
+        """Build the problem of a missing required property; name what came instead."""
         text = f"missing, {self.below(name).expectation() or 'required'}"
         known = property_names(self.nodes, self.root)
         unknown = [key for key in value if key not in known][:_LOOKED_AT] if isinstance(value, Mapping) else []
@@ -141,7 +142,7 @@ class _Place:
         return Problem((*path, name), text)
 
     def unknown(self, name: str, path: Path) -> Problem:
-        """The problem of a property that is not declared."""
+        """Build the problem of an undeclared property."""
         names = list(property_names(self.nodes, self.root))
         near = _nearest(name, names)
         if not near and names:
@@ -161,9 +162,8 @@ _ARTICLES = {
 
 
 def _at(value: JsonValue, path: Iterable[str | int]) -> tuple[Path, JsonValue]:
-    """The longest way along `path` that `value` has, and what stands there. Steps that are not in it are left out:
-    pydantic puts the names of union branches between those of properties.
-    """
+    """Return the longest prefix of `path` that exists in `value`, and the value there. Missing steps are skipped:
+    pydantic puts the names of union branches between those of properties."""
     walked: list[str | int] = []
     for part in path:
         if isinstance(value, Mapping) and part in value:
@@ -177,7 +177,7 @@ def _at(value: JsonValue, path: Iterable[str | int]) -> tuple[Path, JsonValue]:
 
 
 def pydantic_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) -> list[Problem]:
-    """The problems of a pydantic `ValidationError`; one for each place, though a union fails once a branch."""
+    """Return the problems of a pydantic `ValidationError`; one per place, although a union fails once per branch."""
     from pydantic import ValidationError
 
     found: dict[Path, Problem] = {}
@@ -201,7 +201,7 @@ def _pydantic_problem(error: dict[str, Any], value: JsonValue, schema: JsonSchem
 
 
 def struct_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) -> list[Problem]:
-    """The problem of a msgspec `ValidationError`: it names the first one only, with a path at its end."""
+    """Return the problem of a msgspec `ValidationError`: it names only the first one, with a path at its end."""
     message, _, where = str(refusal).partition(" - at `")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", where)
     path, got = _at(value, [name or int(index) for name, index in steps])
@@ -211,7 +211,7 @@ def struct_problems(refusal: Exception, value: JsonValue, schema: JsonSchema) ->
 
 
 def foreign_problems(errors: Iterable["ValidationError"], value: JsonValue, schema: JsonSchema) -> list[Problem]:
-    """The problems of jsonschema-rs errors on `value`."""
+    """Return the problems of jsonschema-rs errors on `value`."""
     found: dict[Path, Problem] = {}
     for error in errors:
         for problem in _foreign(error, value, schema):

@@ -1,4 +1,4 @@
-"""Tolerant reading: what a model wrote in the wrong JSON type, where the schema leaves one meaning only."""
+"""Tolerant parsing: repair values of the wrong JSON type if the schema leaves only one meaning."""
 
 import re
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def _repaired_object(value: dict[str, JsonValue], nodes: list[JsonValue], root: 
 
 
 def _says_nothing(text: str, schemas: list[JsonValue], root: Node) -> bool:
-    """Whether a text can only stand for a property left out."""
+    """Return whether a text can only stand for an omitted property."""
     word = text.strip().lower()
     if "string" in _accepted(schemas, root):
         return not text and not any(_takes_empty(schema, root, 0) for schema in schemas)
@@ -78,7 +78,7 @@ def _says_nothing(text: str, schemas: list[JsonValue], root: Node) -> bool:
 
 
 def _takes_empty(node: JsonValue, root: Node, depth: int) -> bool:
-    """Whether the empty text is a value of a schema, as far as enum, pattern and length say."""
+    """Return whether a schema accepts the empty text, as far as enum, pattern and length say."""
     if not isinstance(node, Mapping) or depth > MAX_DEPTH:
         return node is not False
     if "string" not in accepted_types(node, root):
@@ -104,7 +104,7 @@ def _matches_empty(pattern: str) -> bool:
 
 
 def _from_text(text: str, accepted: frozenset[str]) -> JsonValue:
-    """The JSON value that `text` spells if it is of an accepted type, else `text`."""
+    """Return the JSON value that `text` spells if it is of an accepted type, else `text`."""
     stripped = text.strip()
     word = stripped.lower()
     value: JsonValue = None

@@ -1,7 +1,7 @@
-"""What a model's argument text becomes: read strictly, then tolerantly where its meaning is certain, else refused.
+"""Parse a model's argument text: strictly first, then tolerantly if its meaning is certain, else refuse.
 
-`read_arguments` is the whole way. A dispatch that lets hooks rewrite takes it in two halves: `decode_arguments`, then
-`validate_value`. A refusal is a `RespondToModel` of one or two lines: the JSON path, what came, what is right.
+`read_arguments` does all of it. A dispatch that lets hooks rewrite arguments uses its two halves: `decode_arguments`,
+then `validate_value`. A refusal is a `RespondToModel` of one or two lines: the JSON path, the value, what is right.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,28 +24,28 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Validator(Protocol[T_co]):
-    """Reads JSON strictly into a value: no coercion between JSON's own types."""
+    """A strict JSON reader for one type: no coercion between JSON's own types."""
 
     @property
     def strict(self) -> Callable[[str | bytes], T_co]:
-        """Reads JSON text; raises `refusal`."""
+        """The parser of JSON text; raises `refusal`."""
 
     @property
     def refusal(self) -> type[Exception]:
-        """What `strict` raises for text that is not what the schema asks for, or not JSON at all."""
+        """The exception that `strict` raises for text that does not match the schema, or is not JSON at all."""
 
     @property
     def schema(self) -> JsonSchema:
-        """What the model was told; leads the tolerant reading and the hints of errors."""
+        """The schema that the model was given; guides tolerant parsing and the hints of errors."""
 
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
-        """What was wrong with `value`, most important first."""
+        """Return the problems of `value`, most important first."""
 
 
 def read_arguments(raw: str | bytes, validator: Validator[T]) -> T:
-    """The arguments of a call, validated.
+    """Parse and validate the arguments of a call.
 
-    Raises `RespondToModel` when the text is no JSON object or not what the schema asks for.
+    Raises `RespondToModel` if the text is not a JSON object or does not match the schema.
     """
     try:
         return validator.strict(raw)
@@ -54,10 +54,11 @@ def read_arguments(raw: str | bytes, validator: Validator[T]) -> T:
 
 
 def decode_arguments(raw: str | bytes, validator: Validator[object]) -> dict[str, JsonValue]:
-    """The first half of `read_arguments`: the object as it would be validated, for a reader that may rewrite it.
+    """Parse the arguments, the first half of `read_arguments`: return the object before validation, for a caller that
+    may rewrite it.
 
-    Empty text is `{}`. What the validator takes as it stands is not touched. Raises `RespondToModel` when the text is
-    no JSON object.
+    Empty text is `{}`. A value that the validator accepts is not changed. Raises `RespondToModel` if the text is not a
+    JSON object.
     """
     value = decode(raw) if raw and not raw.isspace() else {}
     if not _accepts(validator, value):
@@ -68,9 +69,9 @@ def decode_arguments(raw: str | bytes, validator: Validator[object]) -> dict[str
 
 
 def validate_value(value: JsonValue, validator: Validator[T]) -> T:
-    """The second half of `read_arguments`, for a value that was decoded (and perhaps rewritten) before.
+    """Validate a decoded (and perhaps rewritten) value, the second half of `read_arguments`.
 
-    Raises `RespondToModel` when the value is not what the schema asks for.
+    Raises `RespondToModel` if the value does not match the schema.
     """
     if not _accepts(validator, value):
         value = repaired(value, validator.schema)
@@ -96,7 +97,7 @@ def _encoded(value: JsonValue) -> bytes:
 
 
 class ModelValidator(Generic[T]):
-    """Arguments that become a pydantic model, or anything else that pydantic validates (dataclass, TypedDict)."""
+    """A validator for pydantic models, or anything else that pydantic validates (dataclass, TypedDict)."""
 
     def __init__(self, model: "type[T] | TypeAdapter[T]", schema: JsonSchema) -> None:
         from pydantic import TypeAdapter, ValidationError
@@ -108,12 +109,12 @@ class ModelValidator(Generic[T]):
         self.schema = schema
 
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
-        """What pydantic found wrong."""
+        """Return pydantic's errors as problems."""
         return pydantic_problems(refusal, value, self.schema)
 
 
 class StructValidator(Generic[T]):
-    """Arguments that become a msgspec Struct."""
+    """A validator for a msgspec Struct."""
 
     def __init__(self, struct: type[T], schema: JsonSchema) -> None:
         self.strict: Callable[[str | bytes], T] = msgspec.json.Decoder(struct).decode
@@ -121,5 +122,5 @@ class StructValidator(Generic[T]):
         self.schema = schema
 
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
-        """What msgspec found wrong."""
+        """Return msgspec's errors as problems."""
         return struct_problems(refusal, value, self.schema)

@@ -1,4 +1,4 @@
-"""The tools that can be asked for by name: registered instances, classes and factories, and installed plugins.
+"""Tools available by name: registered instances, classes and factories, and installed plugins.
 
 The catalogue is global on purpose: `register_tool` in a module makes a tool known to every session of the process.
 """
@@ -16,25 +16,26 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.tools.conversation import ConversationState
 
 PLUGIN_GROUP = "ferrule.tools"
-"""Entry points of this group are tools: their name, and what `register_tool` takes."""
+"""Entry points in this group are tools: their name, and an argument of `register_tool`."""
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The spec of a tool in a configuration: which one, with which parameters."""
+    """A tool in a configuration: its name and parameters."""
 
     name: str
     params: Mapping[str, JsonValue] = {}
 
 
 Registered = Any
-"""An instance, a class with `create`, or a factory `f(conv_state=state, **params)`: told apart when it is resolved."""
+"""An instance, a class with `create`, or a factory `f(conv_state=state, **params)`: distinguished when it is
+resolved."""
 
 _catalogue: dict[str, Registered] = {}
 _plugins: dict[str, Callable[[], Registered]] | None = None
 
 
 def register_tool(name: str, tool: Registered) -> None:
-    """Make a tool known by `name`: a `ToolDefinition` instance, a subclass with `create`, or a factory function.
+    """Register a tool as `name`: a `ToolDefinition` instance, a subclass with `create`, or a factory function.
 
     A later registration of the same name replaces the earlier one. Raises `UsageError` for anything else.
     """
@@ -44,12 +45,12 @@ def register_tool(name: str, tool: Registered) -> None:
 
 
 def registered_tools() -> list[str]:
-    """The names that can be resolved, plugins included."""
+    """Return the names that can be resolved, including plugins."""
     return sorted({*_catalogue, *_installed()})
 
 
 def resolve_tool(spec: Tool | str, conv_state: ConversationState) -> Sequence[Any]:
-    """The tools that `spec` asks for, made for this conversation. Raises `UsageError` for an unknown name."""
+    """Create the tools that `spec` requests for this conversation. Raises `UsageError` for an unknown name."""
     spec = Tool(spec) if isinstance(spec, str) else spec
     registered = _lookup(spec.name)
     if registered is None:
@@ -62,7 +63,7 @@ def resolve_tool(spec: Tool | str, conv_state: ConversationState) -> Sequence[An
 def made_for(
     registered: Registered, conv_state: ConversationState, params: Mapping[str, JsonValue] = {}
 ) -> Sequence[Any]:
-    """The tools that a registered one makes for this conversation; an instance is the same for all of them."""
+    """Create a registered tool's instances for this conversation; a registered instance is shared by all of them."""
     if _is_instance_of_definition(registered):
         return [registered]
     make = registered.create if isinstance(registered, type) else registered  # type: ignore[attr-defined]  # what else is there to register
@@ -71,7 +72,7 @@ def made_for(
 
 
 def matching_names(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that `pattern` means: a name, a glob (`read_*`), or a regular expression between slashes."""
+    """Return the names that match `pattern`: a name, a glob (`read_*`), or a regular expression between slashes."""
     if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
         try:
             expression = re.compile(pattern[1:-1])
@@ -102,7 +103,7 @@ def _is_instance_of_definition(registered: Registered) -> bool:
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> UsageError:
-    """The error of a name that no tool has, with those that come near."""
+    """Build the error for an unknown tool name, with similar names."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=3)

@@ -1,4 +1,4 @@
-"""What the tools that run commands share in a session: the shell, the environment, the running processes."""
+"""Session state shared by the tools that run commands: the shell, the environment, the running processes."""
 
 import asyncio
 import os
@@ -17,8 +17,8 @@ from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The call that started a session, and the limit in milliseconds that it gave. `cached_env`: the variables of a
-    command in a sandbox where caches can be moved, else None."""
+    """The call that started a session, and its limit in milliseconds. `cached_env`: the variables of a command in a
+    sandbox where caches can be moved, else None."""
 
     call_id: str
     timeout_ms: int | None = None
@@ -26,8 +26,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    """One a session. `plain` runs the login shell once, for its environment, and programs of our own choice that only
-    read; commands themselves go through `ctx.run`."""
+    """The command state of a session. `plain` runs the login shell once, for its environment, and read-only programs
+    of our own choice; commands themselves go through `ctx.run`."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Commands:
         self._warming: asyncio.Future[LoginEnvironment] | None = None
 
     def warm_up(self) -> None:
-        """Let the login shell run now, while the model thinks."""
+        """Run the login shell now, while the model thinks."""
         self._warming = asyncio.ensure_future(self._login.environment())
 
     async def environment(self, login: bool, stdio: Stdio | None = None) -> dict[str, str]:
-        """The variables of a command; with `login` those that the user's start-up files make."""
+        """Return the variables of a command; with `login`, those that the user's start-up files set."""
         key = (login, stdio)
         if key not in self._environments:
             base = (await self._login.environment()).variables if login else self.base
@@ -63,7 +63,7 @@ class Commands:
         return dict(self._environments[key])
 
     def shell_named(self, name: str, env: Mapping[str, str]) -> Shell:
-        """The shell of this name or path, as `find_shell` finds it for a command with the variables `env`."""
+        """Find the shell with this name or path, as `find_shell` does for a command with the variables `env`."""
         return find_shell(name, env, self.places)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a tool may know of the conversation when it is made: narrow, and the same for every tool."""
+"""What a tool may know of the conversation when it is created: narrow, and the same for every tool."""
 
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar, cast
@@ -13,7 +13,7 @@ from ferrule.tools.turn_diff import TurnDiffTracker
 
 
 class SharedPart(Protocol):
-    """Something that lives as long as the session."""
+    """An object that lives as long as the session."""
 
     def close(self) -> Awaitable[None] | None:
         """Called once, when the session ends."""
@@ -24,19 +24,18 @@ P = TypeVar("P", bound=SharedPart)
 
 
 class Shared:
-    """What several tools of one session hold together (a kernel, an index): one of a kind, made when it is first asked
-    for."""
+    """Objects shared by several tools of one session (a kernel, an index): one per kind, created on first use."""
 
     def __init__(self) -> None:
         self._parts: dict[type[SharedPart], SharedPart] = {}
 
     def get(self, kind: type[P]) -> P:
-        """The session's one `kind`."""
-        part = self._parts.get(kind) or self._parts.setdefault(kind, kind())  # tools are made on two threads
+        """Return the session's only `kind`."""
+        part = self._parts.get(kind) or self._parts.setdefault(kind, kind())  # tools are created on two threads
         return cast("P", part)
 
     async def close(self) -> None:
-        """Close what was made."""
+        """Close what was created."""
         for part in self._parts.values():
             closing = part.close()
             if closing is not None:
@@ -44,7 +43,7 @@ class Shared:
 
 
 class ConversationState(Protocol):
-    """Handed to `create` as `conv_state`. What lives as long as the session is reached through it."""
+    """The `conv_state` argument of `create`. Everything that lives as long as the session is reached through it."""
 
     @property
     def cwd(self) -> str: ...
@@ -65,7 +64,7 @@ class ConversationState(Protocol):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """The state that a session hands out. `home` is where Ferrule keeps its own files."""
+    """A session's implementation of that state. `home` is the folder of Ferrule's own files."""
 
     cwd: str
     permissions: Permissions

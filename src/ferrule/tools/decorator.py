@@ -12,7 +12,7 @@ from ferrule.tools.schema_writer import keyword_arguments, signature_model
 
 
 class FunctionTool(ToolDefinition[Action, Observation]):
-    """A tool made of one function. It can still be called as that function."""
+    """A tool made from one function. It can still be called like that function."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ def tool(
     strict: bool = False,
     examples: Sequence[str] = (),
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a function a tool.
+    """Turn a function into a tool.
 
-    `read_only` says that it changes nothing: it then runs without approval and beside other calls. A plain `def` runs
-    on a thread of its own; `blocking=False` runs it in the event loop, for functions that return at once. A parameter
-    annotated as `ToolContext` is not shown to the model: it gets the call's context.
-    `examples` stand under `# Examples` of the model's instructions.
+    `read_only` declares that it changes nothing: it then runs without approval and beside other calls. A plain `def`
+    runs on a separate thread; `blocking=False` runs it in the event loop, for functions that return at once. A
+    parameter annotated as `ToolContext` is hidden from the model and receives the call's context. `examples` appear
+    under `# Examples` of the model's instructions.
     """
     if annotations is None and read_only:
         annotations = ToolAnnotations(readOnlyHint=True, destructiveHint=False)
@@ -105,14 +105,14 @@ Keywords = Callable[[Action], dict[str, Any]]
 
 
 def _reader(arguments: type[Action]) -> Keywords:
-    """How the function's keywords are got from a validated action."""
+    """Return how to get the function's keywords from a validated action."""
     if any(field.alias for field in arguments.model_fields.values()):
         return keyword_arguments
     return vars
 
 
 def _execution(function: Callable[..., Any], keywords: Keywords, context: str | None, blocking: bool) -> Execution:
-    """How the function runs: awaited, in the loop, or on a thread; with the context where it wants one."""
+    """Return how the function runs: awaited, in the loop, or on a thread; with the context if it wants one."""
 
     def call(action: Action, ctx: ToolContext) -> Any:
         return function(**keywords(action))

@@ -1,6 +1,6 @@
-"""Tools the OpenHands way: a pydantic `Action`, a pydantic `Observation`, an executor, tied by a `ToolDefinition`.
+"""Tools the OpenHands way: a `ToolDefinition` joins a pydantic `Action`, a pydantic `Observation` and an executor.
 
-A definition is a `ToolHandler` and has a `ToolSpec`; nothing else joins the two shapes.
+A definition is a `ToolHandler` and has a `ToolSpec`; nothing else connects the two designs.
 """
 
 import inspect
@@ -54,43 +54,43 @@ log = logging.getLogger("ferrule.tools")
 
 
 class Action(BaseModel):
-    """The input of a tool. Fields become the parameters that the model sees; unknown fields are ignored."""
+    """The input of a tool. Its fields are the parameters that the model sees; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     @property
     def visualize(self) -> RenderableType:
-        """How a person sees the action: one field a line."""
+        """The action as shown to people: one field per line."""
         return _visualize(self)
 
 
 class Observation(BaseModel):
-    """The output of a tool. `to_llm_content` is what the model reads: by default the fields as JSON."""
+    """The output of a tool. The model reads `to_llm_content`: by default the fields as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
     bounded: ClassVar[bool] = False
-    """The tool kept `ctx.output_budget` itself; nothing is cut afterwards."""
+    """The tool itself kept to `ctx.output_budget`; nothing is cut afterwards."""
     ends_turn: ClassVar[bool] = False
-    """The model is not asked again; what it would read is its last word to the user."""
+    """The model is not asked again; the text it would read becomes its final message to the user."""
 
     @property
     def to_llm_content(self) -> str | Sequence[ContentPart]:
-        """What the model reads: a text, or content parts."""
+        """The model's view: a text, or content parts."""
         return self.model_dump_json()
 
     @property
     def success(self) -> bool | None:
-        """Whether the tool did what it was asked; the front end shows it, the model reads only the content."""
+        """Whether the tool succeeded; the front end shows it, the model reads only the content."""
         return True
 
     @property
     def visualize(self) -> RenderableType:
-        """How a person sees the observation: one field a line."""
+        """The observation as shown to people: one field per line."""
         return _visualize(self)
 
     def to_output(self, call_id: str) -> ToolOutput:
-        """The answer to the call. Native tools answer with an item of their own here."""
+        """Build the answer to the call. Native tools override this with an item of their own."""
         content = self.to_llm_content
         body = encodable(content) if isinstance(content, str) else tuple(content)
         return ToolOutput(body, self.success, self.bounded, self.ends_turn)
@@ -103,38 +103,38 @@ Execute = Callable[[Any, Any], Any]
 
 
 class Execution(NamedTuple):
-    """How a tool is executed: `call(action, ctx)` is awaited; `takes_context` says that it acts through the context."""
+    """How a tool is executed: `call(action, ctx)` is awaited; `takes_context` means that it acts through the
+    context."""
 
     call: Execute
     takes_context: bool
 
 
 class ToolBase(ABC, Generic[A, O]):
-    """What every tool class offers: `create`, which makes configured instances."""
+    """The base of tool classes, with `create`, which makes configured instances."""
 
     @classmethod
     @abstractmethod
     def create(cls, conv_state: ConversationState, **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
-        """Configured instances of the tool for one conversation."""
+        """Create configured instances of the tool for one conversation."""
 
 
 class ToolDefinition(ToolBase[A, O], ToolHandler):
-    """One tool. Make it directly, or subclass it with a `create` that returns instances.
+    """One tool. Create it directly, or subclass it with a `create` that returns instances.
 
-    What is not given is taken from what is: the types from the executor's (or the class's) type arguments, the name
-    from the action's, the description from its docstring. `freeform` makes it a tool with raw text input; its action
-    then has one text field, which takes it, and the input is checked against the grammar unless the tool has its
-    `own_parser`. `parallel` says that calls may run beside other calls; by default
-    read-only tools do. `blocking` says whether a plain `def` executor runs on a thread (the default) or in the loop.
-    `examples` show the model how to use the tool: they stand under `# Examples` of its instructions, not in the
-    description.
+    Missing arguments are inferred: the types from the executor's (or the class's) type arguments, the name from the
+    action's, the description from its docstring. `freeform` makes it a tool with raw text input; its action then has
+    one text field for the input, which is checked against the grammar unless the tool has its `own_parser`. `parallel`
+    allows calls beside other calls; read-only tools allow it by default. `blocking` decides whether a plain `def`
+    executor runs on a thread (the default) or in the loop. `examples` show the model how to use the tool: they appear
+    under `# Examples` of its instructions, not in the description.
     """
 
     acts_through_context = True
     starts_processes: ClassVar[bool] = False
-    """Whether its calls start processes: the sandbox is then made ready with the session."""
+    """Whether its calls start processes: the sandbox is then prepared with the session."""
     command_field: ClassVar[str | None] = None
-    """The argument that holds the command that a call runs: a script, an argv, or several scripts."""
+    """The argument with the command that a call runs: a script, an argv, or several scripts."""
     home: "Callable[[], ToolContext | None] | None" = None
     """Gives the context of who handed the tool out, as long as that one is open."""
 
@@ -181,11 +181,11 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: Any) -> Sequence["ToolDefinition[Any, Any]"]:
-        """Configured instances; a subclass with state overrides it."""
+        """Return configured instances; a subclass with state overrides it."""
         return [cls(**params)]
 
     def _execution(self, blocking: bool | None) -> Execution:
-        """The one way in which the executor is called, decided once."""
+        """How the executor is called, decided once."""
         executor = self.executor
         if executor is None:
             return Execution(_no_executor, True)
@@ -198,7 +198,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model sees."""
+        """The spec that the model sees."""
         if self._spec is None:
             if self.freeform is not None:
                 self._spec = FreeformTool(name=self.name, description=self.description, format=self.freeform)
@@ -210,7 +210,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return self._spec
 
     def _wire_parameters(self) -> tuple[JsonSchema, bool]:
-        """The schema as it is sent; a tool that strict mode cannot express stays non-strict as a whole."""
+        """Return the schema as sent; a tool that strict mode cannot express stays non-strict as a whole."""
         parameters = self._validator.schema
         if not self.strict:
             return parameters, False
@@ -221,11 +221,11 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             return parameters, False
 
     def parameters(self) -> JsonSchema:
-        """The schema of the arguments, as the model is told."""
+        """Return the schema of the arguments as the model sees it."""
         return schema_of_model(self.action_type)
 
     def to_openai_tool(self) -> dict[str, JsonValue]:
-        """The tool as Chat Completions takes it; a freeform tool as a function with one text field."""
+        """Return the tool as Chat Completions takes it; a freeform tool as a function with one text field."""
         spec = self.spec
         if isinstance(spec, FreeformTool):
             spec = spec.as_function()
@@ -235,15 +235,15 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return chat
 
     def to_responses_tool(self) -> dict[str, JsonValue]:
-        """The tool as the Responses API takes it."""
+        """Return the tool as the Responses API takes it."""
         return self.spec.to_responses()
 
     def action_from_arguments(self, arguments: Mapping[str, JsonValue]) -> A:
-        """A validated action. Raises `RespondToModel` that names what is wrong."""
+        """Parse a validated action. Raises `RespondToModel` that names what is wrong."""
         return validate_value(arguments, self._validator)
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """JSON arguments always; raw text where the tool is freeform; native items, which only `native` tools get."""
+        """Accept JSON arguments always, raw text if the tool is freeform, and native items only for `native` tools."""
         if isinstance(payload, FunctionPayload):
             return True
         if isinstance(payload, CustomPayload):
@@ -251,17 +251,17 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return super().matches_kind(payload) or isinstance(payload, NativePayload | LocalShellPayload)
 
     def tool_input(self, payload: ToolPayload) -> JsonValue:
-        """The input as it would be validated, tolerantly read."""
+        """Return the input before validation, tolerantly parsed."""
         if isinstance(payload, (FunctionPayload, NativePayload)):
             return decode_arguments(payload.arguments, self._validator)
         return super().tool_input(payload)
 
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Everything that is not annotated as read-only."""
+        """Return True unless the tool is annotated as read-only."""
         return not self.annotations.readOnlyHint
 
     def read_action(self, invocation: ToolInvocation) -> A:
-        """The action of a call. Raises `RespondToModel` that names what is wrong."""
+        """Parse the action of a call. Raises `RespondToModel` that names what is wrong."""
         if invocation.decoded is not _UNSET:
             return validate_value(invocation.decoded, self._validator)
         payload = invocation.payload
@@ -341,7 +341,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
 
 def output_of(value: object, call_id: str = "") -> ToolOutput:
-    """The answer that a tool's value makes: text as it is, an observation by its content, anything else as JSON."""
+    """Build the answer from a tool's value: text unchanged, an observation by its content, anything else as JSON."""
     if isinstance(value, str):
         return ToolOutput(encodable(value), True)
     if isinstance(value, (bool, int, float)):
@@ -372,7 +372,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 
 def on_a_thread(call: Execute) -> Execute:
-    """The blocking `call` as an awaitable one, on a thread of its own."""
+    """Make the blocking `call` awaitable, on a separate thread."""
 
     async def awaited(action: Any, ctx: ToolContext) -> Any:
         return await run_blocking(call, action, ctx)
@@ -381,7 +381,7 @@ def on_a_thread(call: Execute) -> Execute:
 
 
 def in_the_loop(call: Execute) -> Execute:
-    """The plain `call`, which returns at once, as an awaitable one."""
+    """Make the plain `call`, which returns at once, awaitable."""
 
     async def awaited(action: Any, ctx: ToolContext) -> Any:
         return call(action, ctx)
@@ -390,7 +390,8 @@ def in_the_loop(call: Execute) -> Execute:
 
 
 def _declared_types(cls: type, executor: object) -> tuple[type[Any] | None, type[Any] | None]:
-    """The type arguments of `ToolDefinition[A, O]` in the class, else of `ToolExecutor[A, O]` in the executor's."""
+    """Return the type arguments of `ToolDefinition[A, O]` in the class, else of `ToolExecutor[A, O]` in the
+    executor's."""
     for start, base in ((cls, ToolDefinition), (type(executor), ToolExecutor)):
         for ancestor in getattr(start, "__mro__", ()):
             for generic in getattr(ancestor, "__orig_bases__", ()):

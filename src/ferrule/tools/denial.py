@@ -1,4 +1,4 @@
-"""Was it the sandbox? A guess from how a command ended; the facts are the reference implementation's."""
+"""Guess from how a command ended whether the sandbox stopped it; the facts are the reference implementation's."""
 
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ _NETWORK_WORDS = ("network is unreachable", "could not resolve host", "temporary
 
 @runtime_checkable
 class CommandResult(Protocol):
-    """What an attempt returns of a command. `exit_code` None: it still runs, nothing is judged."""
+    """A command's result, as an attempt returns it. `exit_code` None: it still runs, and nothing is judged."""
 
     @property
     def exit_code(self) -> int | None: ...
@@ -30,7 +30,7 @@ class CommandResult(Protocol):
 
 
 def is_likely_denied(result: CommandResult) -> bool:
-    """Whether a confined command probably failed because of the sandbox."""
+    """Return whether a confined command probably failed because of the sandbox."""
     if not result.exit_code or result.timed_out:
         return False
     transcript = result.transcript.lower()

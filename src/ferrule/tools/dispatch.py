@@ -1,4 +1,4 @@
-"""The one path of a tool call: look up, check, hooks, validate, gate, execute, bound the output."""
+"""The only path of a tool call: look up, check, hooks, validate, gate, execute, bound the output."""
 
 import asyncio
 import logging
@@ -28,13 +28,13 @@ log = logging.getLogger("ferrule.tools")
 
 
 class ContextMaker(Protocol):
-    """Makes the context of one call."""
+    """A factory of the context for one call."""
 
     def __call__(self, invocation: ToolInvocation) -> ToolContext: ...
 
 
 class Dispatcher:
-    """Runs the calls of one sampling step against one registry."""
+    """A dispatcher for the calls of one sampling step, against one registry."""
 
     __slots__ = ("asks_for_risk", "context", "gate", "hooks", "registry", "session_id", "turn_id")
 
@@ -58,11 +58,11 @@ class Dispatcher:
         self.asks_for_risk = asks_for_risk
 
     def route(self, view: ItemView) -> RoutedCall | None:
-        """The call that an item asks for, or None where it asks for none."""
+        """Return the call in an item, or None if it has none."""
         return route(view, self.registry, self.session_id, self.turn_id)
 
     async def respond(self, view: ItemView) -> ResponseInputItem | None:
-        """The item that answers a call, or None where `view` is no call. Raises `Fatal` only."""
+        """Return the item that answers a call, or None if `view` is not a call. Raises `Fatal` only."""
         routed = route(view, self.registry, self.session_id, self.turn_id)
         if routed is None:
             return None
@@ -70,7 +70,7 @@ class Dispatcher:
         return output.into_response(routed.invocation.call_id, routed.invocation.payload)
 
     async def run(self, routed: RoutedCall) -> ToolOutput:
-        """The answer of a routed call; every failure but `Fatal` is one that the model reads."""
+        """Run a routed call and return its answer; the model reads every failure except `Fatal`."""
         invocation, handler = routed.invocation, routed.handler
         if self.asks_for_risk:
             invocation = pop_risk(invocation)
@@ -91,7 +91,7 @@ class Dispatcher:
         return output if output.bounded else bound(output, ctx.output_budget)
 
     async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        """A call of one tool by another, under the gate that its parent holds. Raises `RespondToModel`."""
+        """Call one tool from another, under the gate that the parent call holds. Raises `RespondToModel`."""
         found = self.registry.find(invocation.tool_name, invocation.namespace)
         if found is None:
             raise UnknownTool(f"unsupported call: {invocation.tool_name}")
@@ -134,7 +134,7 @@ def _run(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> 
 
 
 async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-    """The call of a handler that asks for nothing itself: what may change things is approved before it runs."""
+    """Run a handler that does not ask for approval itself: a call that may change things is approved before it runs."""
     if not await handler.is_mutating(invocation):
         return await handler.handle(invocation, ctx)
     decoded = invocation.decoded
@@ -146,7 +146,7 @@ async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx:
 
 
 def _refusal(error: BaseException, invocation: ToolInvocation) -> RespondToModel:
-    """What the model reads of an error inside a tool; its traceback goes to the log.
+    """Convert an error inside a tool to the model's text; its traceback goes to the log.
 
     Raises what is not the tool's own: `Fatal`, and the cancellation of the task that runs the call.
     """
@@ -165,7 +165,7 @@ def _refusal(error: BaseException, invocation: ToolInvocation) -> RespondToModel
 
 
 def bound(output: ToolOutput, budget: OutputBudget) -> ToolOutput:
-    """The output cut to the budget; images stay."""
+    """Cut the output to the budget; images stay."""
     body = output.body
     if isinstance(body, str):
         if len(body) <= budget.limit >> 2:  # no character takes more than four bytes
@@ -187,7 +187,7 @@ def _wrong_kind(invocation: ToolInvocation) -> str:
 
 
 def _with_input(invocation: ToolInvocation, tool_input: JsonValue) -> ToolInvocation:
-    """The invocation with the input that a hook gave it."""
+    """Return the invocation with a hook's input."""
     payload = invocation.payload
     if isinstance(payload, CustomPayload) and isinstance(tool_input, str):
         return msgspec.structs.replace(invocation, payload=CustomPayload(tool_input))

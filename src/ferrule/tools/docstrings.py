@@ -1,4 +1,4 @@
-"""Descriptions of parameters out of docstrings: Google's, numpy's and reST's way of writing them."""
+"""Parse parameter descriptions from docstrings in Google, numpy and reST style."""
 
 import inspect
 import re
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Docstring(NamedTuple):
-    """What a docstring says of the whole and of each parameter; texts are one paragraph without line breaks."""
+    """A docstring's descriptions of the whole and of each parameter; texts are one paragraph without line breaks."""
 
     description: str
     parameters: dict[str, str]
@@ -24,7 +24,7 @@ _REST_OTHER = re.compile(r":(?:type|rtype|returns?|raises?|except|exception|meta
 
 
 def read_docstring(text: str | None) -> Docstring:
-    """The description without the sections of parameters, and what these say of each parameter."""
+    """Return the description without its parameter sections, and the description of each parameter."""
     lines = inspect.cleandoc(text or "").splitlines()
     kept: list[str] = []
     parameters: dict[str, str] = {}
@@ -46,12 +46,12 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 def _indent(lines: list[str], at: int) -> int:
-    """Columns before the text of the line, 0 past the end."""
+    """Count the columns before the line's text, 0 past the end."""
     return len(lines[at]) - len(lines[at].lstrip()) if at < len(lines) else 0
 
 
 def _end_of_block(lines: list[str], at: int, margin: int) -> int:
-    """The first line from `at` on that is no deeper than `margin`; blank lines before it are not the block's."""
+    """Find the first line from `at` on that is no deeper than `margin`; blank lines before it are not the block's."""
     end = at
     while at < len(lines) and (not lines[at].strip() or _indent(lines, at) > margin):
         at += 1
@@ -60,7 +60,7 @@ def _end_of_block(lines: list[str], at: int, margin: int) -> int:
 
 
 def _read_entries(lines: list[str], at: int, margin: int, entry: re.Pattern[str], parameters: dict[str, str]) -> int:
-    """Read `name: text` entries that begin at column `margin`; gives the first line after them."""
+    """Read `name: text` entries that begin at column `margin`; return the first line after them."""
     while at < len(lines):
         if not lines[at].strip():
             at += 1

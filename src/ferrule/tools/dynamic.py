@@ -1,6 +1,6 @@
-"""Tools that a client brings at run time. One handler runs them all: it asks the client and waits for the answer.
+"""Tools supplied by a client at run time. One handler runs them all: it calls the client and waits for the answer.
 
-Registering a tool is consent to run it: calls are serialised, and asked for only under the policy untrusted.
+Registering a tool is consent to run it: calls are serialised, and need approval only under the policy untrusted.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 AskClient = Callable[[DynamicToolCallRequest, float], Awaitable[DynamicToolResponse | NoAnswer]]
-"""Sends a call to the client and waits at most so many seconds."""
+"""Sends a call to the client and waits up to that many seconds."""
 
 
 class _Tool(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class _Tool(msgspec.Struct, frozen=True):
 
 
 class DynamicToolHandler(ToolHandler):
-    """Runs every dynamic tool of a session."""
+    """The handler of all dynamic tools of a session."""
 
     acts_through_context = True
 
@@ -66,11 +66,11 @@ class DynamicToolHandler(ToolHandler):
         self.tools: dict[str, _Tool] = {}
 
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Always: what a client's tool does, we do not know."""
+        """Return True: the effects of a client's tool are unknown."""
         return True
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        """Ask the client. Raises `RespondToModel` where the arguments are wrong or no answer comes."""
+        """Call the client. Raises `RespondToModel` if the arguments are wrong or no answer comes."""
         tool = self.tools.get(invocation.tool_name)
         if tool is None:
             raise RespondToModel(f"unsupported call: {invocation.tool_name}")
@@ -92,7 +92,7 @@ class DynamicToolHandler(ToolHandler):
 class DynamicSource:
     """The dynamic tools of a session, as a `ToolSource`: tools may be added and removed between requests.
 
-    Properties whose names `property_names` does not match are shown to the model under others, and given back.
+    Properties whose names `property_names` does not match get aliases for the model, which are mapped back.
     """
 
     def __init__(self, property_names: re.Pattern[str] | None = None) -> None:
@@ -121,13 +121,13 @@ class DynamicSource:
         self.revision += 1
 
     def remove(self, names: Iterable[str]) -> None:
-        """Take tools away, from the next request on; names that are unknown do nothing."""
+        """Remove tools, from the next request on; unknown names are ignored."""
         for name in names:
             self.handler.tools.pop(name, None)
         self.revision += 1
 
     def register(self, builder: ToolRegistryBuilder) -> None:
-        """Add the tools that are there now."""
+        """Add the current tools."""
         for name, tool in self.handler.tools.items():
             if not builder.has(name):
                 builder.push_deferrable(dynamic_tool_to_openai_tool(tool.spec, tool.told), False)
@@ -135,13 +135,13 @@ class DynamicSource:
 
 
 def dynamic_tool_to_openai_tool(spec: DynamicToolSpec, told: Sanitized | None = None) -> ResponsesApiTool:
-    """What the model sees of a dynamic tool. `strict` is false: its schema is somebody else's."""
+    """Build a dynamic tool's spec for the model. `strict` is false: its schema is not ours."""
     schema = (told or sanitize(_schema(spec), tool=spec.name)).schema
     return ResponsesApiTool(name=spec.name, description=spec.description, parameters=schema, strict=False)
 
 
 def ask_callback(callback: DynamicCallback) -> AskClient:
-    """A function of the same process as the client."""
+    """Call a function in the client's own process."""
 
     async def ask(request: DynamicToolCallRequest, timeout: float) -> DynamicToolResponse | NoAnswer:
         try:
@@ -168,7 +168,7 @@ def _arguments(invocation: ToolInvocation, tool: _Tool) -> JsonValue:
 
 
 def _output(answer: DynamicToolResponse) -> ToolOutput:
-    """One text alone is plain text."""
+    """Build the output; a single text is plain text."""
     items = tuple(InputText(encodable(i.text)) if isinstance(i, InputText) else i for i in answer.content_items)
     if len(items) == 1 and isinstance(items[0], InputText):
         return ToolOutput(items[0].text, answer.success)

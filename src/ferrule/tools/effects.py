@@ -1,4 +1,4 @@
-"""What a call is about to touch. An executor describes it, and the orchestrator decides and records."""
+"""The effects of a call. An executor describes them, and the orchestrator decides and records."""
 
 import msgspec
 
@@ -8,13 +8,13 @@ from ferrule.tools.annotations import ToolAnnotations
 
 
 class CommandEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """A command will run. `argv` is exactly what is executed; `env` is what it changes in the session's environment."""
+    """A command will run. `argv` is exactly what is executed; `env` holds its changes to the session's environment."""
 
     argv: tuple[str, ...]
     cwd: str
     env: tuple[tuple[str, str], ...] = ()
     path: str | None = None
-    """PATH of the whole environment, where it is not the session's own: start-up files and the call can change it."""
+    """PATH of the whole environment, if it is not the session's own: start-up files and the call can change it."""
     tty: bool = False
     sandbox_permissions: SandboxPermissions = SandboxPermissions.USE_DEFAULT
     justification: str | None = None
@@ -28,13 +28,13 @@ class PatchEffect(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[FileChange, ...]
     paths: tuple[str, ...]
     risks: tuple[str, ...] = ()
-    """Sentences on what the user should know before: a file with several hard links, which all change."""
+    """Sentences that the user should read first: a file with several hard links, which all change."""
     text: str = ""
 
 
 class McpEffect(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of an MCP server will be called. `approval` is the server's setting: auto, prompt or allow; `provider`:
-    the model's provider calls it, and wants it approved."""
+    the model's provider calls it, and wants approval."""
 
     server: str
     tool: str
@@ -44,7 +44,7 @@ class McpEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool will run that does not say more than its name and arguments (a plain function, a dynamic tool)."""
+    """A tool will run that declares no more than its name and arguments (a plain function, a dynamic tool)."""
 
     name: str
     arguments: str

@@ -1,4 +1,4 @@
-"""Events that carry pydantic models: what a tool was asked, what it observed, and that it could not be asked."""
+"""Events that carry pydantic models: a tool's action, its observation, or its failure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ActionEvent:
-    """A call was read and validated. `action` is what will run."""
+    """A call was parsed and validated. `action` is what will run."""
 
     call_id: str
     tool_name: str
@@ -29,7 +29,7 @@ class ObservationEvent:
 
 @dataclass(frozen=True, slots=True)
 class AgentErrorEvent:
-    """A call could not be read, was refused or failed; `error` is what the model reads."""
+    """A call could not be parsed, was refused or failed; `error` is what the model reads."""
 
     call_id: str
     tool_name: str

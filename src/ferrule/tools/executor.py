@@ -11,10 +11,10 @@ O = TypeVar("O", bound="Observation")  # noqa: E741 - as in Observation
 
 
 class ToolExecutor(ABC, Generic[A, O]):
-    """Runs validated actions. `close` is called once, when the session ends.
+    """An executor of validated actions. `close` is called once, when the session ends.
 
-    A plain `def` runs on a thread of its own, unless the class says `blocking = False`. An executor that changes
-    things takes the context and acts through `ctx.run`; one that takes no context and is not annotated as read-only is
+    A plain `def` runs on a separate thread, unless the class sets `blocking = False`. An executor that changes things
+    takes the context and acts through `ctx.run`; one that takes no context and is not annotated as read-only is
     wrapped in one `ctx.run` as a whole.
     """
 
@@ -22,7 +22,7 @@ class ToolExecutor(ABC, Generic[A, O]):
 
     @abstractmethod
     def __call__(self, action: A, *args: Any) -> Any:
-        """Run `action`; the second argument, where it is declared, is the `ToolContext`. Returns the observation."""
+        """Run `action`; the second argument, if declared, is the `ToolContext`. Returns the observation."""
 
     def close(self) -> Any:
-        """Release what the executor holds. May be async."""
+        """Release the executor's resources. May be async."""

@@ -1,4 +1,4 @@
-"""Files as a tool sees them: text and bytes, on top of the layer that says what may be touched."""
+"""Files for tools: text and bytes, on top of the layer that decides what may be touched."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Non-blocking: a regular file never waits, and on macOS a FIFO can be put in place after the look."""
+"""Non-blocking: a regular file never blocks, and on macOS a FIFO can take its place after the check."""
 
 
 class Files:
@@ -24,26 +24,27 @@ class Files:
         self.cwd = cwd
 
     def path(self, path: str) -> str:
-        """The absolute path, links not resolved. Raises `RespondToModel` for one that only a shell would expand."""
+        """Return the absolute path, links not resolved. Raises `RespondToModel` for one that only a shell would
+        expand."""
         refusal = unexpanded(path, self.cwd)
         if refusal is not None:
             raise RespondToModel(refusal)
         return os.path.normpath(os.path.join(self.cwd, path))
 
     def look(self, path: str) -> Entry:
-        """What stands at the path, links followed."""
+        """Inspect the path, links followed."""
         return self.layer.look(self.path(path))
 
     def open(self, path: str) -> FileIO:
-        """A regular file, open for reading in parts; links are followed. Close it.
+        """Open a regular file for reading in parts; links are followed. Close it.
 
-        Raises `OSError` and nothing else: what is no regular file is refused by its kind, and never opened.
+        Raises `OSError` and nothing else: anything but a regular file is refused by its kind, and never opened.
         """
         absolute = self.path(path)
         return FileIO(open_stored(absolute, _READ, lambda mode: _check_regular(mode, absolute)))
 
     async def read_bytes(self, path: str) -> bytes:
-        """The whole content of a regular file. A FIFO, socket or device is refused, never opened."""
+        """Return the whole content of a regular file. A FIFO, socket or device is refused, never opened."""
         absolute = self.path(path)
         entry = self.layer.look(absolute)
         if entry.kind is not Kind.FILE:
@@ -55,7 +56,7 @@ class Files:
             raise RespondToModel(f"{path}: {error.strerror or error}") from error
 
     async def read_text(self, path: str) -> str:
-        """The whole content as UTF-8; bytes that are not become U+FFFD."""
+        """Return the whole content as UTF-8; invalid bytes become U+FFFD."""
         return (await self.read_bytes(path)).decode(errors="replace")
 
 
@@ -74,7 +75,7 @@ _SPECIAL = {
 
 
 def special_kind(mode: int) -> str | None:
-    """What a file is that can make its reader wait for ever ("a FIFO"), or None for files and directories."""
+    """Return the kind of a file that can block its reader forever ("a FIFO"), or None for files and directories."""
     return _SPECIAL.get(stat.S_IFMT(mode))
 
 

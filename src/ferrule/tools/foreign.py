@@ -1,4 +1,4 @@
-"""Validation of arguments against schemas that are not ours: MCP servers' and dynamic tools'."""
+"""Validate arguments against foreign schemas: those of MCP servers and dynamic tools."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -20,9 +20,10 @@ class Mismatch(Exception):
 
 
 class ForeignValidator:
-    """Arguments that stay plain JSON, checked against the tool's own schema and given under its own names.
+    """A validator for arguments that stay plain JSON: checks the tool's own schema and returns its own names.
 
-    `told` is what the model was told. Every object passes a schema that cannot be compiled: its owner judges.
+    `told` is the schema that the model was given. If the schema cannot be compiled, every object passes: its owner
+    decides.
     """
 
     refusal: type[Exception] = Mismatch
@@ -42,7 +43,7 @@ class ForeignValidator:
         return _compiled(self.schema)
 
     def strict(self, raw: str | bytes) -> dict[str, JsonValue]:
-        """The object that `raw` holds, as the tool takes it. Raises `Mismatch`."""
+        """Return the object in `raw`, as the tool takes it. Raises `Mismatch`."""
         try:
             value = self._aliases.from_model(msgspec.json.decode(raw))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -54,11 +55,11 @@ class ForeignValidator:
     def _allows(self, value: dict[str, JsonValue]) -> bool:
         try:
             return self._own is None or self._own.is_valid(value)
-        except ValueError:  # nested deeper than the validator goes
+        except ValueError:  # nested deeper than the validator can go
             return False
 
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
-        """What is wrong with `value`, in the words that the model was told; else in the tool's own."""
+        """Return the problems of `value`, in the model's names; else in the tool's own."""
         found: list[Problem] = []
         if self._told is not None:
             found = foreign_problems(self._told.iter_errors(value), value, self.schema)
@@ -69,7 +70,7 @@ class ForeignValidator:
 
 
 def _compiled(schema: JsonSchema) -> "jsonschema_rs.Validator | None":
-    """A validator that never goes to the network, or None for a schema that is not one."""
+    """Compile a validator that never accesses the network, or return None for an invalid schema."""
     import jsonschema_rs
 
     try:

@@ -1,11 +1,11 @@
-"""Orders the calls of a turn: parallel tools run together, any other call runs alone. First come, first in."""
+"""Order the calls of a turn: parallel tools run together, any other call runs alone. First come, first served."""
 
 import asyncio
 from collections import deque
 from contextlib import suppress
 
 ALONE = -1
-"""Inside is one call that runs alone; any other number says how many parallel ones are."""
+"""One call runs alone inside; any other number counts the parallel ones."""
 
 
 class Gate:
@@ -18,7 +18,7 @@ class Gate:
         self._queue: deque[tuple[asyncio.Future[None], bool]] = deque()
 
     def try_enter(self, shared: bool) -> bool:
-        """Enter if nobody has to be waited for."""
+        """Enter if there is nobody to wait for."""
         inside = self._inside
         if self._queue or (inside and (inside == ALONE or not shared)):
             return False
@@ -26,7 +26,7 @@ class Gate:
         return True
 
     async def enter(self, shared: bool) -> None:
-        """Wait for the turn of this call."""
+        """Wait for this call's turn."""
         if self.try_enter(shared):
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -35,7 +35,7 @@ class Gate:
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.cancelled():  # not admitted; who left meanwhile may have taken it out of the queue already
+            if waiter.cancelled():  # not admitted; a leaving call may have removed it from the queue already
                 with suppress(ValueError):
                     self._queue.remove(place)
                 self._wake()
@@ -44,7 +44,7 @@ class Gate:
             raise
 
     def leave(self, shared: bool) -> None:
-        """The call is over."""
+        """Leave after the call."""
         self._inside = self._inside - 1 if shared else 0
         if self._queue:
             self._wake()

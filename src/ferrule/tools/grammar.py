@@ -1,4 +1,4 @@
-"""Freeform input checked against its Lark or regex grammar, by llguidance: the library that servers constrain with.
+"""Check freeform input against its Lark or regex grammar with llguidance, the library that servers constrain with.
 
 For tools without a parser of their own. llguidance comes with the extra `grammar` and is imported at the first check.
 """
@@ -17,21 +17,21 @@ log = logging.getLogger("ferrule.tools")
 _SYNTAXES = ("lark", "regex")
 
 _EXCERPT = 40
-"""Characters of the wrong input that an error quotes."""
+"""Characters of the wrong input quoted in an error."""
 
 _ALTERNATIVES = 8
-"""Possible next characters that an error lists; more say nothing."""
+"""Possible next characters listed in an error; more would not help."""
 
 
 def grammar_of(tool_format: FreeformToolFormat) -> "InputGrammar | None":
-    """The grammar that input in this format must follow, or None where any text goes."""
+    """Return the grammar of input in this format, or None if any text is valid."""
     if tool_format.type == "grammar" and tool_format.syntax in _SYNTAXES:
         return InputGrammar(tool_format)
     return None
 
 
 def checkable_grammar(tool_format: FreeformToolFormat) -> "InputGrammar | None":
-    """The grammar, or None where any text goes or where llguidance is not installed (a line in the log says so)."""
+    """Return the grammar, or None if any text is valid or llguidance is not installed (a line in the log says so)."""
     grammar = grammar_of(tool_format)
     if grammar is not None and importlib.util.find_spec("llguidance") is None:
         log.info("freeform input is not checked against its grammar: pip install 'ferrule[grammar]'")
@@ -47,7 +47,7 @@ class InputGrammar:
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any]:
-        """The tokenizer, one token a byte, and a matcher at the start of the input."""
+        """The tokenizer, one token per byte, and a matcher at the start of the input."""
         try:
             llguidance = importlib.import_module("llguidance")
         except ModuleNotFoundError as error:
@@ -62,11 +62,11 @@ class InputGrammar:
         return tokenizer, matcher(tokenizer, grammar)
 
     def load(self) -> None:
-        """Compile now. Raises `UsageError` when llguidance is missing or the grammar is wrong."""
+        """Compile now. Raises `UsageError` if llguidance is missing or the grammar is wrong."""
         _ = self._compiled
 
     def check(self, text: str) -> None:
-        """Nothing for input that follows the grammar; else `RespondToModel` says where it stops following and how.
+        """Check input against the grammar; `RespondToModel` says where it stops matching and how.
 
         Raises `UsageError` as `load` does.
         """
@@ -80,7 +80,7 @@ class InputGrammar:
 
 
 def _where(data: bytes, taken: int) -> str:
-    """The place, lines and columns from 1, where the grammar stopped, and what stands there."""
+    """Describe where the grammar stopped, lines and columns from 1, and what is there."""
     before = data[:taken].decode("utf-8", "ignore")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     rest = data[len(before.encode()) :].decode("utf-8", "ignore")
@@ -90,7 +90,7 @@ def _where(data: bytes, taken: int) -> str:
 
 
 def _next(matcher: Any) -> str:
-    """What could stand there instead, when that is little."""
+    """Describe the possible continuations, if there are few."""
     if forced := matcher.compute_ff_bytes():
         return f"; expected {forced.decode('utf-8', 'ignore')!r}"
     allowed = [chr(byte) for byte, weight in enumerate(matcher.compute_logit_bias()[:128]) if weight]

@@ -1,4 +1,4 @@
-"""The Codex shape of a tool: something that runs invocations. A `ToolDefinition` is one."""
+"""The Codex form of a tool: an object that runs invocations. A `ToolDefinition` is one."""
 
 import threading
 from typing import Protocol
@@ -20,35 +20,35 @@ from ferrule.tools.context import ToolContext, ToolInvocation
 
 
 class InputWatcher(Protocol):
-    """Follows the input of a call while it arrives (patch text, long arguments). It only tells the front end."""
+    """A watcher of a call's input while it arrives (patch text, long arguments). It only informs the front end."""
 
     def feed(self, delta: str) -> Event | None:
-        """Take more input; perhaps an event comes of it."""
+        """Take more input; return an event if it produces one."""
         ...
 
 
 class ToolHandler:
-    """Runs the invocations of one tool. Subclass it for a bare handler, or write a `ToolDefinition`."""
+    """A handler of one tool's invocations. Subclass it for a bare handler, or write a `ToolDefinition`."""
 
     acts_through_context: bool = False
-    """It acts by `ctx.run` alone, where each act is approved. Else a call that `is_mutating` is approved as a whole."""
+    """It acts only through `ctx.run`, where each act is approved. Else a call that `is_mutating` is approved as a
+    whole."""
     kind: ToolKind = ToolKind.FUNCTION
-    """Which payloads it serves."""
+    """The payloads it serves."""
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """Whether the payload has a shape that this handler can run. Native items come only to who is registered for
-        them."""
+        """Return whether this handler can run the payload. Native items only reach handlers registered for them."""
         if self.kind is ToolKind.MCP:
             return isinstance(payload, McpPayload)
         return isinstance(payload, FunctionPayload | CustomPayload | NativePayload)
 
     def function_payload(self, arguments: str) -> ToolPayload:
-        """The payload of a JSON call to this tool."""
+        """Build the payload of a JSON call to this tool."""
         return FunctionPayload(arguments)
 
     def tool_input(self, payload: ToolPayload) -> JsonValue:
-        """The input of a call as hooks see it: decoded arguments, or the text of a freeform call. Raises
-        `RespondToModel` where it cannot be read."""
+        """Return a call's input as hooks see it: decoded arguments, or the text of a freeform call. Raises
+        `RespondToModel` if it cannot be parsed."""
         match payload:
             case CustomPayload(input=text):
                 return text
@@ -57,23 +57,23 @@ class ToolHandler:
         return msgspec.to_builtins(payload.params)
 
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Whether the call might change the user's environment."""
+        """Return whether the call might change the user's environment."""
         return False
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        """Run the call. Raises `RespondToModel` with what the model should read instead of a result."""
+        """Run the call. Raises `RespondToModel` with the model's text if there is no result."""
         raise NotImplementedError
 
     def input_watcher(self, call_id: str) -> InputWatcher | None:
-        """Something that follows the call's input as it arrives, if the front end can use that."""
+        """Return a watcher of the call's input as it arrives, if the front end can use one."""
         return None
 
     async def close(self) -> None:
-        """Called once, when the session ends."""
+        """Release resources; called once, when the session ends."""
 
 
 class DeferredHandler:
-    """Stands for a handler that is made when it is first needed, so that listing tools stays cheap."""
+    """A handler that is created on first use, so that listing tools stays cheap."""
 
     __slots__ = ("_load", "_lock", "made")
 
@@ -83,7 +83,7 @@ class DeferredHandler:
         self.made: ToolHandler | None = None
 
     def get(self) -> ToolHandler:
-        """The handler, always the same."""
+        """Return the handler, always the same."""
         with self._lock:
             if self.made is None:
                 self.made = self._load()
@@ -91,6 +91,6 @@ class DeferredHandler:
 
 
 class HandlerLoader(Protocol):
-    """Makes a handler."""
+    """A factory of a handler."""
 
     def __call__(self) -> ToolHandler: ...

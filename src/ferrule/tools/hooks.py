@@ -1,4 +1,4 @@
-"""What may look at a call before and after it runs, and change it. The session brings the hooks."""
+"""Hooks that can inspect and change a call before and after it runs. The session supplies them."""
 
 from typing import Protocol
 
@@ -10,14 +10,14 @@ from ferrule.tools.context import ToolContext, ToolInvocation
 
 
 class BeforeTool(msgspec.Struct, frozen=True):
-    """What the hooks say before a call. `block`: why it must not run. `tool_input`: the input to use instead."""
+    """The hooks' verdict before a call. `block`: why it must not run. `tool_input`: the input to use instead."""
 
     block: str | None = None
     tool_input: JsonValue = msgspec.UNSET
 
 
 class AfterTool(msgspec.Struct, frozen=True):
-    """What the hooks say after a call. `output` replaces the text that the model reads."""
+    """The hooks' verdict after a call. `output` replaces the text that the model reads."""
 
     output: str | None = None
 

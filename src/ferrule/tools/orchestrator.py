@@ -1,4 +1,4 @@
-"""Behind `ctx.run`: the only place where approval, the choice of a sandbox, the attempt and a retry happen."""
+"""The implementation of `ctx.run`: the only place for approval, the choice of a sandbox, the attempt and a retry."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -37,7 +37,7 @@ RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may 
 
 
 class Orchestrator:
-    """Grants each effect its access, and asks where the policy says so. One a session."""
+    """The session's only orchestrator: grants each effect its access, and asks if the policy requires it."""
 
     __slots__ = ("_approved", "_env", "_freed", "_plain", "_policies", "_security", "_workspace", "permission_hook")
 
@@ -57,12 +57,12 @@ class Orchestrator:
         self._security = security or Security()
         self._approved: set[ApprovalKey] = set()
         self.permission_hook: PermissionHook | None = None
-        """Asked before the user is, about a first approval; never about a retry."""
+        """Called before the user is asked for a first approval; never for a retry."""
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
-        """Do `attempt` with the access that the policy grants, and perhaps once more without the sandbox.
+        """Run `attempt` with the access that the policy grants, and perhaps once more without the sandbox.
 
-        Raises `RespondToModel` where it is refused.
+        Raises `RespondToModel` if it is refused.
         """
         boundary = await self._boundary(effect)
         needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect, boundary))
@@ -70,7 +70,7 @@ class Orchestrator:
             raise RespondToModel(needs.reason)
         if isinstance(needs, NeedsApproval):
             await self._approve(ctx, effect, needs)
-            boundary = await self._boundary(effect)  # the answer took its time
+            boundary = await self._boundary(effect)  # answering took time
         if isinstance(needs, Skip) and needs.bypass_sandbox:
             return await attempt(self._unconfined(ctx, self._freed))
         if boundary is None or (isinstance(needs, NeedsApproval) and outgrows(effect, boundary)):
@@ -81,11 +81,11 @@ class Orchestrator:
         return await attempt(self._unconfined(ctx, self._plain, RETRY_NOTICE))
 
     async def _boundary(self, effect: Effect) -> Boundary | None:
-        """What may be written now. A command's launcher looks by itself."""
+        """Return what may be written now. A command's launcher checks by itself."""
         return self._workspace.boundary if isinstance(effect, CommandEffect) else await self._workspace.look()
 
     def _confirmed(self, ctx: ToolContext, effect: Effect, needs: ExecApprovalRequirement) -> ExecApprovalRequirement:
-        """What would just happen is asked about where its risk is reason enough."""
+        """Require confirmation for an effect that would simply proceed, if its risk is reason enough."""
         if not isinstance(needs, Skip):
             return needs
         reason = self._security.reason_to_ask(effect, ctx.risk)
@@ -98,7 +98,7 @@ class Orchestrator:
     async def _requirement(
         self, ctx: ToolContext, effect: Effect, boundary: Boundary | None
     ) -> ExecApprovalRequirement:
-        """What the effect needs. Looking at git's configuration blocks, and is needed under `untrusted` only."""
+        """Return what the effect needs. Reading git's configuration blocks, and is needed under `untrusted` only."""
         permissions, rules = ctx.permissions, self._policies.rules
         cwd, env = ctx.cwd, self._env
         if isinstance(effect, CommandEffect):
@@ -112,7 +112,7 @@ class Orchestrator:
         return Access(launcher, Files(self._workspace.plain_files, ctx.cwd), notice=notice)
 
     async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
-        """Ask, unless the session remembers. Raises `RespondToModel` unless the answer is yes."""
+        """Ask, unless the session remembers an approval. Raises `RespondToModel` unless the answer is yes."""
         keys = approval_keys(effect)
         if self._approved.issuperset(keys):
             return
@@ -145,7 +145,7 @@ class Orchestrator:
             ctx.emit(WarningEvent(message=str(error)))
 
     async def _may_retry(self, ctx: ToolContext, effect: Effect, result: object) -> bool:
-        """Whether a command that the sandbox probably stopped may run once more without it: if the user says so."""
+        """Ask the user whether a command that the sandbox probably stopped may run once more without it."""
         if ctx.permissions.approval_policy is AskForApproval.NEVER or not isinstance(effect, CommandEffect):
             return False
         if not isinstance(result, CommandResult) or not is_likely_denied(result):

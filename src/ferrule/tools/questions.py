@@ -1,4 +1,4 @@
-"""What can be asked of the user, and what comes back. All of it goes over one pending table."""
+"""Questions to the user, and their answers. All of them go through one table of pending questions."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,9 +10,9 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import ReviewDecision
 
 Question = ExecApproval | UserInputRequest | ElicitationRequest
-"""What a user is asked."""
+"""A question to the user."""
 Waiting = Question | DynamicToolCallRequest
-"""What waits for an answer: a user's, or the client's that brought a tool."""
+"""A request waiting for an answer: from the user, or from the client that supplied a tool."""
 DynamicCallback = Callable[[DynamicToolCallRequest], DynamicToolResponse | Awaitable[DynamicToolResponse]]
 """Runs a client's tool."""
 

@@ -1,4 +1,4 @@
-"""From names to handlers, for one sampling step; rebuilt from its sources when they change."""
+"""Map names to handlers, for one sampling step; rebuilt from its sources when they change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,11 +13,11 @@ from ferrule.tools.risk_field import with_risk_field
 ToolKey = tuple[str | None, str]
 
 NATIVE = "native"
-"""Namespace of the handlers of native items (`shell_call`, `apply_patch_call`, `local_shell_call`)."""
+"""The namespace of native items' handlers (`shell_call`, `apply_patch_call`, `local_shell_call`)."""
 
 
 class ToolRegistry:
-    """Maps `(namespace, name)` to a handler. Immutable; deferred handlers are made on first use."""
+    """A map from `(namespace, name)` to a handler. Immutable; deferred handlers are created on first use."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ToolRegistry:
         self._found: dict[ToolKey, FoundTool] = {}
 
     def find(self, name: str, namespace: str | None = None) -> "FoundTool | None":
-        """The tool that a call means, or None."""
+        """Return the tool that a call means, or None."""
         found = self._found.get((namespace, name))
         if found is None:
             key = self.key(name, namespace)
@@ -42,7 +42,7 @@ class ToolRegistry:
         return found
 
     def handler(self, name: str, namespace: str | None = None) -> ToolHandler | None:
-        """The handler of a tool, or None."""
+        """Return the handler of a tool, or None."""
         found = self._handlers.get((namespace, name))
         if isinstance(found, DeferredHandler):
             found = self._handlers[(namespace, name)] = found.get()
@@ -52,8 +52,8 @@ class ToolRegistry:
         return found
 
     def key(self, name: str, namespace: str | None = None) -> ToolKey:
-        """The key that a call means: its own; else that of the tool which is called so where there are no namespaces,
-        or in one of its name's parts where there are."""
+        """Return the key that a call means: its own; else that of the tool known by this name without namespaces, or
+        by one of the name's parts with them."""
         key = (namespace, name)
         if key in self._handlers:
             return key
@@ -70,20 +70,20 @@ class ToolRegistry:
         return {wire_name(Callee(name, space).flat): (space, name) for space, name in self._handlers if space}
 
     def supports_parallel(self, namespace: str | None, name: str) -> bool:
-        """Whether calls of the tool may run beside other calls."""
+        """Return whether calls of the tool may run beside other calls."""
         return (namespace, name) in self._parallel
 
     def __iter__(self) -> Iterator[ToolKey]:
-        """Every tool that can be called."""
+        """Yield every tool that can be called."""
         return iter(self._handlers)
 
     def load_all(self) -> None:
-        """Make every deferred handler now (while the model thinks)."""
+        """Create every deferred handler now (while the model thinks)."""
         for namespace, name in list(self._handlers):
             self.handler(name, namespace)
 
     def loaded(self) -> list[ToolHandler]:
-        """The handlers that exist."""
+        """Return the handlers created so far."""
         made = (
             handler.made if isinstance(handler, DeferredHandler) else handler
             for handler in (*self._handlers.values(), *self._fallbacks.values())
@@ -92,7 +92,7 @@ class ToolRegistry:
 
 
 class FoundTool(msgspec.Struct, frozen=True):
-    """A tool as a call finds it: who runs it, its key, and whether its calls may run beside others."""
+    """A tool as found for a call: its handler, its key, and whether its calls may run beside others."""
 
     handler: ToolHandler
     namespace: str | None
@@ -101,14 +101,14 @@ class FoundTool(msgspec.Struct, frozen=True):
 
 
 class DeferrableSpec(msgspec.Struct, frozen=True):
-    """A spec that may wait behind tool search. `titles`: what people call its tools, by their names."""
+    """A spec that may be deferred to tool search. `titles`: display names of its tools, by their names."""
 
     entry: ConfiguredToolSpec
     titles: Mapping[str, str]
 
 
 class ToolRegistryBuilder:
-    """Collects specs and handlers, then builds both halves: what the model sees and what runs."""
+    """A builder of both halves of a registry: the specs that the model sees and the handlers that run."""
 
     __slots__ = ("_asks_for_risk", "_deferrable", "_deferred", "_fallbacks", "_handlers", "_specs")
 
@@ -127,8 +127,8 @@ class ToolRegistryBuilder:
     def push_spec_with_parallel_support(
         self, spec: ToolSpec, supports_parallel: bool, *, read_only: bool = False
     ) -> None:
-        """Show a tool to the model and say whether its calls may run beside others. One that is not `read_only` asks
-        for the model's estimate of its risk, where the session wants that."""
+        """Show a tool to the model, and declare whether its calls may run beside others. One that is not `read_only`
+        asks for the model's estimate of its risk, if the session wants that."""
         self._specs.append(self._configured(spec, supports_parallel, read_only))
 
     def push_deferrable(
@@ -139,8 +139,8 @@ class ToolRegistryBuilder:
         read_only: bool = False,
         titles: Mapping[str, str] = {},
     ) -> None:
-        """Show tools of others (MCP, dynamic, plugins) to the model, or where there are too many, let it search for
-        them. They can be called in both cases."""
+        """Show external tools (MCP, dynamic, plugins) to the model or, if there are too many, let it search for them.
+        They can be called in both cases."""
         self._deferrable.append(DeferrableSpec(self._configured(spec, supports_parallel, read_only), titles))
 
     def _configured(self, spec: ToolSpec, supports_parallel: bool, read_only: bool) -> ConfiguredToolSpec:
@@ -154,7 +154,7 @@ class ToolRegistryBuilder:
         return sum(len(_keys_of(entry.spec)) for entry in self._entries(self._deferrable))
 
     def defer(self) -> list[DeferrableSpec]:
-        """Take what is deferrable so far out of what the model sees."""
+        """Remove the deferrable tools so far from what the model sees, and return them."""
         self._deferred += self._deferrable
         self._deferrable = []
         return self._deferred
@@ -165,7 +165,8 @@ class ToolRegistryBuilder:
     def register_handler(
         self, name: str, handler: ToolHandler | DeferredHandler, *, namespace: str | None = None
     ) -> None:
-        """Let `handler` run the calls of `name`. The first registration of a name stays: nothing shadows a tool."""
+        """Register `handler` for the calls of `name`. The first registration of a name stays: nothing shadows a
+        tool."""
         self._handlers.setdefault((namespace, name), handler)
 
     def register_fallback(self, name: str, handler: ToolHandler | DeferredHandler) -> None:
@@ -173,11 +174,11 @@ class ToolRegistryBuilder:
         self._fallbacks.setdefault((None, name), handler)
 
     def has(self, name: str, namespace: str | None = None) -> bool:
-        """Whether the name is taken."""
+        """Return whether the name is taken."""
         return (namespace, name) in self._handlers
 
     def build(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
-        """The specs to send and the registry to dispatch with."""
+        """Return the specs to send and the registry to dispatch with."""
         parallel = frozenset(
             key
             for entry in self._entries(self._deferrable + self._deferred)
@@ -196,23 +197,23 @@ def _keys_of(spec: ToolSpec) -> Sequence[ToolKey]:
 
 
 class ToolSource(Protocol):
-    """Where tools come from: built in, MCP servers, dynamic tools, plugins. A new `revision` means: ask again."""
+    """A source of tools: built in, MCP servers, dynamic tools, plugins. A changed `revision` means: register again."""
 
     @property
     def revision(self) -> int: ...
 
     def register(self, builder: ToolRegistryBuilder) -> None:
-        """Add the tools that are there now."""
+        """Add the current tools."""
         ...
 
 
 class LiveSource(ToolSource, Protocol):
-    """A source whose tools come and go by themselves (MCP servers)."""
+    """A source whose tools change by themselves (MCP servers)."""
 
     async def settled(self) -> None:
-        """Wait, not for long, until what is under way has arrived: asked before each request."""
+        """Wait briefly for pending changes; called before each request."""
         ...
 
     async def aclose(self) -> None:
-        """The session ended."""
+        """Close the source at the end of the session."""
         ...

@@ -1,4 +1,4 @@
-"""The provider asks whether it may call a tool of a remote MCP server: the user answers, as about calls from here."""
+"""Approval requests of the provider for tools of a remote MCP server: the user decides, as for local calls."""
 
 import msgspec
 
@@ -17,16 +17,16 @@ class _Asked(msgspec.Struct):
 
 
 class RemoteApproval(ToolHandler):
-    """Answers `mcp_approval_request` items. A refusal is an answer, too: dispatch makes it one."""
+    """The handler of `mcp_approval_request` items. A refusal is an answer too: dispatch makes it one."""
 
     acts_through_context = True
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """These requests alone."""
+        """Accept only these requests."""
         return isinstance(payload, NativePayload)
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        """Approve, where the user does. Raises `RespondToModel` with the reason of a refusal."""
+        """Approve if the user does. Raises `RespondToModel` with the reason of a refusal."""
         assert isinstance(invocation.payload, NativePayload)
         asked = msgspec.json.decode(invocation.payload.arguments, type=_Asked)
         effect = McpEffect(

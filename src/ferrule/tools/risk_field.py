@@ -16,7 +16,7 @@ _RISK_SCHEMA = {
 
 
 def with_risk_field(spec: ToolSpec) -> ToolSpec:
-    """The spec of a function with the argument for the model's estimate. Other specs stay as they are."""
+    """Add the argument for the model's estimate to the spec of a function. Other specs stay unchanged."""
     if not isinstance(spec, ResponsesApiTool):
         return spec
     mapping = dict(spec.parameters.mapping)

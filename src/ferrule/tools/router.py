@@ -1,4 +1,4 @@
-"""From an item of the model to an invocation. The one place that knows which item carries what."""
+"""Turn a model's item into an invocation. The only place that knows which item carries what."""
 
 import difflib
 
@@ -35,22 +35,22 @@ from ferrule.tools.registry import NATIVE, FoundTool, ToolRegistry
 from ferrule.tools.remote_approval import RemoteApproval
 
 _FOR_THE_USER = FoundTool(RemoteApproval(), NATIVE, "mcp_approval_request", True)
-"""What is not run but asked, whatever tools there are."""
+"""Always asked rather than run, whatever tools there are."""
 
 
 class RoutedCall(msgspec.Struct, frozen=True):
-    """A call that was read. `handler` None: no such tool; `error` is then what the model reads."""
+    """A parsed call. `handler` None: no such tool; `error` is then what the model reads."""
 
     invocation: ToolInvocation
     handler: ToolHandler | None
     parallel: bool = False
     error: str | None = None
     perhaps_elsewhere: bool = False
-    """It may have run where the model runs: its response can still bring the answer."""
+    """It may have run on the model's side: its response can still bring the answer."""
 
 
 def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id: str = "") -> RoutedCall | None:
-    """The invocation that an item asks for, or None for an item that needs no answer of ours."""
+    """Return the invocation in an item, or None for an item that needs no answer of ours."""
     asked = _asked(view)
     if asked is None:
         return None
@@ -65,8 +65,8 @@ def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id:
 
 
 def payload_for(found: FoundTool, payload: ToolPayload) -> ToolPayload:
-    """A JSON call in the form that its tool takes: of a tool of an MCP server, the server and the tool that are
-    meant."""
+    """Return a JSON call in the form its tool takes: for a tool of an MCP server, with the server and the tool that
+    are meant."""
     if not isinstance(payload, FunctionPayload) or found.handler.kind is not ToolKind.MCP:
         return payload
     made = found.handler.function_payload(payload.arguments)
@@ -78,7 +78,7 @@ def payload_for(found: FoundTool, payload: ToolPayload) -> ToolPayload:
 
 
 def _asked(view: ItemView) -> tuple[str, str | None, str, ToolPayload] | None:
-    """The call's id, the tool's namespace and name, and the payload."""
+    """Return the call's id, the tool's namespace and name, and the payload."""
     if isinstance(view, FunctionCall):
         return view.call_id, view.namespace, view.name, FunctionPayload(view.arguments)
     match view:
@@ -124,5 +124,5 @@ def _unsupported(view: ItemView, name: str, namespace: str | None, registry: Too
 
 
 def unanswerable(routed: RoutedCall) -> RespondToModel:
-    """The error of a call that no handler can run."""
+    """Build the error of a call that no handler can run."""
     return RespondToModel(routed.error or f"unsupported call: {routed.invocation.tool_name}")

@@ -1,6 +1,7 @@
-"""JSON Schemas of Python types and functions, as short as a model needs them.
+"""Generate JSON Schemas of Python types and functions, as short as a model needs them.
 
-No titles; definitions inlined unless they recur; objects closed; an optional field is a plain one that may be left out.
+No titles; definitions inlined unless they recur; objects closed; an optional field is a plain one that may be left
+out.
 """
 
 import inspect
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _ORDER = ("type", "description", "enum", "properties", "required", "items", "additionalProperties")
-"""How people and providers write a schema; other keywords follow."""
+"""The order in which people and providers write a schema; other keywords follow."""
 
 
 def schema_of_model(model: type[object]) -> JsonSchema:
-    """The schema of a pydantic model, a msgspec Struct, a dataclass or a TypedDict.
+    """Return the schema of a pydantic model, a msgspec Struct, a dataclass or a TypedDict.
 
     The docstring of the model itself is left out: it is the tool's description.
     """
@@ -46,7 +47,7 @@ def _pydantic_schema(model: type[object]) -> dict[str, JsonValue]:
 
 
 class _Minimal:
-    """One schema on its way to the short form."""
+    """The shortening of one schema."""
 
     def __init__(self, raw: dict[str, JsonValue]) -> None:
         self._raw = raw
@@ -56,7 +57,7 @@ class _Minimal:
         self._kept: dict[str, JsonValue] = {}
 
     def schema(self) -> dict[str, JsonValue]:
-        """The short form; what refers to itself stays in `$defs`."""
+        """Return the short form; recursive definitions stay in `$defs`."""
         root = {key: value for key, value in self._raw.items() if key != "$defs"}
         if self._root_name is not None:
             root = {**self._definitions[self._root_name], **root}
@@ -97,7 +98,7 @@ class _Minimal:
 
 
 def _definition(node: Mapping[str, JsonValue]) -> str | None:
-    """The name of the definition that `node` refers to."""
+    """Return the name of the definition that `node` refers to."""
     reference = node.get("$ref")
     return reference.removeprefix("#/$defs/") if isinstance(reference, str) else None
 
@@ -114,7 +115,7 @@ def _definitions_in(node: JsonValue) -> Iterable[str]:
 
 
 def _without_null(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """`node` without its alternative null: leaving the field out says the same."""
+    """Drop the alternative null of `node`: leaving the field out means the same."""
     branches = node.get("anyOf")
     if not isinstance(branches, list):
         return node
@@ -131,9 +132,10 @@ def _in_order(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
 def signature_model(
     function: Callable[..., object], *, base: "type[BaseModel] | None" = None, skip: Collection[str] = ()
 ) -> "type[BaseModel]":
-    """A pydantic model of the arguments of `function`, named after it; `keyword_arguments` turns an instance into them.
+    """Create a pydantic model of the arguments of `function`, named after it; `keyword_arguments` turns an instance
+    into them.
 
-    Descriptions come from `Annotated[..., Field(description=...)]`, else from the docstring. Raises TypeError when a
+    Descriptions come from `Annotated[..., Field(description=...)]`, else from the docstring. Raises TypeError if a
     parameter cannot be given by keyword.
     """
     from pydantic import BaseModel, create_model
@@ -154,7 +156,7 @@ def signature_model(
 
 
 def keyword_arguments(arguments: "BaseModel") -> dict[str, object]:
-    """The keywords of a call from an instance of its `signature_model`: those that were given."""
+    """Return the keywords of a call from an instance of its `signature_model`: those that were given."""
     fields = type(arguments).model_fields
     return {fields[name].alias or name: getattr(arguments, name) for name in arguments.model_fields_set}
 
@@ -171,13 +173,13 @@ def _parameters(function: Callable[..., object], skip: Collection[str]) -> dict[
 
 
 def _field_name(name: str, base: "type[BaseModel]") -> str:
-    """`name`, changed where pydantic would refuse it or hide something of `base`."""
+    """Return `name`, changed if pydantic would refuse it or it would hide something of `base`."""
     taken = hasattr(base, name) or name.startswith(("_", "model_"))
     return f"{name.strip('_')}_" if taken else name
 
 
 def _described(hint: Any, text: str | None) -> Any:
-    """`hint` with a description; one that its author wrote into it is further in, and wins."""
+    """Add a description to `hint`; the author's own is further in, and wins."""
     from pydantic import Field
 
     if not text:

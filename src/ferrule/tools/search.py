@@ -1,4 +1,4 @@
-"""Finding tools among many: the tools that the model is not shown, BM25 over them, and those that it has found."""
+"""Tool search: the tools that the model is not shown, BM25 over them, and those found so far."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     import sqlite3
 
 MAX_LISTED = 40
-"""Tools that a request lists; with more of them models choose worse, so those of others wait behind the search."""
+"""Tools listed in a request; with more of them models choose worse, so external ones are deferred to the search."""
 DEFAULT_LIMIT = 8
-"""Tools that one search finds at most, where the call gives no limit."""
+"""Tools that one search returns at most, if the call gives no limit."""
 
 _WEIGHTS = "8.0, 4.0, 1.0, 1.0"
-"""How much a word counts in the name, the title, the description and the names of the parameters."""
+"""The weight of a word in the name, the title, the description and the names of the parameters."""
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MCP_NAME = re.compile(r"(mcp__(.+?))__(.+)")
 
 
 class DeferredTool(msgspec.Struct, frozen=True):
-    """A tool that waits. `space` is the namespace that it is shown in, `space_description` what that says."""
+    """A deferred tool. `space` is the namespace that it is shown in, `space_description` its description."""
 
     spec: ResponsesApiTool | FreeformTool
     space: str | None = None
@@ -35,22 +35,22 @@ class DeferredTool(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> ToolKey:
-        """What it is called by."""
+        """The key it is called by."""
         return (self.space, self.spec.name)
 
     @property
     def flat_name(self) -> str:
-        """Its name on wires without namespaces."""
+        """The tool's name on wires without namespaces."""
         return self.spec.name if self.space is None else f"{self.space}__{self.spec.name}"
 
     @property
     def server(self) -> str | None:
-        """The MCP server that it belongs to, or the namespace."""
+        """The MCP server or the namespace of the tool."""
         return None if self.space is None else self.space.removeprefix("mcp__")
 
     @property
     def parameter_names(self) -> list[str]:
-        """The names of its top-level parameters."""
+        """The names of the tool's top-level parameters."""
         if isinstance(self.spec, FreeformTool):
             return []
         properties = self.spec.parameters.mapping.get("properties")
@@ -58,14 +58,14 @@ class DeferredTool(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A tool that fits; a higher score fits better."""
+    """A match; a higher score is better."""
 
     tool: DeferredTool
     score: float
 
 
 class ToolIndex:
-    """BM25 over tools: SQLite's FTS5 in memory, built at the first search."""
+    """A BM25 index over tools: SQLite's FTS5 in memory, built at the first search."""
 
     def __init__(self, tools: Sequence[DeferredTool]) -> None:
         self.tools = sorted(tools, key=lambda tool: tool.flat_name)
@@ -86,7 +86,8 @@ class ToolIndex:
         return database
 
     def search(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
-        """The tools that have words of the query, the best first; if none has, those with words that begin so."""
+        """Return the tools that contain words of the query, best first; if there are none, those with words that begin
+        so."""
         words = _WORD.findall(_HUMP.sub(" ", query))
         if not words or not self.tools:
             return []
@@ -103,7 +104,7 @@ class ToolIndex:
         return [Hit(self.tools[number], -score) for number, score in found]
 
     def close(self) -> None:
-        """Let the index go."""
+        """Drop the index."""
         if "_database" in self.__dict__:
             self._database.close()
 
@@ -117,7 +118,7 @@ def _document(tool: DeferredTool) -> tuple[str, str, str, str]:
 
 
 class ToolSearch:
-    """The deferred tools of a session. What was found joins the tools of later requests: then `revision` grows."""
+    """The deferred tools of a session. Found tools join later requests: then `revision` grows."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -127,36 +128,36 @@ class ToolSearch:
 
     @property
     def tools(self) -> Sequence[DeferredTool]:
-        """All that can be found, by name."""
+        """All tools that can be found, by name."""
         return self._index.tools
 
     @property
     def found(self) -> list[DeferredTool]:
-        """What was found so far and is still offered, in order of finding."""
+        """The tools found so far and still offered, in order of finding."""
         offered = {tool.key: tool for tool in self._index.tools} if self._found else {}
         return [offered[key] for key in self._found if key in offered]
 
     def offer(self, specs: Sequence[DeferrableSpec]) -> None:
-        """The tools that wait as of now."""
+        """Replace the deferred tools."""
         if self._offered != specs:
             self._offered = list(specs)
             self._index.close()
             self._index = ToolIndex([tool for spec in specs for tool in _tools_of(spec)])
 
     def search(self, query: str, limit: int = DEFAULT_LIMIT) -> list[Hit]:
-        """The best tools for the query; they are callable from the next request on, in every wire's form."""
+        """Return the best tools for the query; they are callable from the next request on, in every wire's form."""
         hits = self._index.search(query, limit)
         self.mark(hit.tool.key for hit in hits)
         return hits
 
     def mark(self, keys: Iterable[ToolKey]) -> None:
-        """Take tools as found (by a search of an earlier run of the session)."""
+        """Mark tools as found (by a search before a resume)."""
         before = len(self._found)
         self._found.update(dict.fromkeys(keys))
         self.revision += len(self._found) > before
 
     def close(self) -> None:
-        """Let the index go."""
+        """Drop the index."""
         self._index.close()
 
 
@@ -174,7 +175,7 @@ def _tools_of(deferred: DeferrableSpec) -> list[DeferredTool]:
 
 
 def as_loaded_specs(tools: Iterable[DeferredTool]) -> list[ResponsesApiTool | FreeformTool | NamespaceTool]:
-    """Full specs with `defer_loading`, in one group a namespace, in order of first appearance."""
+    """Return full specs with `defer_loading`, in one group per namespace, in order of first appearance."""
     groups: dict[str | int, list[DeferredTool]] = {}
     for number, tool in enumerate(tools):
         groups.setdefault(number if tool.space is None else tool.space, []).append(tool)
@@ -196,7 +197,7 @@ class _LoadedSpec(msgspec.Struct):
 
 
 def loaded_keys(specs: Iterable[msgspec.Raw]) -> list[ToolKey]:
-    """The tools that specs in a search's answer stand for."""
+    """Return the tools that specs in a search's answer stand for."""
     loaded = [msgspec.json.decode(spec, type=_LoadedSpec) for spec in specs]
     return [
         (None, one.name) if one.tools is None else (one.name, tool.name)

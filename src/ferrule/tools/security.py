@@ -1,7 +1,7 @@
-"""How much harm a call can do, who says so, and when that is reason enough to ask.
+"""The risk of a call, who estimates it, and when it requires confirmation.
 
-With a model that is asked for it, every tool that may change things carries one more argument, `security_risk`: the
-model's own estimate. It is taken out before the arguments are validated.
+If the model is asked for it, every tool that may change things has an additional argument, `security_risk`: the
+model's own estimate. It is removed before the arguments are validated.
 """
 
 from typing import Protocol
@@ -22,7 +22,7 @@ _ORDER = (SecurityRisk.LOW, SecurityRisk.MEDIUM, SecurityRisk.HIGH)
 
 
 def pop_risk(invocation: ToolInvocation) -> ToolInvocation:
-    """The invocation without the model's estimate among its arguments, and with it beside them."""
+    """Move the model's estimate from the arguments to the invocation."""
     payload = invocation.payload
     if not isinstance(payload, FunctionPayload | McpPayload):
         return invocation
@@ -31,34 +31,34 @@ def pop_risk(invocation: ToolInvocation) -> ToolInvocation:
         return invocation
     try:
         arguments = decode(raw)
-    except RespondToModel:  # the tool's own reading says what is wrong
+    except RespondToModel:  # the tool's own parser reports what is wrong
         return invocation
     if not isinstance(arguments, dict) or RISK_FIELD not in arguments:
         return invocation
-    stated = str(arguments.pop(RISK_FIELD)).lower()  # some families were trained on capitals
+    stated = str(arguments.pop(RISK_FIELD)).lower()  # some families were trained on upper case
     risk = SecurityRisk(stated) if stated in set(SecurityRisk) else SecurityRisk.UNKNOWN
     return msgspec.structs.replace(invocation, decoded=arguments, risk=risk)
 
 
 class SecurityAnalyzer(Protocol):
-    """Judges an effect before it happens. `stated` is the model's own estimate."""
+    """Estimates the risk of an effect before it happens. `stated` is the model's own estimate."""
 
     def assess(self, effect: Effect, stated: SecurityRisk) -> SecurityRisk: ...
 
 
 class ModelEstimate:
-    """Believes the model."""
+    """Trusts the model's estimate."""
 
     def assess(self, effect: Effect, stated: SecurityRisk) -> SecurityRisk:
-        """The model's estimate."""
+        """Return the model's estimate."""
         return stated
 
 
 class RuleBased:
-    """Looks at the facts, and takes the worse of them and the model's estimate."""
+    """Checks the facts, and takes the worse of them and the model's estimate."""
 
     def assess(self, effect: Effect, stated: SecurityRisk) -> SecurityRisk:
-        """The risk of the command, patch or call."""
+        """Return the risk of the command, patch or call."""
         match effect:
             case CommandEffect(argv=argv):
                 found = command_risk(argv)
@@ -80,60 +80,60 @@ def _hinted(hints: ToolAnnotations, unsaid: SecurityRisk) -> SecurityRisk:
 
 
 def worse(one: SecurityRisk, other: SecurityRisk) -> SecurityRisk:
-    """The higher of two risks; an unknown one only counts where nothing else is known."""
+    """Return the higher of two risks; an unknown one counts only if nothing else is known."""
     known = [risk for risk in (one, other) if risk is not SecurityRisk.UNKNOWN]
     return max(known, key=_ORDER.index, default=SecurityRisk.UNKNOWN)
 
 
 class ConfirmationPolicy(Protocol):
-    """Says whether a risk is reason enough to ask."""
+    """Decides whether a risk requires confirmation."""
 
     def should_confirm(self, risk: SecurityRisk) -> bool: ...
 
 
 class AlwaysConfirm:
-    """Every effect is asked about."""
+    """Confirms every effect."""
 
     def should_confirm(self, risk: SecurityRisk) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
 
 class NeverConfirm:
-    """Risk alone is never a reason."""
+    """Never confirms because of risk alone."""
 
     def should_confirm(self, risk: SecurityRisk) -> bool:
-        """No."""
+        """Return False."""
         return False
 
 
 class ConfirmRisky(msgspec.Struct, frozen=True):
-    """Effects from `threshold` on are asked about, and those of unknown risk unless said otherwise."""
+    """Confirms effects from `threshold` on, and those of unknown risk unless configured otherwise."""
 
     threshold: SecurityRisk = SecurityRisk.HIGH
     confirm_unknown: bool = True
 
     def should_confirm(self, risk: SecurityRisk) -> bool:
-        """Whether the risk reaches the threshold."""
+        """Return whether the risk reaches the threshold."""
         if risk is SecurityRisk.UNKNOWN:
             return self.confirm_unknown
         return _ORDER.index(risk) >= _ORDER.index(self.threshold)
 
 
 class Security(msgspec.Struct, frozen=True):
-    """Who judges, and when that leads to a question."""
+    """The analyzer, and the policy that turns its result into a question."""
 
     analyzer: SecurityAnalyzer = msgspec.field(default_factory=RuleBased)
     policy: ConfirmationPolicy = msgspec.field(default_factory=NeverConfirm)
 
     def reason_to_ask(self, effect: Effect, stated: SecurityRisk) -> str | None:
-        """Why the user should confirm the effect, or None."""
+        """Return why the user should confirm the effect, or None."""
         risk = self.analyzer.assess(effect, stated)
         return f"its risk is {risk}" if self.policy.should_confirm(risk) else None
 
 
 def confirmation_policy(name: str) -> ConfirmationPolicy:
-    """The policy of a setting: always, never, or risky."""
+    """Return the policy for a setting: always, never, or risky."""
     policies: dict[str, ConfirmationPolicy] = {
         "always": AlwaysConfirm(),
         "never": NeverConfirm(),

@@ -1,4 +1,4 @@
-"""Tasks that start at once, and blocking functions off the event loop."""
+"""Tasks that start eagerly, and blocking functions off the event loop."""
 
 import asyncio
 import contextvars
@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 
 def start_task(coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """A task that runs until it first has to wait, where the interpreter can (3.12): then a call that never waits
-    costs no turn of the loop."""
+    """Start a task eagerly, where the interpreter can (3.12): it runs until it first has to wait, so a call that never
+    waits costs no turn of the loop."""
     if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
     return asyncio.create_task(coroutine)
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function` on a daemon thread of its own and wait. When the wait is cancelled, the result is dropped; a
-    function that never returns cannot hold the exit of the process."""
+    """Run `function` on a separate daemon thread and wait. If the wait is cancelled, the result is dropped; a function
+    that never returns cannot block the exit of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -52,13 +52,13 @@ def _settle(
 
     try:
         loop.call_soon_threadsafe(settle)
-    except RuntimeError:  # the loop is closed: nobody waits any more
+    except RuntimeError:  # the loop is closed: nobody is waiting any more
         if not loop.is_closed():
             raise
 
 
 def _awaitable(error: BaseException) -> BaseException:
-    """StopIteration cannot travel through a future."""
+    """Wrap StopIteration, which cannot pass through a future."""
     if isinstance(error, StopIteration):
         wrapped = RuntimeError("the function raised StopIteration")
         wrapped.__cause__ = error

@@ -1,4 +1,4 @@
-"""What the patches of a turn changed together."""
+"""The combined changes of a turn's patches."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from ferrule.patch.turn_diff import Change, turn_diff
 
 
 class TurnDiffTracker:
-    """One a session. Changes of an earlier turn are forgotten when a new one writes."""
+    """The session's only tracker. Changes of an earlier turn are forgotten when a new one writes."""
 
     __slots__ = ("_changes", "_root", "_turn_id")
 
@@ -16,7 +16,7 @@ class TurnDiffTracker:
         self._changes: list[Change] = []
 
     def record(self, turn_id: str, changes: Iterable[Change]) -> str:
-        """Add what was written; returns the net unified diff of the turn, empty when all cancels out."""
+        """Record written changes; return the turn's net unified diff, empty if everything cancels out."""
         if turn_id != self._turn_id:
             self._turn_id, self._changes = turn_id, []
         self._changes.extend(changes)

@@ -1,4 +1,4 @@
-"""What is confined to the session's workspace: the sandboxed launcher and the files that may be written."""
+"""The confined side of a session's workspace: the sandboxed launcher and the files that may be written."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class _WithSafeSearch:
-    """Starts commands whose PATH has no folder in which commands can write: so what they start by its name (git its
-    ssh) comes from nowhere else than they do."""
+    """A launcher whose PATH has no folder that commands can write, so that programs looked up by name (git's ssh)
+    never come from there."""
 
     def __init__(self, launcher: Launcher, places: Places) -> None:
         self._launcher = launcher
@@ -41,7 +41,8 @@ class _WithSafeSearch:
 
 
 class Workspace:
-    """One a session, and its confining `Launcher`. The sandbox is built from `warm_up`, or when it is first needed."""
+    """The session's only workspace, and its confining `Launcher`. The sandbox is built by `warm_up`, or on first
+    use."""
 
     def __init__(
         self,
@@ -66,44 +67,44 @@ class Workspace:
 
     @property
     def plan(self) -> ConfinementPlan | None:
-        """What is confined; None if nothing is."""
+        """The confinement; None if nothing is confined."""
         return None if self._protection is None else self._protection.plan
 
     def report_to(self, report: Report) -> None:
-        """Whom to tell what commands left behind in repositories, and what of that cannot be seen."""
+        """Set who is informed of what commands left behind in repositories, and of what cannot be checked."""
         if self._protection is not None:
             self._protection.report = report
 
     @property
     def boundary(self) -> Boundary | None:
-        """What may be written, as of the last look; None if nothing is confined."""
+        """What may be written, as of the last check; None if nothing is confined."""
         return None if self._protection is None else self._protection.boundary
 
     async def look(self) -> Boundary | None:
-        """What may be written now; None if nothing is confined."""
+        """Return what may be written now; None if nothing is confined."""
         return None if self._protection is None else await self._protection.look()
 
     def unconfined(self, plain: Launcher) -> Launcher:
-        """`plain` for commands that leave the sandbox: what they make is a command's work, too."""
+        """Return `plain` for commands that leave the sandbox: their files count as a command's too."""
         return plain if self._protection is None else WatchedLauncher(plain, self._protection)
 
     def freed(self, plain: Launcher) -> Launcher:
-        """`plain` for commands that a rule of the user frees."""
+        """Return `plain` for commands that a rule of the user exempts."""
         return _WithSafeSearch(plain, self.places)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about the roots for the user."""
+        """Warnings about the roots for the user."""
         return () if self.plan is None else self.plan.warnings
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> Child:
-        """Start a confined process. Raises `LaunchError`, also where nothing can confine it."""
+        """Start a confined process. Raises `LaunchError`, also if no sandbox is available."""
         return await (await self._opened()).launch(argv, env, cwd, stdio, limits)
 
     def access(self, cwd: str) -> Access:
-        """The confined means of an attempt."""
+        """Return the confined means of an attempt."""
         return Access(self, Files(self._confined_files, cwd), sandboxed=True)
 
     async def warm_up(self) -> None:
@@ -113,7 +114,7 @@ class Workspace:
                 await self._opened()
 
     async def status(self) -> SandboxStatus:
-        """What confines commands. Waits until the sandbox stands, or is known not to."""
+        """Return the state of the sandbox. Waits until it is ready, or known to be unavailable."""
         from ferrule.sandbox.plan import Level
         from ferrule.sandbox.probe import HOLES, TITLES, title
 
@@ -141,7 +142,7 @@ class Workspace:
         return self._sandbox
 
     async def close(self) -> None:
-        """End the sandbox and all that runs in it."""
+        """End the sandbox and everything that runs in it."""
         if self._sandbox is not None:
             await self._sandbox.close()
         if self._protection is not None:
