@@ -251,7 +251,7 @@ def test_the_command_shows_confirms_lists_and_takes_back(project: Project) -> No
 def test_the_command_says_what_is_odd(project: Project, tmp_path: Path) -> None:
     (project.place.home / "config.toml").write_text(f'[projects."{project.place.cwd}"]\ntrust_level = "untrusted"\n')
     done = project.trust("--yes")
-    assert done.code == 2 and 'is "untrusted": take that out first' in done.err.replace("\\", "")
+    assert done.code == 2 and 'is "untrusted": remove that first' in done.err.replace("\\", "")
     elsewhere = tmp_path / "else"
     elsewhere.mkdir()
     assert project.trust("-C", str(elsewhere), "--revoke").out == f"{elsewhere} is not trusted\n"

@@ -22,9 +22,9 @@ COMMANDS = {
     "policy": "say whether a command may run, and why",
     "memory": "list, add and remove what is remembered from earlier work",
     "trust": "show what a project's own files would do, and trust them",
-    "mcp": "add, list, show and remove MCP servers; log in at one",
+    "mcp": "add, list, show and remove MCP servers; log in to one",
     "demo": "watch a scripted model fix a bug in a scratch repository; needs no key",
-    "doctor": "say what this machine offers and which paths are written",
+    "doctor": "show what this machine offers and which paths are written",
 }
 """Every command and what it does. NAME is the module `ferrule.cli.commands.NAME`, with `_` for `-`."""
 

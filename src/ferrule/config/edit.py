@@ -25,7 +25,7 @@ def put_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
     wanted = _parse(path, text)
     servers = wanted.setdefault("mcp_servers", {})
     if name in servers:
-        raise UsageError(f"{path} has a server named {name!r} already: `ferrule mcp remove {name}` takes it out")
+        raise UsageError(f"{path} already has a server named {name!r}: `ferrule mcp remove {name}` removes it")
     servers[name] = dict(table)
     section = "\n".join([f"[mcp_servers.{_key(name)}]", *(f"{_key(k)} = {_value(v)}" for k, v in table.items())])
     _write(path, f"{text.rstrip()}\n\n{section}\n".lstrip("\n"), wanted)
@@ -115,7 +115,7 @@ def _write(path: Path, text: str, wanted: Mapping[str, Any]) -> None:
     except tomllib.TOMLDecodeError:
         found = None
     if found != wanted:
-        raise UsageError(f"{path} has its servers in a form that is not changed here: edit it by hand")
+        raise UsageError(f"{path} writes its servers in a form that this command cannot change: edit it by hand")
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Tools and their choice, adapted to what a server accepts."""
+"""Adapt tools and the tool choice to what a server accepts."""
 
 import hashlib
 import re
@@ -30,7 +30,7 @@ from ferrule.protocol.specs import (
 )
 
 LONGEST_NAME = 64
-"""Characters of a function's name that OpenAI and those who copy it accept."""
+"""Longest function name that OpenAI and compatible servers accept."""
 
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 _QUERY = JsonSchema(
@@ -44,34 +44,34 @@ _QUERY = JsonSchema(
 
 
 class WireTool(msgspec.Struct, frozen=True):
-    """One tool as it is sent. `name` is its name on the wire, None for what is not called by a name."""
+    """One tool as sent. `name` is its name on the wire, None for a tool that is not called by name."""
 
     json: bytes
     name: str | None
     kind: str
     serial: bool = False
-    """The request may not allow parallel calls beside it."""
+    """The request may not allow parallel calls with this tool."""
 
 
 class WireTools(msgspec.Struct, frozen=True):
-    """The tools of a request as they are sent, and what the names of their calls stand for."""
+    """The tools of a request as sent, and what their names stand for in calls."""
 
     tools: tuple[WireTool, ...]
     names: CallNames
     sent_names: dict[tuple[str | None, str], str]
-    """How a declared tool, by namespace and name, is called on the wire."""
+    """Maps a declared tool, by namespace and name, to its name on the wire."""
     left_out: tuple[str, ...] = ()
-    """A sentence for each tool that is not sent."""
+    """One sentence for each tool that is not sent."""
 
     @classmethod
     def empty(cls) -> "WireTools":
-        """No tools at all."""
+        """Return an empty set of tools."""
         return cls((), CallNames({}), {})
 
     def choose(self, choice: ToolChoice, server: ProviderProfile, wire: Wire) -> tuple[object, tuple[WireTool, ...]]:
-        """`tool_choice` in the wire's spelling, and the tools to send with it.
+        """Return `tool_choice` in the wire's spelling, and the tools to send with it.
 
-        Raises `ModelError` where a tool must be called that is not sent.
+        Raises `ModelError` if the choice requires a tool that is not sent.
         """
         if not isinstance(choice, ForcedTool):
             return choice, self.tools
@@ -89,11 +89,11 @@ class WireTools(msgspec.Struct, frozen=True):
 
 
 def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) -> WireTools:
-    """The specs as this server takes them on this wire.
+    """Adapt the specs to this server and wire.
 
-    Freeform tools become functions, namespaces are flattened. What the server does not know is left out where the
-    provider would run it, or where a function of ours does the same. Raises `ModelError` that names the tool where a
-    tool that runs here cannot be sent, or two tools end up with one name.
+    Freeform tools become functions, namespaces are flattened. Unsupported tools are left out if the provider would run
+    them, or if one of our functions does the same. Raises `ModelError` that names the tool if a tool that runs here
+    cannot be sent, or two tools end up with one name.
     """
     specs = _without_twins(tuple(specs), server, wire)
     tools: list[WireTool] = []
@@ -114,7 +114,7 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
 
 
 def without_refused(tools: WireTools, omitted: Omissions) -> WireTools:
-    """The tools without those, and without the fields, that the server has refused."""
+    """Drop the tools and the fields that the server has refused."""
     if not (omitted.kinds or omitted.tools or omitted.tool_fields):
         return tools
     kept = tuple(
@@ -132,7 +132,7 @@ def _pruned(tool: WireTool, refused: frozenset[str]) -> WireTool:
 
 
 def _without(value: JsonValue, names: frozenset[str]) -> JsonValue:
-    """`value` without these keys, at any depth; the keys of `properties` are names of the tool's own."""
+    """Remove these keys from `value` at any depth; the keys of `properties` are names of the tool's own."""
     if isinstance(value, list):
         return [_without(entry, names) for entry in value]
     if not isinstance(value, dict):
@@ -147,8 +147,8 @@ def _without(value: JsonValue, names: frozenset[str]) -> JsonValue:
 
 
 def searched_for(specs: Iterable[ToolSpec]) -> list[ToolSpec]:
-    """The tools that a search of ours has found: the model knows them from its answer in the history, and to say them
-    again would cost their tokens twice and the cache of what comes after them."""
+    """Return the tools found by our own search: the model knows them from its answer in the history, and repeating
+    them would cost their tokens twice and the cache of everything after them."""
     specs = tuple(specs)
     if not any(isinstance(spec, ToolSearchTool) and spec.execution == "client" for spec in specs):
         return []
@@ -162,8 +162,8 @@ def _is_deferred(spec: ToolSpec) -> bool:
 
 
 def as_functions(spec: ToolSpec) -> Iterator[ResponsesApiTool]:
-    """The functions with flat names that a tool is where nothing but functions is known; none for what only the
-    Responses API has."""
+    """Convert a tool to flat functions for a server that knows only functions; yield none for what only the Responses
+    API has."""
     if isinstance(spec, NamespaceTool):
         for tool in spec.tools:
             for function in as_functions(tool):
@@ -227,7 +227,7 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
 
 
 def _is_sent(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> bool:
-    """Whether the server knows such a tool, or takes it in another form."""
+    """Return whether the server accepts such a tool, in its own or in another form."""
     function = ResponsesApiTool | FreeformTool | NamespaceTool | RawTool
     return isinstance(spec, function) or runs_here(spec) or _knows(server, wire, spec_name(spec))
 
@@ -237,7 +237,7 @@ def _unknown_there(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> str:
 
 
 def _without_twins(specs: tuple[ToolSpec, ...], server: ProviderProfile, wire: Wire) -> tuple[ToolSpec, ...]:
-    """The specs without native tools that the server does not know and a function does as well."""
+    """Drop native tools that the server does not know and that a function replaces."""
     names = {spec.name for spec in specs if isinstance(spec, ResponsesApiTool | FreeformTool)}
 
     def has_twin(spec: ToolSpec) -> bool:
@@ -291,7 +291,7 @@ def _json(spec: ResponsesApiTool | FreeformTool, wire: Wire) -> bytes:
 
 
 def wire_name(name: str) -> str:
-    """`name` in the characters and the length that servers accept; what is cut off leaves a hash behind."""
+    """Convert `name` to the characters and length that servers accept; a cut name ends in a hash."""
     clean = _FORBIDDEN.sub("_", name)
     if len(clean) <= LONGEST_NAME:
         return clean

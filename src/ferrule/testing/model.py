@@ -102,7 +102,7 @@ class ScriptedModel:
         for request in reversed(self.requests):
             if request.wire in ("responses", "chat"):
                 return request
-        raise LookupError("the model was asked nothing yet")
+        raise LookupError("no request has reached the model yet")
 
     def outputs(self) -> dict[str, str]:
         """Map each call id to its output text as the model has read it so far; the latest if an id came twice."""
@@ -121,7 +121,9 @@ class ScriptedModel:
         TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(condition, timeout):
-                raise TimeoutError(f"not so within {timeout} s; {len(self.requests)} requests arrived")
+                raise TimeoutError(
+                    f"the condition did not hold within {timeout} s; {len(self.requests)} requests arrived"
+                )
 
     def wait_for_requests(self, count: int, timeout: float = 10.0) -> None:
         """Block until `count` requests have arrived, answered or not. Raises TimeoutError."""

@@ -1,4 +1,4 @@
-"""What a handler is given: the invocation, and the context through which alone it acts."""
+"""A handler's inputs: the invocation, and the context through which alone it acts."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class ToolInvocation(msgspec.Struct, frozen=True):
-    """One call of the model, routed. `decoded` holds the arguments once somebody had to decode them (a hook)."""
+    """One call of the model, routed. `decoded` holds the arguments once they had to be decoded (for a hook)."""
 
     call_id: str
     tool_name: str
@@ -36,7 +36,7 @@ class ToolInvocation(msgspec.Struct, frozen=True):
     turn_id: str = ""
     decoded: JsonValue = msgspec.UNSET
     risk: SecurityRisk = SecurityRisk.UNKNOWN
-    """The model's own estimate of the harm that the call can do."""
+    """The model's own estimate of the harm the call can do."""
 
     @property
     def key(self) -> tuple[str | None, str]:
@@ -54,20 +54,20 @@ class Permissions(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The means of one attempt, exactly as wide as what was approved. `sandboxed` says that something confines them."""
+    """The means of one attempt, exactly as wide as what was approved. `sandboxed`: something confines them."""
 
     launcher: Launcher
     files: Files
     sandboxed: bool = False
     notice: str | None = None
-    """What the model must read beside the output (the command may have run twice)."""
+    """Text for the model beside the output (the command may have run twice)."""
 
 
 Attempt = Callable[[Access], Awaitable[T]]
 
 
 class ToolHost(Protocol):
-    """What stands behind a context. `observed` false: nobody listens, events need not be made."""
+    """The implementation behind a context. `observed` false: nobody listens, so no events need be created."""
 
     @property
     def observed(self) -> bool: ...
@@ -79,7 +79,7 @@ class ToolHost(Protocol):
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """One call's only way to act. `cwd` is absolute; `output_budget` bounds what the model will read; `files` only
+    """A call's only way to act. `cwd` is absolute; `output_budget` limits what the model will read; `files` only
     reads: writing goes through `run`."""
 
     call_id: str
@@ -118,14 +118,15 @@ class ToolContext(msgspec.Struct, frozen=True):
         )
 
     async def run(self, effect: Effect, attempt: Attempt[T]) -> T:
-        """Do `attempt` with the access that `effect` is granted: exec policy, approval, sandbox, and at most one retry.
+        """Run `attempt` with the access that `effect` is granted: exec policy, approval, sandbox, and at most one
+        retry.
 
-        Raises `RespondToModel` where it is refused. `attempt` may run twice only after the user said so.
+        Raises `RespondToModel` if it is refused. `attempt` may run twice only after the user has agreed.
         """
         return await self.host.run(self, effect, attempt)
 
     async def ask(self, question: Question) -> Answer:
-        """Ask the user and wait for the answer. Raises `RespondToModel` where nobody can answer."""
+        """Ask the user and wait for the answer. Raises `RespondToModel` if nobody can answer."""
         return await self.host.ask(self, question)
 
     async def call(self, invocation: ToolInvocation) -> ToolOutput:
@@ -133,5 +134,5 @@ class ToolContext(msgspec.Struct, frozen=True):
         return await self.host.call(self, invocation)
 
     def emit(self, event: Event | ToolEvent) -> None:
-        """Tell the front end."""
+        """Send an event to the front end."""
         self.host.emit(event)

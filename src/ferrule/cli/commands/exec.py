@@ -79,12 +79,12 @@ def _parser() -> Parser:
     add_profile_flag(parser)
     add_rights_flags(parser)
     parser.add_argument("-i", "--image", metavar="FILE", action="append", default=[], help="an image for the prompt")
-    parser.add_argument("--max-turns", type=int, metavar="N", help="how often the model may be asked")
+    parser.add_argument("--max-turns", type=int, metavar="N", help="the maximum number of model requests")
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON schema of the last message")
-    parser.add_argument("--json", action="store_true", help="print events as JSON, one a line")
+    parser.add_argument("--json", action="store_true", help="print events as JSON, one per line")
     parser.add_argument("--raw", action="store_true", help="print the last message with its control characters")
     parser.add_argument(
-        "-o", "--output-last-message", dest="output", metavar="FILE", help="write the last message there"
+        "-o", "--output-last-message", dest="output", metavar="FILE", help="write the last message to FILE"
     )
     add_config_flag(parser)
     return parser
@@ -130,7 +130,7 @@ def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Setti
     }
     if not given["sandbox_given"] and (options.add_dir or is_given(options, "", "sandbox_workspace_write")):
         raise UsageError(
-            "`exec resume` restores the session's sandbox: to give it other roots, say its mode too, by -s"
+            "`exec resume` restores the session's sandbox: to change its roots, give its mode too, with -s"
         )
     here = working_directory(options.directory) if cwd_given else "/"
     there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, **given)

@@ -56,9 +56,9 @@ def _add(arguments: list[str]) -> int:
     parser.add_argument("--bearer-token-env-var", metavar="VAR", help="the variable that holds its bearer token")
     parser.add_argument("--client-id", metavar="ID", help="a client that is registered at its login server")
     parser.add_argument("--client-secret-env-var", metavar="VAR", help="the variable that holds the client's secret")
-    parser.add_argument("--client-metadata-url", metavar="URL", help="where a document describes the client")
+    parser.add_argument("--client-metadata-url", metavar="URL", help="the client's metadata document")
     parser.add_argument("--callback-port", metavar="PORT", type=int, help="as in http://127.0.0.1:PORT/callback")
-    parser.add_argument("--scope", metavar="SCOPE", action="append", default=[], help="a scope to ask for at the login")
+    parser.add_argument("--scope", metavar="SCOPE", action="append", default=[], help="a scope to request at login")
     parser.add_argument("--header", metavar="NAME=VALUE", action="append", default=[], help="a header for it")
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable for the command")
     parser.add_argument("--env-var", metavar="NAME", action="append", default=[], help="a variable to pass on")
@@ -129,7 +129,7 @@ def _list(arguments: list[str]) -> int:
 
 
 def _add_configured_flag(parser: Parser) -> None:
-    parser.add_argument("--configured", action="store_true", help="only what is configured: start and reach no server")
+    parser.add_argument("--configured", action="store_true", help="only the configuration: start and contact no server")
 
 
 async def _states(servers: Mapping[str, McpServerSettings], settings: Settings) -> dict[str, "ServerState"]:
@@ -207,7 +207,7 @@ def _login(arguments: list[str]) -> int:
     settings, options = _configured(parser, arguments)
     server = _server(settings, options.name)
     if server.url is None:
-        raise UsageError(f"{options.name} is a local server: there is nobody to log in at")
+        raise UsageError(f"{options.name} is a local server: it needs no login")
     from ferrule.mcp.extra import sdk_needed
 
     with sdk_needed():

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 def _list(store: MemoryStore, arguments: list[str]) -> None:
     parser = Parser("memory list", "Print every memory, the oldest first.")
-    parser.add_argument("--json", action="store_true", help="whole, as one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print whole memories, one JSON object per line")
     as_json = parser.parse_args(arguments).json
     memories = store.all()
     if not memories and not as_json:
@@ -49,13 +49,13 @@ def _list(store: MemoryStore, arguments: list[str]) -> None:
 
 def _add(store: MemoryStore, arguments: list[str]) -> None:
     parser = Parser("memory add", "Store a memory and print its id.")
-    parser.add_argument("text", metavar="TEXT|-", help="what is to be remembered; - reads standard input")
-    parser.add_argument("--trace", default="", metavar="TEXT", help="which work it comes from")
-    parser.add_argument("--id", dest="memory_id", metavar="UUID", help="replaces the memory of this id")
+    parser.add_argument("text", metavar="TEXT|-", help="the text to remember; - reads standard input")
+    parser.add_argument("--trace", default="", metavar="TEXT", help="the work it comes from")
+    parser.add_argument("--id", dest="memory_id", metavar="UUID", help="replace the memory with this id")
     options = parser.parse_args(arguments)
     text = sys.stdin.read() if options.text == "-" else options.text
     if not text.strip():
-        raise UsageError("there is nothing to remember: the text is empty")
+        raise UsageError("the text is empty: give the text to remember")
     memory_id = None if options.memory_id is None else _uuid(options.memory_id)
     print(store.add(text.strip(), options.trace, memory_id).id)
 
@@ -65,7 +65,7 @@ def _remove(store: MemoryStore, arguments: list[str]) -> None:
     parser.add_argument("memory_id", metavar="UUID")
     memory_id = _uuid(parser.parse_args(arguments).memory_id)
     if not store.remove(memory_id):
-        raise UsageError(f"there is no memory {memory_id}; `ferrule memory list` shows those there are")
+        raise UsageError(f"there is no memory {memory_id}; `ferrule memory list` lists all")
 
 
 def _uuid(text: str) -> str:

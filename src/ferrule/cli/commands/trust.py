@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     parser = Parser("trust", DESCRIPTION)
     add_directory_flag(parser)
     parser.add_argument("--yes", action="store_true", help="confirm what is shown without asking")
-    parser.add_argument("--list", action="store_true", help="list the projects of which you have confirmed anything")
+    parser.add_argument("--list", action="store_true", help="list the projects with confirmed files")
     parser.add_argument("--revoke", action="store_true", help="trust nothing of this project any more")
     options = parser.parse_args(arguments)
     if options.list:
@@ -54,7 +54,7 @@ def _revoke(project: Inspection) -> int:
 def _confirm(project: Inspection, options: argparse.Namespace) -> int:
     if project.wish == "untrusted":
         file = f"{ferrule_home()}/{CONFIG_FILE}"
-        raise UsageError(f'{file} says that {project.top} is "untrusted": take that out first')
+        raise UsageError(f'{file} says that {project.top} is "untrusted": remove that first')
     trusted = project.record is not None and project.record.trusts(project.wish)
     shown = changes(project.found, project.record if trusted else None)
     print(f"{_line(project.top)}  ({'trusted' if trusted else 'not trusted yet'})")
