@@ -1,9 +1,9 @@
 """A rule that the user adds by an answer: how it is stored and is live at once."""
 
-import fcntl
 import os
 from pathlib import Path
 
+from ferrule.locks import lock_patiently
 from ferrule.protocol.approvals import ExecPolicyAmendment
 from ferrule.protocol.errors import FerruleError
 
@@ -27,12 +27,12 @@ def rule_line(amendment: ExecPolicyAmendment) -> str:
 
 
 def append_rule(path: Path, amendment: ExecPolicyAmendment) -> None:
-    """Add the rule to the file unless it is there already. Blocking; other sessions wait. Raises `AmendmentError`."""
+    """Add the rule to the file unless it is there already. Blocking, for a moment. Raises `AmendmentError`."""
     line = rule_line(amendment).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, _APPEND, 0o600), "rb+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file
+            lock_patiently(file.fileno())  # without it, the rule may be there twice
             present = file.read()
             if line in present.splitlines(keepends=True):
                 return

@@ -5,13 +5,11 @@ somebody else's. Lines are JSON, appended under a lock of the file; what is gone
 """
 
 import errno
-import fcntl
 import json
 import os
 import secrets
 import stat
 import struct
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ferrule.locks import lock_patiently
 from ferrule.reading import Unreadable, read_file
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ MAX_RECORDED = 5000
 """Entries that are kept, the newest: a program that makes repositories without end must not slow down every start."""
 LARGEST_RECORD = 4 << 20
 """Bytes: some 40,000 entries with paths of usual length."""
-LOCK_PATIENCE = 0.25
-"""Seconds: another process writes for milliseconds, and somebody waits for the command."""
 _SOBER = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
 # struct statx of statx(2): stx_mask comes first, stx_ino and stx_btime at these offsets.
@@ -151,7 +148,7 @@ class OwnershipRecord:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | _SOBER, 0o600)
         try:
-            yield _lock(lock)
+            yield lock_patiently(lock)
         finally:
             os.close(lock)
 
@@ -159,19 +156,6 @@ class OwnershipRecord:
 UNREADABLE: Final = (
     "the record of the repositories that commands made, {}, {}: they are taken for yours until you remove it"
 )
-
-
-def _lock(fd: int) -> bool:
-    deadline = time.monotonic() + LOCK_PATIENCE
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.002)
-        else:
-            return True
 
 
 def _append(file: Path, lines: bytes) -> int:
