@@ -82,7 +82,7 @@ def test_the_names_of_the_page_are_exported() -> None:
 
 
 def test_the_page_says_what_is_promised() -> None:
-    promise = re.search(r"## What lasts\n(.*?)(\n## |\Z)", PAGE.read_text(), re.DOTALL)
+    promise = re.search(r"## Stability\n(.*?)(\n## |\Z)", PAGE.read_text(), re.DOTALL)
     assert promise is not None
     assert sorted(set(re.findall(r"`(ferrule[a-z.]*)`", promise[1]))) == PROMISED
 

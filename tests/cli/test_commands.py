@@ -119,7 +119,7 @@ BAD = {
     "bad URL": (["exec", "--base-url", "localhost:11434", "go"], 2, "is not usable"),
     "no session": (["exec", "resume", "--last", "go"], 2, "there is no session to resume"),
     "no id": (["exec", "resume"], 2, "--last"),
-    "roots on resume": (["exec", "resume", "--last", "--add-dir", "/", "go"], 2, "say its mode too, by -s"),
+    "roots on resume": (["exec", "resume", "--last", "--add-dir", "/", "go"], 2, "give its mode too, with -s"),
     "stray --last": (["exec", "--last", "go"], 2, "resume --last"),
     "policy": (["policy", "chek"], 2, "ferrule policy check"),
     "policy without command": (["policy", "check", "--"], 2, "a command is missing"),
