@@ -14,7 +14,7 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import SandboxMode, SandboxPolicy, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.front_end import Listener, callbacks, policy_for
+from ferrule.session.front_end import callbacks, policy_for
 from ferrule.session.hooks import Hook
 from ferrule.session.offline import open_offline
 from ferrule.session.opening import open_session
@@ -23,7 +23,7 @@ from ferrule.session.sources import ToolLike
 from ferrule.session.tool_choice import ToolChoiceLike
 from ferrule.session.turn import TurnResult
 from ferrule.sync import background_loop, wait_for_coroutine
-from ferrule.tools.answering import Approver, Questioned
+from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolContext
 
 

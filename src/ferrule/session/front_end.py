@@ -8,11 +8,9 @@ from typing import NamedTuple, Protocol
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import Event
 from ferrule.protocol.permissions import AskForApproval, as_approval_policy
-from ferrule.tools.answering import Approver, Questioned, answer_of
+from ferrule.tools.answering import Approver, Listener, Questioned, answer_of
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
-
-Listener = Callable[[Event | ToolEvent], None]
 
 
 class FrontEnd(Protocol):

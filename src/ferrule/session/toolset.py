@@ -25,7 +25,7 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire
 from ferrule.session.brought import NativeSource, group_by_owner
-from ferrule.session.front_end import FrontEnd, Listener, answers_of, callbacks, policy_for
+from ferrule.session.front_end import FrontEnd, answers_of, callbacks, policy_for
 from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.host import SessionHost
@@ -33,7 +33,7 @@ from ferrule.session.pending import PendingTable
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
-from ferrule.tools.answering import Approver, Questioned
+from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.dispatch import Dispatcher

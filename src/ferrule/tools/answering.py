@@ -3,12 +3,14 @@
 import inspect
 from collections.abc import Awaitable, Callable
 
-from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.events import ElicitationRequest, Event, ExecApproval, UserInputRequest
 from ferrule.protocol.permissions import ReviewDecision
+from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Decision, NoAnswer, Question
 
-Approver = Callable[[ExecApproval], "ReviewDecision | Decision | Awaitable[ReviewDecision | Decision]"]
-Questioned = Callable[[UserInputRequest | ElicitationRequest], "Answer | Awaitable[Answer]"]
+Listener = Callable[[Event | ToolEvent], None]
+Approver = Callable[[ExecApproval], ReviewDecision | Decision | Awaitable[ReviewDecision | Decision]]
+Questioned = Callable[[UserInputRequest | ElicitationRequest], Answer | Awaitable[Answer]]
 
 
 async def answer_of(question: Question, on_approval: Approver | None, on_question: Questioned | None) -> Answer:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -13,14 +13,16 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, as_approval_policy, as_policy
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Question
 
 if TYPE_CHECKING:
-    from ferrule.tools.answering import Approver, Questioned
-    from ferrule.tools.local import Listener, LocalContext
+    from ferrule.tools.local import LocalContext
+else:
+    LocalContext = Any  # it is built on this module; type hints resolve without it
 
 T = TypeVar("T")
 
@@ -97,9 +99,9 @@ class ToolContext(msgspec.Struct, frozen=True):
         *,
         sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
         approval_policy: str = AskForApproval.NEVER,
-        on_event: "Listener | None" = None,
-        on_approval: "Approver | None" = None,
-        on_question: "Questioned | None" = None,
+        on_event: Listener | None = None,
+        on_approval: Approver | None = None,
+        on_question: Questioned | None = None,
     ) -> "LocalContext":
         """A context of its own, for a tool that is called in plain code: `with ToolContext.local() as ctx`.
 

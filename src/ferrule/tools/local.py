@@ -18,7 +18,7 @@ from ferrule.protocol.events import Event
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.sync import background_loop, wait_for_coroutine
-from ferrule.tools.answering import Approver, Questioned, answer_of
+from ferrule.tools.answering import Approver, Listener, Questioned, answer_of
 from ferrule.tools.context import Attempt, Permissions, ToolContext, ToolInvocation
 from ferrule.tools.effects import Effect, McpEffect
 from ferrule.tools.events import ToolEvent
@@ -29,7 +29,6 @@ from ferrule.tools.workspace import Workspace
 
 T = TypeVar("T")
 
-Listener = Callable[[Event | ToolEvent], None]
 Ask = Callable[[Question], Awaitable[Answer]]
 Call = Callable[[ToolInvocation, ToolContext], Awaitable[ToolOutput]]
 
