@@ -11,15 +11,11 @@ from typing import Any
 
 import msgspec
 
-from ferrule.model.profiles import ProviderProfile
-from ferrule.model.recipient import PARTS, Omissions, Recipient, mark_of
+from ferrule.model.recipient import PARTS, Healed, Recipient, mark_of
 from ferrule.model.stream import ContextOverflow, ForcedTool, ModelError, ModelRequest
 from ferrule.protocol.content import ContentPart
 from ferrule.protocol.items import Compaction, ItemView, Message, Reasoning
 from ferrule.protocol.json_text import JsonValue
-
-MAX_HEALS = 16
-"""Repairs of one request; each leaves out something more, so that most servers need one or two."""
 
 LONGEST_WORDS = 600
 """Characters searched for names; the rest is mostly the quoted request."""
@@ -144,14 +140,6 @@ _COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 _PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
 _STEP = re.compile(r"[A-Za-z_$][\w$-]*|\d+")
 _OUTER = frozenset({"body", "$", "request", "root", "payload", "json"})
-
-
-class Healed(msgspec.Struct, frozen=True):
-    """How to treat a server from now on. `what` is left out, or expressed in another way."""
-
-    accepts: ProviderProfile
-    omitted: Omissions
-    what: str
 
 
 class Refusal:

@@ -29,6 +29,10 @@ PARTS: Mapping[str, type[ContentPart]] = {"image": InputImage, "file": InputFile
 _A = {"image": "an image", "file": "a file", "audio": "a sound"}
 
 
+MAX_HEALS = 16
+"""Repairs of one request; each leaves out something more, so that most servers need one or two."""
+
+
 class Omissions(msgspec.Struct, frozen=True):
     """What a server refused in this session, and is therefore left out of its requests.
 
@@ -48,6 +52,14 @@ class Omissions(msgspec.Struct, frozen=True):
     ids: bool = False
     signatures: bool = False
     """The server requires a signature on each call, even if there is none."""
+
+
+class Healed(msgspec.Struct, frozen=True):
+    """How to treat a server from now on. `what` is left out, or expressed in another way."""
+
+    accepts: ProviderProfile
+    omitted: Omissions
+    what: str
 
 
 NOTHING_OMITTED = Omissions()

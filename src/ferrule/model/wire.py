@@ -12,12 +12,11 @@ import msgspec
 
 from ferrule.model.adapt import WireTools, adapt_tools, without_refused
 from ferrule.model.calls import CallReader, random_id
-from ferrule.model.heal import MAX_HEALS, Healed, heal
 from ferrule.model.http import Server
 from ferrule.model.lessons import Lesson, about, changed_fields, taken_for
 from ferrule.model.names import KnownIds
 from ferrule.model.profiles import Profiles, ProviderProfile
-from ferrule.model.recipient import ANYWHERE, NOTHING_OMITTED, Recipient, family_of
+from ferrule.model.recipient import ANYWHERE, MAX_HEALS, NOTHING_OMITTED, Healed, Recipient, family_of
 from ferrule.model.retry import Batches, in_words, with_retries
 from ferrule.model.stream import (
     CallUnreadable,
@@ -218,7 +217,7 @@ class WireModel:
                 return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
                 request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
-            elif self._may_heal(error, given_out, healed_before) and (healed := heal(error, request, recipient, body)):
+            elif self._may_heal(error, given_out, healed_before) and (healed := _heal(error, request, recipient, body)):
                 _name_tool(error, tools)
                 healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, str(error)))
                 self._take_for(request, healed)
@@ -290,6 +289,13 @@ class WireModel:
         lane.is_told = True
         changed = changed_fields(self.accepts, lane.accepts)
         return [Learned(Lesson(self._provider, self.wire, request.model, changed, lane.omitted))]
+
+
+def _heal(error: ModelError, request: ModelRequest, recipient: Recipient, body: bytes) -> Healed | None:
+    """Return how to treat the server from now on, if a rule knows. The rules are loaded for the first refusal."""
+    from ferrule.model.heal import heal
+
+    return heal(error, request, recipient, body)
 
 
 def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:
