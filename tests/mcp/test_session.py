@@ -389,6 +389,7 @@ async def test_the_tools_of_servers_stand_in_the_tools_map(tmp_path: Path) -> No
     with ScriptedModel([]) as model:
         made = agent(model, "chat", tmp_path, {"stub": server()})
         tools = await asyncio.to_thread(lambda: made.tools_map)
+        await made.aclose()
     assert isinstance(tools["mcp__stub__echo"], MCPToolDefinition)
     assert tools["stub/echo"] is tools["mcp__stub__echo"]
 
