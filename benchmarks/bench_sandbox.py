@@ -63,7 +63,7 @@ async def compare(base: Path) -> list[Row]:
     bwrap = bubblewrap(plan, base)
     if bwrap is not None:
         words = bwrap.words(["/bin/true"], cwd, [cover for cover in boundary_of(plan).covers if cover.kind != "empty"])
-        works["bwrap"] = partial(run, words, ENV)
+        works["bwrap"] = partial(run, without_descriptors(words), ENV)
     times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
     if codex := shutil.which("codex"):
         words = [codex, "sandbox", "-P", ":workspace", "-C", cwd, "--", "/bin/true"]
@@ -153,6 +153,15 @@ def bubblewrap(plan: ConfinementPlan, base: Path) -> BwrapLauncher | None:
 def spawn_plainly() -> None:
     """The floor."""
     run(["/bin/true"], ENV)
+
+
+def without_descriptors(words: list[str]) -> list[str]:
+    """The command line without what bwrap reads from descriptors (variables and filter): a plain start has none."""
+    kept = list(words)
+    for option in ("--args", "--seccomp"):
+        place = kept.index(option)
+        del kept[place : place + 2]
+    return kept
 
 
 def run(words: list[str], env: dict[str, str]) -> None:

@@ -80,8 +80,7 @@ class BwrapLauncher:
             with Starting(self._state_dir) as starting, Variables(env) as variables:
                 # What is gone may have taken a folder on the way with it, which bwrap does not forgive.
                 there = [cover for cover in covers if cover.kind == "empty" or os.path.lexists(cover.path)]
-                words = [self._program, *self._options(there), "--chdir", cwd, "--"]
-                words += ["/bin/sh", "-c", _TELLING, "sh", *argv]
+                words = self.words(["/bin/sh", "-c", _TELLING, "sh", *argv], cwd, there)
                 prepared = ["/bin/sh", "-c", _PREPARED, str(self._filter), starting.path, variables.path, *words]
                 child = await self._plain.launch(prepared, {}, cwd, stdio, limits)
                 if await starting.wait(child):
@@ -103,6 +102,10 @@ class BwrapLauncher:
         finally:
             self._placeholders.release()
             del self._children[child]
+
+    def words(self, argv: Sequence[str], cwd: str, covers: Sequence[Cover]) -> list[str]:
+        """Return the command line of bubblewrap around `argv`."""
+        return [self._program, *self._options(covers), "--chdir", cwd, "--", *argv]
 
     def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
         yield from ("--args", VARIABLES_FD, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent")
