@@ -112,7 +112,8 @@ async def test_resizing_a_terminal(open_sandbox: OpenSandbox, workspace: Path) -
 
 @pytest.mark.parametrize("stdio", [Pipes(merge=True), Pty()])
 async def test_interrupt(open_sandbox: OpenSandbox, workspace: Path, stdio: Pipes | Pty) -> None:
-    child = await launch(open_sandbox, "trap 'echo caught; exit 5' INT; echo ready; sleep 30", workspace, stdio)
+    line = "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done"
+    child = await launch(open_sandbox, line, workspace, stdio)
     assert os.read(child.stdout, 100).strip() == b"ready"
     await child.interrupt()
     outcome = await finish(child)
