@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -16,6 +15,7 @@ from ferrule.builtin.execution import (
     AskedPermissions,
     Command,
     CommandEvents,
+    CommandExecutor,
     CommandTool,
     Justification,
     Number,
@@ -37,9 +37,7 @@ from ferrule.protocol.truncation import OutputBudget
 from ferrule.sandbox.caches import cache_hint
 from ferrule.tools.commands import Commands, Origin
 from ferrule.tools.context import Access, ToolContext
-from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation
-from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
 Run a shell command and return its output, or, if it still runs after `yield_time_ms`, what it wrote so far and a \
@@ -120,11 +118,8 @@ DEFAULT_YIELD_MS = 10_000
 """The wait that models were trained with."""
 
 
-class ExecCommandExecutor(ToolExecutor[ExecCommandAction, ExecObservation]):
+class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
     """Keeps what still runs in the session table, where `write_stdin` finds it."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     async def __call__(self, action: ExecCommandAction, ctx: ToolContext) -> ExecObservation | ToolOutput:
         """Start the command and return what came of it so far."""
@@ -252,11 +247,7 @@ class ExecCommandTool(CommandTool[ExecCommandAction, ExecObservation]):
     template = DESCRIPTION
     windows_template = POWERSHELL_DESCRIPTION
     command_field = "cmd"
-
-    @classmethod
-    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ExecCommandTool]":
-        """One for the conversation."""
-        return [cls(conv_state, ExecCommandExecutor(conv_state.commands))]
+    executor_type = ExecCommandExecutor
 
 
 TOOL = ExecCommandTool

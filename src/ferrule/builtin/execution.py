@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
 import msgspec
 from pydantic import Field
@@ -78,6 +78,13 @@ A = TypeVar("A", bound=Action)
 O = TypeVar("O", bound=Observation)  # noqa: E741 - as in Observation
 
 
+class CommandExecutor(ToolExecutor[A, O]):
+    """Runs commands of the session; has no state of its own."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+
 class CommandTool(ToolDefinition[A, O]):
     """A tool that runs commands and may ask for more rights. Its arguments depend on whether anybody can be asked.
 
@@ -86,12 +93,18 @@ class CommandTool(ToolDefinition[A, O]):
 
     template: ClassVar[str]
     windows_template: ClassVar[str]
+    executor_type: ClassVar[type[CommandExecutor[Any, Any]]]
     starts_processes = True
 
     def __init__(self, state: ConversationState, executor: ToolExecutor[A, O]) -> None:
         self._permissions = state.permissions
         description = described(self.template, self.windows_template, state)
         super().__init__(description=description, executor=executor, parallel=True)
+
+    @classmethod
+    def create(cls, conv_state: ConversationState, **params: object) -> Sequence[Self]:
+        """One for the conversation."""
+        return [cls(conv_state, cls.executor_type(conv_state.commands))]
 
     def parameters(self) -> JsonSchema:
         """See `ToolDefinition.parameters`."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
+from ferrule.builtin.execution import CommandExecutor
 from ferrule.builtin.shell import ShellAction, ShellObservation, run_argv
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.specs import LocalShell, ToolSpec
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.registry import NATIVE
 
 
@@ -19,11 +18,8 @@ class LocalShellAction(ShellAction):
     env: dict[str, str] | None = None
 
 
-class LocalShellExecutor(ToolExecutor[LocalShellAction, ShellObservation]):
+class LocalShellExecutor(CommandExecutor[LocalShellAction, ShellObservation]):
     """Has no state of its own."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     async def __call__(self, action: LocalShellAction, ctx: ToolContext) -> ShellObservation | ToolOutput:
         """Run the command line and say what came of it."""

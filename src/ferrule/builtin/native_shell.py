@@ -6,6 +6,7 @@ from pydantic import ConfigDict
 
 from ferrule.builtin.execution import (
     DEFAULT_TIMEOUT_MS,
+    CommandExecutor,
     Finished,
     Number,
     limit_ms,
@@ -20,11 +21,9 @@ from ferrule.protocol.items import ShellCallOutput, ShellCommandOutput, ShellExi
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.specs import ShellTool, ToolSpec
 from ferrule.protocol.truncation import OutputBudget, byte_length
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
-from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.registry import NATIVE
 
 
@@ -57,11 +56,8 @@ class NativeShellObservation(Observation):
 NOT_RUN = "not run: an earlier command of this call was refused or could not start"
 
 
-class NativeShellExecutor(ToolExecutor[NativeShellAction, NativeShellObservation]):
+class NativeShellExecutor(CommandExecutor[NativeShellAction, NativeShellObservation]):
     """Runs each script in a shell of its own."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     async def __call__(self, action: NativeShellAction, ctx: ToolContext) -> NativeShellObservation:
         """Run one script after the other; after one that was refused the rest are not run."""

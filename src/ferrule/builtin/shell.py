@@ -1,6 +1,6 @@
 """`shell`: run one command line and return its output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -12,6 +12,7 @@ from ferrule.builtin.execution import (
     TIMEOUT,
     WORKDIR,
     AskedPermissions,
+    CommandExecutor,
     CommandTool,
     Finished,
     Justification,
@@ -29,9 +30,7 @@ from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
-from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation
-from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
 Run a command and return its output. `command` is the program and its arguments; no shell reads them, so put a script \
@@ -94,11 +93,8 @@ class ShellObservation(Observation):
         return self.exit_code == 0
 
 
-class ShellExecutor(ToolExecutor[ShellAction, ShellObservation]):
+class ShellExecutor(CommandExecutor[ShellAction, ShellObservation]):
     """Has no state of its own."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     async def __call__(self, action: ShellAction, ctx: ToolContext) -> ShellObservation | ToolOutput:
         """Run the command line and say what came of it."""
@@ -136,11 +132,7 @@ class ShellTool(CommandTool[ShellAction, ShellObservation]):
     template = DESCRIPTION
     windows_template = POWERSHELL_DESCRIPTION
     command_field = "command"
-
-    @classmethod
-    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ShellTool]":
-        """One for the conversation."""
-        return [cls(conv_state, ShellExecutor(conv_state.commands))]
+    executor_type = ShellExecutor
 
 
 TOOL = ShellTool

@@ -1,6 +1,5 @@
 """`shell_command`: run a shell script and return its output."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AliasChoices, BeforeValidator, Field
@@ -12,6 +11,7 @@ from ferrule.builtin.execution import (
     TIMEOUT,
     WORKDIR,
     AskedPermissions,
+    CommandExecutor,
     CommandTool,
     Finished,
     Justification,
@@ -27,11 +27,8 @@ from ferrule.builtin.interception import apply_intercepted
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget, count_lines
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
-from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation
-from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
 Run a shell script and return its exit code and output (stdout and stderr in order of arrival). Set `workdir` instead \
@@ -88,11 +85,8 @@ class ShellCommandObservation(Observation):
         return self.exit_code == 0
 
 
-class ShellCommandExecutor(ToolExecutor[ShellCommandAction, ShellCommandObservation]):
+class ShellCommandExecutor(CommandExecutor[ShellCommandAction, ShellCommandObservation]):
     """Runs each script in a shell of its own."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     async def __call__(self, action: ShellCommandAction, ctx: ToolContext) -> ShellCommandObservation | ToolOutput:
         """Run the script and say what came of it."""
@@ -125,11 +119,7 @@ class ShellCommandTool(CommandTool[ShellCommandAction, ShellCommandObservation])
     template = DESCRIPTION
     windows_template = POWERSHELL_DESCRIPTION
     command_field = "command"
-
-    @classmethod
-    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ShellCommandTool]":
-        """One for the conversation."""
-        return [cls(conv_state, ShellCommandExecutor(conv_state.commands))]
+    executor_type = ShellCommandExecutor
 
 
 TOOL = ShellCommandTool

@@ -12,16 +12,14 @@ from ferrule.builtin.exec_command import (
     asked_budget,
     exec_observation,
 )
-from ferrule.builtin.execution import Number
+from ferrule.builtin.execution import CommandExecutor, Number
 from ferrule.process.interactive import StdinClosed, clamp_yield
 from ferrule.process.sessions import UnknownSession
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import TerminalInteraction
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, ToolDefinition
-from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
 Send input to a session that `exec_command` started, and return what it wrote since the last call. Empty `chars` only \
@@ -42,11 +40,8 @@ DEFAULT_YIELD_MS = 250
 """The wait that models were trained with; a call without input waits longer (see `clamp_yield`)."""
 
 
-class WriteStdinExecutor(ToolExecutor[WriteStdinAction, ExecObservation]):
+class WriteStdinExecutor(CommandExecutor[WriteStdinAction, ExecObservation]):
     """Finds sessions in the session table. What may run was decided when the session was started."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     async def __call__(self, action: WriteStdinAction, ctx: ToolContext) -> ExecObservation:
         """Write, wait, and return what came. An interrupted wait leaves the session as it is."""
