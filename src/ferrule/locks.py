@@ -16,9 +16,9 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
-def lock_patiently(descriptor: int) -> bool:
-    """Take the lock, waiting for at most `PATIENCE` seconds; False where it is still held then. Blocking."""
-    deadline = time.monotonic() + PATIENCE
+def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:
+    """Take the lock, waiting for at most so many seconds; False where it is still held then. Blocking."""
+    deadline = time.monotonic() + seconds
     while not try_lock(descriptor):
         if time.monotonic() > deadline:
             return False

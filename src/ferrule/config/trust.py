@@ -11,7 +11,6 @@ Records are written atomically, by one process at a time.
 import hashlib
 import os
 import shlex
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from ferrule.config.project import PROJECT_FOLDER, Found, ProjectFile, find_files, is_program
-from ferrule.locks import try_lock
+from ferrule.locks import lock_patiently
 from ferrule.protocol.errors import UsageError
 from ferrule.reading import Unreadable, read_file
 
@@ -32,7 +31,6 @@ MAX_RECORD = 1 << 20
 """Bytes of a record: some hundreds of files with their digests."""
 SHOWN_NAMES = 5
 """Files named in one warning."""
-_LOCK_POLL = 0.02
 _NARROWING = (".toml", ".rules")
 # Files that can forbid something: their absence deserves a warning.
 
@@ -170,11 +168,8 @@ class TrustRecords:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not try_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"another program has held its lock for {LOCK_SECONDS:g} seconds")
-                time.sleep(_LOCK_POLL)
+            if not lock_patiently(descriptor, LOCK_SECONDS):
+                raise TimeoutError(f"another program has held its lock for {LOCK_SECONDS:g} seconds")
             yield
         finally:
             os.close(descriptor)
