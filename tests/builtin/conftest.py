@@ -6,9 +6,8 @@ import pytest
 
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.conversation import Conversation
+from tests.builtin.workbench import Bench
 from tests.processes import children, eventually
-
-from .workbench import Bench
 
 SHELLS = ("exec_command", "write_stdin", "shell", "container.exec", "shell_command", "local_shell", "native_shell")
 

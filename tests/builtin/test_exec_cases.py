@@ -18,10 +18,9 @@ from ferrule.process.environment import child_environment
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.events import ExecCommandEnd
 from ferrule.protocol.truncation import byte_length
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import Bench, body, field, session_id, unaffected
 from tests.processes import alive, children, eventually, open_fds, running
-
-from .conftest import Benches
-from .workbench import Bench, body, field, session_id, unaffected
 
 SHELLS = ["shell_command", "exec_command"]
 

@@ -11,9 +11,8 @@ import pytest
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.sandbox import open_launcher
+from tests.builtin.workbench import Bench, body, field, session_id
 from tests.processes import running
-
-from .workbench import Bench, body, field, session_id
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of Linux")
 

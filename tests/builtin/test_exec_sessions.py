@@ -13,10 +13,9 @@ from ferrule.process.sessions import MAX_SESSIONS, PROTECTED_SESSIONS, WARN_SESS
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta, TerminalInteraction
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.truncation import OutputBudget
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import Bench, body, field, session_id
 from tests.processes import alive, eventually
-
-from .conftest import Benches
-from .workbench import Bench, body, field, session_id
 
 FINISHED = re.compile(
     r"Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n"

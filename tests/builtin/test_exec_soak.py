@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
+from tests.builtin.workbench import Bench, body, field
 from tests.processes import children, open_fds
-
-from .workbench import Bench, body, field
 
 CALLS = [("exec_command", {"tty": True}), ("exec_command", {}), ("shell_command", {})]
 

@@ -13,10 +13,9 @@ from ferrule.builtin.execute_bash import ExecuteBashExecutor
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import Bench
 from tests.processes import alive, eventually, until
-
-from .conftest import Benches
-from .workbench import Bench
 
 Run = Callable[..., Awaitable[str]]
 

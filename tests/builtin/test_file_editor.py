@@ -11,9 +11,8 @@ from ferrule import Toolset
 from ferrule.protocol.events import TurnDiff
 from ferrule.protocol.payload import ToolOutput
 from ferrule.tools.effects import PatchEffect
-
-from .conftest import Benches
-from .workbench import Bench
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import Bench
 
 Call = Callable[..., Awaitable[ToolOutput]]
 

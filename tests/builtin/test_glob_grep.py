@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.protocol.payload import ToolOutput
-
-from .conftest import Benches
-from .test_grep_files import engine, files, place
+from tests.builtin.conftest import Benches
+from tests.builtin.test_grep_files import engine, files, place
 
 __all__ = ["engine", "place"]
 

@@ -12,9 +12,8 @@ from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.lookup import Located
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.permissions import WorkspaceWrite
-
-from .conftest import Benches
-from .workbench import unaffected
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import unaffected
 
 CALL = {"type": "function_call", "call_id": "1", "name": "grep_files", "arguments": '{"pattern": "needle"}'}
 

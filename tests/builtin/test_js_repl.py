@@ -18,11 +18,10 @@ from ferrule.protocol.items import CustomToolCall, CustomToolCallOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
+from tests.builtin.conftest import Benches
+from tests.builtin.js import JS, needs_node
+from tests.builtin.workbench import Bench, unaffected
 from tests.processes import alive, children, until
-
-from .conftest import Benches
-from .js import JS, needs_node
-from .workbench import Bench, unaffected
 
 pytestmark = needs_node
 

@@ -13,11 +13,10 @@ from ferrule.protocol.content import text_of
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.session.session import Session
+from tests.builtin.js import JS, needs_node
 from tests.processes import alive, children, until
 from tests.sandbox.test_death import zygotes_of
 from tests.session.models import InProcessModel, says
-
-from .js import JS, needs_node
 
 pytestmark = needs_node
 

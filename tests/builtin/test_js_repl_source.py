@@ -11,8 +11,7 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import FreeformTool, ResponsesApiTool
 from ferrule.tools.grammar import InputGrammar
-
-from .states import conversation
+from tests.builtin.states import conversation
 
 GOOD = [
     "1 + 1",

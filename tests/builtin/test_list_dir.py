@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Benches
+from tests.builtin.conftest import Benches
 
 
 async def lines(benches: Benches, path: object, **arguments: object) -> list[str]:

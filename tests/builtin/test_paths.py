@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.protocol.profiles import ModelProfile
-
-from .conftest import Benches
-from .states import conversation
+from tests.builtin.conftest import Benches
+from tests.builtin.states import conversation
 
 CALLS: dict[str, tuple[str, dict[str, object]]] = {
     "read_file": ("file_path", {}),

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.builtin.lines import KEPT
-
-from .conftest import Benches
+from tests.builtin.conftest import Benches
 
 
 async def read(benches: Benches, path: object, **arguments: object) -> str:

@@ -5,8 +5,7 @@ import pytest
 
 from ferrule.builtin import BUILTINS
 from ferrule.builtin.table import FILE
-
-from .schemas import generate
+from tests.builtin.schemas import generate
 
 
 def test_the_checked_in_file_is_up_to_date() -> None:

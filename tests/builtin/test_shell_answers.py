@@ -12,10 +12,9 @@ from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecComman
 from ferrule.protocol.items import FunctionCall, LocalShellCallOutput, ShellCallOutput, read_item
 from ferrule.protocol.permissions import SandboxPermissions
 from ferrule.protocol.truncation import OutputBudget
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import Bench, body, field
 from tests.processes import alive, eventually
-
-from .conftest import Benches
-from .workbench import Bench, body, field
 
 
 def structured(text: str) -> dict[str, Any]:

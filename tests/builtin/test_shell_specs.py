@@ -21,8 +21,7 @@ from ferrule.protocol.profiles import ModelProfile, PatchForm
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
-
-from .states import conversation
+from tests.builtin.states import conversation
 
 SHELLS = ["exec_command", "shell", "shell_command"]
 

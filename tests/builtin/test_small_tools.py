@@ -12,10 +12,9 @@ from ferrule.memory import MemoryStore
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import PlanStep, PlanUpdate
 from ferrule.protocol.items import FunctionCallOutput
+from tests.builtin.conftest import Benches
+from tests.builtin.workbench import unaffected
 from tests.session.models import InProcessModel, calls, says
-
-from .conftest import Benches
-from .workbench import unaffected
 
 
 async def test_think(benches: Benches) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from .tool_pages import EXAMPLES, FOLDER, FREEFORM_EXAMPLES, Page, generate, pages
+from tests.builtin.tool_pages import EXAMPLES, FOLDER, FREEFORM_EXAMPLES, Page, generate, pages
 
 PAGES = {page.tool.name: page for page in pages()}
 ANNOTATIONS = {

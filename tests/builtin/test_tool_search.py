@@ -17,8 +17,7 @@ from ferrule.testing import ScriptedModel, function_call
 from ferrule.testing.request import Request
 from ferrule.tools.registry import ToolRegistryBuilder
 from ferrule.tools.search import MAX_LISTED, DeferredTool, ToolIndex, ToolSearch, as_loaded_specs
-
-from .many import ManyTools, spec
+from tests.builtin.many import ManyTools, spec
 
 WIRES = ("responses", "chat")
 

@@ -1,8 +1,7 @@
 """`update_plan`: the user sees the plan; nothing else happens."""
 
 from ferrule.protocol.events import PlanStep, PlanUpdate
-
-from .conftest import Benches
+from tests.builtin.conftest import Benches
 
 PLAN = [{"step": "Look", "status": "completed"}, {"step": "Mend", "status": "in_progress"}]
 

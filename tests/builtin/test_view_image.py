@@ -19,10 +19,9 @@ from ferrule.protocol.content import InputImage
 from ferrule.protocol.events import ViewImage
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.profiles import ModelProfile
-
-from .conftest import Benches
-from .states import conversation
-from .workbench import Bench
+from tests.builtin.conftest import Benches
+from tests.builtin.states import conversation
+from tests.builtin.workbench import Bench
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 

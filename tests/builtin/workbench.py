@@ -25,9 +25,8 @@ from ferrule.tools.effects import Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, NoAnswer, Question
 from ferrule.tools.registry import ToolRegistryBuilder
+from tests.builtin.states import conversation
 from tests.processes import DEADLINE
-
-from .states import conversation
 
 T = TypeVar("T")
 

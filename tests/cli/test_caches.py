@@ -7,9 +7,8 @@ import tarfile
 
 import pytest
 
+from tests.cli.command import Done, Place
 from tests.sandbox.scene import temporary_folder
-
-from .command import Done, Place
 
 pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 

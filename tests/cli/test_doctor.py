@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.environment import NESTED
-
-from .command import COMMAND, SOURCE, Place
+from tests.cli.command import COMMAND, SOURCE, Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes of Linux")
 

@@ -1,9 +1,8 @@
 """The last message of a model that ends its turn by a tool is told like any other."""
 
 from ferrule.testing import ScriptedModel, function_call
-
-from .command import Place
-from .test_exec import exec_against
+from tests.cli.command import Place
+from tests.cli.test_exec import exec_against
 
 MESSAGE = "Done.\n" + "\n".join(f"- point {number}" for number in range(60))
 

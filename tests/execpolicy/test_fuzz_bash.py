@@ -16,8 +16,7 @@ import pytest
 
 from ferrule.execpolicy.commands import take_apart
 from ferrule.execpolicy.programs import base_name
-
-from .bash_scripts import PROGRAMS, WRAPPERS, Generator
+from tests.execpolicy.bash_scripts import PROGRAMS, WRAPPERS, Generator
 
 EXAMPLES = int(os.environ.get("FERRULE_FUZZ_EXAMPLES", "60"))
 SEED = os.environ.get("FERRULE_FUZZ_SEED", "ferrule")

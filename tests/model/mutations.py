@@ -10,8 +10,7 @@ from typing import Any
 from ferrule.model.stream import ItemDone
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.specs import Wire
-
-from .support import Outcome, function, replay, request
+from tests.model.support import Outcome, function, replay, request
 
 ARGUMENTS = '{"cmd": "printf \\"ä 🔧\\"; ls -la /tmp"}'
 PIECES = (ARGUMENTS[:4], ARGUMENTS[4:17], ARGUMENTS[17:30], ARGUMENTS[30:])

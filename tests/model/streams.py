@@ -3,8 +3,7 @@
 replayed in a thousand splits."""
 
 from ferrule.protocol.specs import Wire
-
-from .support import capture, sse
+from tests.model.support import capture, sse
 
 CITY = '{"city":"SF"}'
 

@@ -15,9 +15,8 @@ from ferrule.model.stream import (
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning
-
-from .streams import B061, CHAT
-from .support import Outcome, capture, replay
+from tests.model.streams import B061, CHAT
+from tests.model.support import Outcome, capture, replay
 
 
 def calls(found: Outcome) -> list[tuple[str, str, str]]:

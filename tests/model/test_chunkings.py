@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from .streams import ALL
-from .support import replay
+from tests.model.streams import ALL
+from tests.model.support import replay
 
 SPLITS_IN_ALL = 1000
 SPLITS = -(-SPLITS_IN_ALL // len(ALL))

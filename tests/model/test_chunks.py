@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from ferrule.model.chunks import ChunkMerger
 from ferrule.model.transport import MergingTransport
-
-from .support import certified
+from tests.model.support import certified
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"

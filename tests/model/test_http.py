@@ -19,9 +19,8 @@ from ferrule.model.stream import Completed, ContentRefused, ContextOverflow, Cre
 from ferrule.model.wire import WireModel
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
-
-from .streams import B089, END, RESPONSES, chunk, created, text, tool
-from .support import HEAD, RawServer, capture, outcome, raw_server, reply, request, sse
+from tests.model.streams import B089, END, RESPONSES, chunk, created, text, tool
+from tests.model.support import HEAD, RawServer, capture, outcome, raw_server, reply, request, sse
 
 ANSWER = HEAD + sse(chunk({"content": "hi"}), chunk({}, "stop"), "[DONE]")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .mutations import SHAPES, check
+from tests.model.mutations import SHAPES, check
 
 
 @pytest.mark.parametrize("name", SHAPES)

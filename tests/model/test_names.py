@@ -12,9 +12,8 @@ from ferrule.model.adapt import adapt_tools
 from ferrule.model.names import Callee, CallIds, CallNames
 from ferrule.model.profiles import load_profiles
 from ferrule.protocol.specs import NamespaceTool, ToolSpec
-
-from .support import freeform as freeform_tool
-from .support import function
+from tests.model.support import freeform as freeform_tool
+from tests.model.support import function
 
 GITHUB = NamespaceTool(name="mcp__gh", description="", tools=(function("create_issue"), function("list_issues")))
 OTHER = NamespaceTool(name="mcp__lab", description="", tools=(function("list_issues"),))

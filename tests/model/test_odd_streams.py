@@ -14,9 +14,8 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import FunctionCall, Message
 from ferrule.protocol.json_text import decode
 from ferrule.protocol.specs import Wire
-
-from .streams import completed, created, done, message
-from .support import Outcome, function, replay, request, sse
+from tests.model.streams import completed, created, done, message
+from tests.model.support import Outcome, function, replay, request, sse
 
 
 def chunk(delta: dict[str, object], finish: str | None = None, index: int = 0) -> dict[str, object]:

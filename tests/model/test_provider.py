@@ -16,8 +16,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings
 from ferrule.protocol.specs import Wire
 from ferrule.protocol.truncation import OutputBudget
-
-from .support import raw_server, reply
+from tests.model.support import raw_server, reply
 
 ENV = {"OPENAI_API_KEY": "sk-1", "AZURE_OPENAI_API_KEY": "az", "OPENROUTER_API_KEY": "or", "MINE": " m1\n", "EMPTY": ""}
 

@@ -11,9 +11,8 @@ import pytest
 from ferrule.model.provider import open_model
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.settings import ProviderSettings
-
-from .streams import chunk
-from .support import HEAD, Outcome, certified, outcome, raw_server, reply, request, sse
+from tests.model.streams import chunk
+from tests.model.support import HEAD, Outcome, certified, outcome, raw_server, reply, request, sse
 
 ANSWER = HEAD + sse(chunk({"content": "hi"}), chunk({}, "stop"), "[DONE]")
 

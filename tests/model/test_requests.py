@@ -44,8 +44,7 @@ from ferrule.protocol.specs import (
     Wire,
 )
 from ferrule.session.history import History
-
-from .support import TOOLS, freeform, function, outcome, raw_server, reply, request, user, wire_model
+from tests.model.support import TOOLS, freeform, function, outcome, raw_server, reply, request, user, wire_model
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 RESPONSES_TYPE = TypeAdapter(ResponseCreateParamsStreaming)

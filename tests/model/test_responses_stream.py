@@ -15,9 +15,8 @@ from ferrule.model.stream import (
 )
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import CustomToolCall, FunctionCall, FunctionCallOutput, Message, UnknownItem, make_item
-
-from .streams import B089, CITY, RESPONSES, call, completed, created, done
-from .support import capture, replay, request, sse, user
+from tests.model.streams import B089, CITY, RESPONSES, call, completed, created, done
+from tests.model.support import capture, replay, request, sse, user
 
 
 def raw_items(stream: bytes) -> list[bytes]:

@@ -19,8 +19,7 @@ from ferrule.protocol.items import (
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
 from ferrule.testing import ScriptedModel, custom_tool_call, function_call, message, reasoning, step
-
-from .support import outcome, request, user
+from tests.model.support import outcome, request, user
 
 PATCH = '*** Begin Patch\n*** Add File: ü.txt\n+"quoted" \\ 🔧\n*** End Patch\n'
 

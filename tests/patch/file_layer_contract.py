@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch import FileLayer, Kind
-
-from .tree import snapshot
+from tests.patch.tree import snapshot
 
 
 class FileLayerContract:

@@ -8,8 +8,7 @@ import pytest
 
 from ferrule.patch import ApplyError, MatchError, ParseError, PlainFiles, apply, apply_patch, parse, plan
 from ferrule.patch.invocation import find_patch
-
-from .tree import END, edited, patch, snapshot, update
+from tests.patch.tree import END, edited, patch, snapshot, update
 
 B001 = update("f.txt", "@@", " one", "-two", "+TWO", "+2.5", " three")
 

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch.command import main
-
-from .tree import patch, snapshot, update
+from tests.patch.tree import patch, snapshot, update
 
 GOOD = patch("*** Add File: n", "+x", "*** Update File: a", "@@", "-a", "+b", "*** Delete File: d")
 SUMMARY = "Success. Updated the following files:\nA n\nM a\nD d\n"

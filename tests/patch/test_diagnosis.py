@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch import MatchError, ParseError, Patch, PatchError, PlainFiles, apply_patch, parse, plan
-
-from .tree import edited, patch, snapshot, update
+from tests.patch.tree import edited, patch, snapshot, update
 
 FILE = b"import os\n\n\ndef greet(name):\n\tprint('hi', name)\n\treturn name\n\n\ndef main():\n\tgreet('x')\n"
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from ferrule.patch import MatchError, PlainFiles, apply_patch, parse, plan
 from ferrule.patch.encoding import PLAIN, decoded
 from ferrule.patch.text import Text
-
-from .tree import edited, update
+from tests.patch.tree import edited, update
 
 BOM = "\ufeff"
 TEXTS = {

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch import PlainFiles, apply_patch
-
-from .file_layer_contract import FileLayerContract
-from .tree import patch, snapshot, update
+from tests.patch.file_layer_contract import FileLayerContract
+from tests.patch.tree import patch, snapshot, update
 
 
 class TestPlainFiles(FileLayerContract):

@@ -13,8 +13,7 @@ from ferrule.patch import MAX_MESSAGE, ParseError, Patch, PatchError, PatchParse
 from ferrule.patch.diff import compare
 from ferrule.patch.invocation import find_patch_in_script
 from ferrule.patch.text import Text
-
-from .tree import snapshot, update
+from tests.patch.tree import snapshot, update
 
 EXAMPLES = int(os.environ.get("FERRULE_FUZZ_EXAMPLES", "60"))
 settings.register_profile(

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch.invocation import BarePatchError, find_patch, find_patch_in_script
-
-from .tree import patch
+from tests.patch.tree import patch
 
 BODY = patch("*** Add File: x", "+a $x `b` \\n 'q' \"r\"").rstrip("\n")
 TABBED = "\n".join("\t" + line for line in BODY.split("\n"))

@@ -1,8 +1,7 @@
 import pytest
 
 from ferrule.patch import AddFile, Chunk, DeleteFile, FileProgress, ParseError, PatchParser, UpdateFile, parse
-
-from .tree import patch, update
+from tests.patch.tree import patch, update
 
 HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
 SIGNS = "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"

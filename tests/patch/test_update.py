@@ -6,8 +6,7 @@ import pytest
 
 from ferrule.patch import MatchError, PlainFiles, parse, plan
 from ferrule.patch.matching import Found, Level, LineIndex
-
-from .tree import edited, update
+from tests.patch.tree import edited, update
 
 FILE = b"class A:\n    def f():\n        pass\nclass B:\n    def f():\n        pass\n"
 

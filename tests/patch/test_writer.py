@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.patch import ApplyError, Entry, MatchError, PlainFiles, apply, apply_patch, parse, plan
-
-from .tree import patch, snapshot, update
+from tests.patch.tree import patch, snapshot, update
 
 
 class Breaking(PlainFiles):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .refusals import session
+from tests.soak.refusals import session
 
 
 async def test_a_session_goes_on_whatever_its_server_refuses(tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ from ferrule.testing import (
     raw,
     step,
 )
-
-from .client import USER, Client, events, raw_exchange
+from tests.testing.client import USER, Client, events, raw_exchange
 
 REQUEST = b"POST /v1/responses HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
 

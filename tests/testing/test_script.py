@@ -7,8 +7,7 @@ import pytest
 
 from ferrule.testing import Request, Script, ScriptedModel, ScriptError, function_call, message, step
 from ferrule.testing.steps import StepLike
-
-from .client import USER, Client, call, output
+from tests.testing.client import USER, Client, call, output
 
 
 @pytest.fixture

@@ -31,8 +31,7 @@ from ferrule.testing import (
     step,
 )
 from ferrule.testing.defects import same_index
-
-from .client import USER, Client, call, output
+from tests.testing.client import USER, Client, call, output
 
 
 def read(tmp_path: Path, data: object) -> Script:

@@ -1,8 +1,7 @@
 """Both wires, event by event, against what the wire documents say; written out by hand."""
 
 from ferrule.testing import ScriptedModel, Usage, function_call, message, step
-
-from .client import Client, events
+from tests.testing.client import Client, events
 
 SAID = step(message("Hello"), function_call("f", '{"a":1}'), delta_chars=4, usage=Usage(5, 3))
 

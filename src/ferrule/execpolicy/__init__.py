@@ -6,16 +6,16 @@
 holds the user's rules, `load.py` reads them; `decision.py` puts all together; `amendment.py` adds a rule by an answer.
 """
 
-from .amendment import DEFAULT_RULES, AmendmentError, PolicyStore
-from .decision import decide
-from .display import visible
-from .evaluate import RulesError
-from .host import Host, LocalHost, UnknownHost
-from .load import load_rules, read_rules, rule_files, with_project_rules
-from .report import policy_report
-from .risk import command_risk
-from .rules import Rules
-from .shells import command_text
+from ferrule.execpolicy.amendment import DEFAULT_RULES, AmendmentError, PolicyStore
+from ferrule.execpolicy.decision import decide
+from ferrule.execpolicy.display import visible
+from ferrule.execpolicy.evaluate import RulesError
+from ferrule.execpolicy.host import Host, LocalHost, UnknownHost
+from ferrule.execpolicy.load import load_rules, read_rules, rule_files, with_project_rules
+from ferrule.execpolicy.report import policy_report
+from ferrule.execpolicy.risk import command_risk
+from ferrule.execpolicy.rules import Rules
+from ferrule.execpolicy.shells import command_text
 
 __all__ = [
     "DEFAULT_RULES",

@@ -3,11 +3,10 @@
 import os
 from pathlib import Path
 
+from ferrule.execpolicy.rules import Rules
 from ferrule.locks import lock_patiently
 from ferrule.protocol.approvals import ExecPolicyAmendment
 from ferrule.protocol.errors import FerruleError
-
-from .rules import Rules
 
 DEFAULT_RULES = Path("rules", "default.rules")  # below FERRULE_HOME
 # What every Starlark reads the same way; other characters stand for themselves.

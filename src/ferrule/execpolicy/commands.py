@@ -4,13 +4,13 @@ import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .bash import parse_script
-from .programs import trusted_name
-from .script import BROKEN, Form, Script, SimpleCommand
-from .shells import SHELLS, ShellText, is_portable, shell_script
-from .started import started
-from .words import Vague, fixed_beginning
-from .wrappers import Wrapped, unwrap
+from ferrule.execpolicy.bash import parse_script
+from ferrule.execpolicy.programs import trusted_name
+from ferrule.execpolicy.script import BROKEN, Form, Script, SimpleCommand
+from ferrule.execpolicy.shells import SHELLS, ShellText, is_portable, shell_script
+from ferrule.execpolicy.started import started
+from ferrule.execpolicy.words import Vague, fixed_beginning
+from ferrule.execpolicy.wrappers import Wrapped, unwrap
 
 MAX_NESTING = 16  # shells within shells; nobody means more, and each level doubles the quoting
 _PRINTING = frozenset(["cat", "echo", "printf"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .programs import base_name
+from ferrule.execpolicy.programs import base_name
 
 
 def is_dangerous(argv: Sequence[str]) -> bool:

@@ -8,6 +8,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ferrule.execpolicy.commands import CommandFacts, SeenCommand, bare, take_apart
+from ferrule.execpolicy.dangerous import is_dangerous
+from ferrule.execpolicy.display import visible
+from ferrule.execpolicy.environment import is_harmless
+from ferrule.execpolicy.host import Host, UnknownHost
+from ferrule.execpolicy.offers import offer
+from ferrule.execpolicy.rules import Matches, Rules, strictness
+from ferrule.execpolicy.safe import is_known_safe
+from ferrule.execpolicy.script import SimpleCommand
 from ferrule.protocol.approvals import (
     ExecApprovalRequest,
     ExecApprovalRequirement,
@@ -26,16 +35,6 @@ from ferrule.protocol.permissions import (
     ExternalSandbox,
     SandboxPermissions,
 )
-
-from .commands import CommandFacts, SeenCommand, bare, take_apart
-from .dangerous import is_dangerous
-from .display import visible
-from .environment import is_harmless
-from .host import Host, UnknownHost
-from .offers import offer
-from .rules import Matches, Rules, strictness
-from .safe import is_known_safe
-from .script import SimpleCommand
 
 NO_ESCALATION = (
     "approval policy is Never; reject command — you cannot ask for escalated permissions"

@@ -14,10 +14,9 @@ from typing import TypeVar
 
 import msgspec
 
+from ferrule.execpolicy.rules import HostExecutable, NetworkRule, PrefixRule, RuleFile, expand_home
 from ferrule.protocol.approvals import PolicyDecision
 from ferrule.protocol.errors import UsageError
-
-from .rules import HostExecutable, NetworkRule, PrefixRule, RuleFile, expand_home
 
 MAX_STEPS = 200_000  # a rules file is a list; a thousand rules take a twentieth of this
 MAX_ALLOCATION_BYTES = 64 << 20

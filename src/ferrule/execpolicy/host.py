@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
+from ferrule.execpolicy.git_files import Unreadable, configuration, find_repository, holds_only_files
+from ferrule.execpolicy.safe_git import is_inert_config
 from ferrule.lookup import NOWHERE, Places, is_exposed
-
-from .git_files import Unreadable, configuration, find_repository, holds_only_files
-from .safe_git import is_inert_config
 
 # Variables of git that a command which neither commits nor connects does not look at.
 _HARMLESS_GIT_VARIABLES = (

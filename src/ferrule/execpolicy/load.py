@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.execpolicy.evaluate import Evaluated, RulesError, encode_input, evaluate
+from ferrule.execpolicy.rules import RuleFile, Rules
 from ferrule.protocol.settings import RulesText
 from ferrule.reading import Unreadable, read_file
-
-from .evaluate import Evaluated, RulesError, encode_input, evaluate
-from .rules import RuleFile, Rules
 
 if TYPE_CHECKING:
     import starlark

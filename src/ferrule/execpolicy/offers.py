@@ -8,13 +8,12 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 
+from ferrule.execpolicy.commands import bare
+from ferrule.execpolicy.options import words
+from ferrule.execpolicy.programs import base_name, trusted_name
+from ferrule.execpolicy.script import SimpleCommand
+from ferrule.execpolicy.wrappers import is_wrapper, unwrap
 from ferrule.protocol.approvals import ExecPolicyAmendment
-
-from .commands import bare
-from .options import words
-from .programs import base_name, trusted_name
-from .script import SimpleCommand
-from .wrappers import is_wrapper, unwrap
 
 # Tools whose work is fixed, whatever words follow.
 _WHOLE_TOOLS = words("black ctest flake8 isort jest mypy prettier pytest ruff tsc unittest vitest")

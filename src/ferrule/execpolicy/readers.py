@@ -5,7 +5,7 @@ A program whose command line is a language of its own (find, sed, git) is judged
 
 from collections.abc import Mapping
 
-from .options import Options, options
+from ferrule.execpolicy.options import Options, options
 
 READERS: Mapping[str, Options] = {
     "base64": options("Ddiu", "w", "decode ignore-garbage wrap"),

@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
+from ferrule.execpolicy.commands import CommandFacts, take_apart
+from ferrule.execpolicy.dangerous import is_dangerous
+from ferrule.execpolicy.environment import is_harmless
+from ferrule.execpolicy.host import Host, UnknownHost
+from ferrule.execpolicy.options import words
+from ferrule.execpolicy.programs import base_name
+from ferrule.execpolicy.safe import is_known_safe
+from ferrule.execpolicy.script import SimpleCommand
+from ferrule.execpolicy.shells import SHELLS
 from ferrule.protocol.approvals import SecurityRisk
-
-from .commands import CommandFacts, take_apart
-from .dangerous import is_dangerous
-from .environment import is_harmless
-from .host import Host, UnknownHost
-from .options import words
-from .programs import base_name
-from .safe import is_known_safe
-from .script import SimpleCommand
-from .shells import SHELLS
 
 # Other rights, other machines, whole disks, other people's processes, what runs later.
 _HIGH = words(

@@ -8,10 +8,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from ferrule.execpolicy.programs import TRUSTED_DIRECTORIES, base_name
+from ferrule.execpolicy.words import Glob, Splitting, Vague, fixed_beginning
 from ferrule.protocol.approvals import ExecPolicyAmendment, PolicyDecision, PrefixRuleMatch
-
-from .programs import TRUSTED_DIRECTORIES, base_name
-from .words import Glob, Splitting, Vague, fixed_beginning
 
 
 class PrefixRule(msgspec.Struct, frozen=True):

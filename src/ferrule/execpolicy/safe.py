@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 
-from .commands import CommandFacts, bare
-from .environment import is_inert
-from .host import Host
-from .options import words
-from .programs import trusted_name
-from .readers import READERS
-from .safe_git import is_safe_git
-from .script import SimpleCommand
+from ferrule.execpolicy.commands import CommandFacts, bare
+from ferrule.execpolicy.environment import is_inert
+from ferrule.execpolicy.host import Host
+from ferrule.execpolicy.options import words
+from ferrule.execpolicy.programs import trusted_name
+from ferrule.execpolicy.readers import READERS
+from ferrule.execpolicy.safe_git import is_safe_git
+from ferrule.execpolicy.script import SimpleCommand
 
 _ANY_WORDS = frozenset(["echo", "expr", "false", "true"])  # no option of these does more than print or compare
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .options import Options, options, words
+from ferrule.execpolicy.options import Options, options, words
 
 if TYPE_CHECKING:
-    from .host import Host
+    from ferrule.execpolicy.host import Host
 
 _GLOBAL = frozenset(["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"])
 

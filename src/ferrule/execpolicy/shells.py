@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .options import words
-from .programs import base_name, is_trusted
-from .script import InputFile, SimpleCommand
-from .words import Vague
-from .wrappers import may_be_option
+from ferrule.execpolicy.options import words
+from ferrule.execpolicy.programs import base_name, is_trusted
+from ferrule.execpolicy.script import InputFile, SimpleCommand
+from ferrule.execpolicy.words import Vague
+from ferrule.execpolicy.wrappers import may_be_option
 
 SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "ash"])
 _BASH_LIKE = frozenset(["bash", "zsh", "ksh", "rbash"])

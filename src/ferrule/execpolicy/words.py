@@ -3,7 +3,7 @@
 import re
 from abc import abstractmethod
 
-from .quoting import beyond_ascii, expand_braces, unescape
+from ferrule.execpolicy.quoting import beyond_ascii, expand_braces, unescape
 
 # What means the same to every shell, unquoted: no expansion, no brace, nothing that may be cut elsewhere.
 _RUN = re.compile(r"[\w./:=@%+,^#!-]+")

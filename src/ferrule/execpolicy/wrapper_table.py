@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .options import words
+from ferrule.execpolicy.options import words
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .programs import base_name, is_trusted
-from .words import Splitting, Vague, is_number
-from .wrapper_table import SU, WRAPPERS, Wrapper
+from ferrule.execpolicy.programs import base_name, is_trusted
+from ferrule.execpolicy.words import Splitting, Vague, is_number
+from ferrule.execpolicy.wrapper_table import SU, WRAPPERS, Wrapper
 
 _UNFIXED = frozenset(["", "$", "`", "-", "+", "<", "("])  # how a vague word begins that may be anything
 _WITH_VERBS = frozenset(name.partition(" ")[0] for name in WRAPPERS if " " in name)

@@ -10,13 +10,13 @@
 `apply_patch(text, cwd)` does the three. Every failure is a `PatchError` whose text is written for the model.
 """
 
-from .errors import MAX_MESSAGE, ApplyError, MatchError, ParseError, PatchError
-from .files import Entry, FileLayer, Kind, PlainFiles
-from .grammar import FORMAT_DESCRIPTION, GRAMMAR
-from .parser import FileProgress, PatchParser, parse
-from .planner import Operation, OperationKind, Place, Plan, plan
-from .syntax import AddFile, Chunk, DeleteFile, Hunk, Patch, UpdateFile
-from .writer import apply, apply_patch
+from ferrule.patch.errors import MAX_MESSAGE, ApplyError, MatchError, ParseError, PatchError
+from ferrule.patch.files import Entry, FileLayer, Kind, PlainFiles
+from ferrule.patch.grammar import FORMAT_DESCRIPTION, GRAMMAR
+from ferrule.patch.parser import FileProgress, PatchParser, parse
+from ferrule.patch.planner import Operation, OperationKind, Place, Plan, plan
+from ferrule.patch.syntax import AddFile, Chunk, DeleteFile, Hunk, Patch, UpdateFile
+from ferrule.patch.writer import apply, apply_patch
 
 __all__ = [
     "FORMAT_DESCRIPTION",

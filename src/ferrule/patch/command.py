@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from .errors import PatchError
-from .files import FileLayer
-from .writer import apply_patch
+from ferrule.patch.errors import PatchError
+from ferrule.patch.files import FileLayer
+from ferrule.patch.writer import apply_patch
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 """Exit codes."""

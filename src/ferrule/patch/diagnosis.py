@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from .edits import Missed, old_lines
-from .errors import MatchError, clip
-from .files import FileLayer, Kind
-from .guess import marked_encoding
-from .matching import Level, LineIndex
-from .miscopied import meanings
-from .text import Text
+from ferrule.patch.edits import Missed, old_lines
+from ferrule.patch.errors import MatchError, clip
+from ferrule.patch.files import FileLayer, Kind
+from ferrule.patch.guess import marked_encoding
+from ferrule.patch.matching import Level, LineIndex
+from ferrule.patch.miscopied import meanings
+from ferrule.patch.text import Text
 
 _SHOWN_RUN = 500
 """Characters of the expected lines that an error repeats."""

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .text import Edit, Text
+from ferrule.patch.text import Edit, Text
 
 CONTEXT_LINES = 3
 COMPARED_PAIRS = 100_000

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .matching import Level, LineIndex
-from .syntax import Chunk
-from .text import Edit, Text
+from ferrule.patch.matching import Level, LineIndex
+from ferrule.patch.syntax import Chunk
+from ferrule.patch.text import Edit, Text
 
 
 class Placed(NamedTuple):

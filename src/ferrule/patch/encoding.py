@@ -58,7 +58,7 @@ def decoded(data: bytes) -> tuple[str, Encoding]:
             return data.decode(), PLAIN
     except UnicodeDecodeError:
         pass
-    from .guess import encoding_of
+    from ferrule.patch.guess import encoding_of
 
     encoding = encoding_of(data)
     return encoding.decode(data), encoding

@@ -7,7 +7,7 @@ Otherwise the file is read as UTF-8, with invalid bytes kept as surrogate escape
 import re
 from collections.abc import Callable
 
-from .encoding import PLAIN, Encoding
+from ferrule.patch.encoding import PLAIN, Encoding
 
 _LARGEST_GUESS = 1 << 20
 """Bytes examined for a guess: more add nothing new."""

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from .errors import ParseError
-from .parser import parse
-from .syntax import ADD, BEGIN, DELETE, END, UPDATE, Patch
+from ferrule.patch.errors import ParseError
+from ferrule.patch.parser import parse
+from ferrule.patch.syntax import ADD, BEGIN, DELETE, END, UPDATE, Patch
 
 HostedKind = Literal["create_file", "update_file", "delete_file"]
 

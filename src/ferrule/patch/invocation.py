@@ -9,9 +9,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .errors import ParseError, PatchError
-from .parser import parse
-from .syntax import BEGIN
+from ferrule.patch.errors import ParseError, PatchError
+from ferrule.patch.parser import parse
+from ferrule.patch.syntax import BEGIN
 
 COMMAND_NAMES = frozenset({"apply_patch", "applypatch", "apply-patch"})
 """Names by which models call the command."""

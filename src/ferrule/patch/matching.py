@@ -9,7 +9,7 @@ from enum import IntEnum
 from itertools import repeat
 from typing import NamedTuple
 
-from .errors import MatchError
+from ferrule.patch.errors import MatchError
 
 MAX_WANTED = 0x10FFFF
 """Different lines that the hunks of one file may look for: Unicode has no more characters."""

@@ -3,8 +3,8 @@
 from enum import Enum, auto
 from typing import Literal, NamedTuple
 
-from .errors import ParseError, clip
-from .syntax import (
+from ferrule.patch.errors import ParseError, clip
+from ferrule.patch.syntax import (
     ADD,
     ANCHOR,
     BEGIN,

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from .diff import CONTEXT_LINES, compare, unified
-from .edits import Missed, edits_of, index_for, place, touches_end
-from .encoding import PLAIN, Encoding, unwritable
-from .errors import MatchError
-from .files import Entry, FileLayer, Kind
-from .matching import Level
-from .paths import unexpanded
-from .syntax import AddFile, DeleteFile, Hunk, Patch, UpdateFile
-from .text import Edit, Text
+from ferrule.patch.diff import CONTEXT_LINES, compare, unified
+from ferrule.patch.edits import Missed, edits_of, index_for, place, touches_end
+from ferrule.patch.encoding import PLAIN, Encoding, unwritable
+from ferrule.patch.errors import MatchError
+from ferrule.patch.files import Entry, FileLayer, Kind
+from ferrule.patch.matching import Level
+from ferrule.patch.paths import unexpanded
+from ferrule.patch.syntax import AddFile, DeleteFile, Hunk, Patch, UpdateFile
+from ferrule.patch.text import Edit, Text
 
 
 class OperationKind(StrEnum):
@@ -265,7 +265,7 @@ class _Planner:
         index = index_for(before, hunk.chunks)
         placed = place(index, hunk.chunks)
         if isinstance(placed, Missed):
-            from .diagnosis import explain_missed
+            from ferrule.patch.diagnosis import explain_missed
 
             raise MatchError(explain_missed(placed, len(hunk.chunks), before, index, place_.absolute))
         edits = tuple(edits_of(before, placed))
@@ -345,7 +345,7 @@ class _Planner:
             folder = os.path.dirname(folder)
 
     def _missing(self, failure: str, place_: Place) -> MatchError:
-        from .diagnosis import explain_missing_file
+        from ferrule.patch.diagnosis import explain_missing_file
 
         hint = explain_missing_file(place_.path, self._cwd, self._files)
         return MatchError(f"{failure} {place_.absolute}: No such file or directory (os error {errno.ENOENT}){hint}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .encoding import PLAIN, Encoding, decoded
+from ferrule.patch.encoding import PLAIN, Encoding, decoded
 
 _BOM = "\ufeff"
 

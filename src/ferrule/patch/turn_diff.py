@@ -4,8 +4,8 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .diff import CONTEXT_LINES, compare, unified
-from .text import Text
+from ferrule.patch.diff import CONTEXT_LINES, compare, unified
+from ferrule.patch.text import Text
 
 _NO_OBJECT = "0" * 40
 _MODE = "100644"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from .errors import ApplyError
-from .files import Entry, FileLayer, Kind, PlainFiles
-from .parser import parse
-from .planner import Operation, Place, Plan, plan, reason
+from ferrule.patch.errors import ApplyError
+from ferrule.patch.files import Entry, FileLayer, Kind, PlainFiles
+from ferrule.patch.parser import parse
+from ferrule.patch.planner import Operation, Place, Plan, plan, reason
 
 _BESIDE = ".ferrule-"
 """Prefix of the files that exist only while a patch is applied."""

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from .permissions import AskForApproval, SandboxPermissions, SandboxPolicy
+from ferrule.protocol.permissions import AskForApproval, SandboxPermissions, SandboxPolicy
 
 
 class PolicyDecision(StrEnum):

@@ -1,8 +1,8 @@
 """Test your own agent: a real model server on loopback that plays a script. See docs/testing.md."""
 
-from . import defects
-from .delivery import Gate, RandomChunks, Stall
-from .items import (
+from ferrule.testing import defects
+from ferrule.testing.delivery import Gate, RandomChunks, Stall
+from ferrule.testing.items import (
     Item,
     apply_patch_call,
     custom_tool_call,
@@ -13,11 +13,11 @@ from .items import (
     refusal,
     shell_call,
 )
-from .model import ScriptedModel
-from .request import Output, Request
-from .script import Script
-from .sse import Edit, Event, Framing
-from .steps import (
+from ferrule.testing.model import ScriptedModel
+from ferrule.testing.request import Output, Request
+from ferrule.testing.script import Script
+from ferrule.testing.sse import Edit, Event, Framing
+from ferrule.testing.steps import (
     Failed,
     Raw,
     ScriptError,

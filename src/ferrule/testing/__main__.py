@@ -6,10 +6,10 @@ import sys
 import threading
 from pathlib import Path
 
-from .model import ScriptedModel
-from .request import Request
-from .script import Script
-from .steps import ScriptError
+from ferrule.testing.model import ScriptedModel
+from ferrule.testing.request import Request
+from ferrule.testing.script import Script
+from ferrule.testing.steps import ScriptError
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .items import Item
-from .plain import JsonObject, as_object, as_objects, as_text, json_text, slices
-from .sse import DONE, Event
-from .steps import Failed, Step, StreamError, Usage
+from ferrule.testing.items import Item
+from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, json_text, slices
+from ferrule.testing.sse import DONE, Event
+from ferrule.testing.steps import Failed, Step, StreamError, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from .items import Item
-from .plain import JsonObject, as_object, as_objects, json_text
-from .sse import Edit, Event
+from ferrule.testing.items import Item
+from ferrule.testing.plain import JsonObject, as_object, as_objects, json_text
+from ferrule.testing.sse import Edit, Event
 
 
 def drop(*kinds: str) -> Edit:

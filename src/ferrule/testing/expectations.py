@@ -4,8 +4,8 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from .request import Output
-from .steps import Expectation, Matcher
+from ferrule.testing.request import Output
+from ferrule.testing.steps import Expectation, Matcher
 
 _SHOWN_LINES = 40
 

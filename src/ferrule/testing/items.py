@@ -5,7 +5,7 @@ A key that a helper or a script leaves out (`id`, `call_id`, `status`) is filled
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from .plain import JsonObject, json_text
+from ferrule.testing.plain import JsonObject, json_text
 
 Item = dict[str, object]
 

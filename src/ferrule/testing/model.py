@@ -9,10 +9,10 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
-from .player import Answer, Lane, Player
-from .request import Request
-from .script import Script, checked
-from .steps import StepLike
+from ferrule.testing.player import Answer, Lane, Player
+from ferrule.testing.request import Request
+from ferrule.testing.script import Script, checked
+from ferrule.testing.steps import StepLike
 
 _START_TIMEOUT = 10.0
 
@@ -156,7 +156,7 @@ class ScriptedModel:
             self._on_finished(request)
 
     async def _serve(self, started: Future[int]) -> None:
-        from .server import Connection
+        from ferrule.testing.server import Connection
 
         loop = asyncio.get_running_loop()
         connections: set[Connection] = set()

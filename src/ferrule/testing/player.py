@@ -4,15 +4,15 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from . import chat_wire, responses_wire
-from .delivery import AT_ONCE, Delivery, Place
-from .expectations import unmet
-from .items import Item, complete
-from .plain import json_text
-from .request import Output, Request
-from .rules import complaint
-from .script import Script
-from .steps import Raw, ScriptError, Step, StreamError, Usage, as_step
+from ferrule.testing import chat_wire, responses_wire
+from ferrule.testing.delivery import AT_ONCE, Delivery, Place
+from ferrule.testing.expectations import unmet
+from ferrule.testing.items import Item, complete
+from ferrule.testing.plain import json_text
+from ferrule.testing.request import Output, Request
+from ferrule.testing.rules import complaint
+from ferrule.testing.script import Script
+from ferrule.testing.steps import Raw, ScriptError, Step, StreamError, Usage, as_step
 
 # Characters per token, to estimate the usage of a step that gives none.
 _BYTES_PER_TOKEN = 4

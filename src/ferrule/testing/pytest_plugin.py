@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .model import ScriptedModel
+from ferrule.testing.model import ScriptedModel
 
 
 @pytest.fixture

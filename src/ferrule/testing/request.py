@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .plain import JsonObject, as_object, as_objects, as_text, json_text
+from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, json_text
 
 Wire = Literal["responses", "chat", "models", "unknown"]
 

@@ -6,10 +6,10 @@ Event order and fields follow the OpenAI Responses API as typed by its Python SD
 import time
 from collections.abc import Callable, Sequence
 
-from .items import Item
-from .plain import JsonObject, as_object, as_objects, as_text, slices
-from .sse import DONE, Event
-from .steps import Failed, Step, StreamError, Usage
+from ferrule.testing.items import Item
+from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, slices
+from ferrule.testing.sse import DONE, Event
+from ferrule.testing.steps import Failed, Step, StreamError, Usage
 
 # Request fields that the response object repeats, with the API's defaults.
 _ECHOED: JsonObject = {

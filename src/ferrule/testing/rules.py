@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from .items import CALL_TYPES
-from .plain import JsonObject, as_objects, as_text
-from .request import Request, call_output
+from ferrule.testing.items import CALL_TYPES
+from ferrule.testing.plain import JsonObject, as_objects, as_text
+from ferrule.testing.request import Request, call_output
 
 
 def complaint(request: Request) -> str | None:

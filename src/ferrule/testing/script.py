@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .steps import Raw, Step, StepLike, as_step
+from ferrule.testing.steps import Raw, Step, StepLike, as_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Script:
     @classmethod
     def from_json(cls, path: str | Path) -> "Script":
         """Read a script file (the format: docs/testing.md). Raises ScriptError, which names the file and the step."""
-        from .script_file import read
+        from ferrule.testing.script_file import read
 
         return cls(*read(path))
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from .defects import NAMED, drop
-from .delivery import Chunks, DeliveryOptions, Place, RandomChunks, Stall
-from .items import Item, message
-from .plain import JsonObject, as_text, json_text
-from .sse import Edit, Framing
-from .steps import (
+from ferrule.testing.defects import NAMED, drop
+from ferrule.testing.delivery import Chunks, DeliveryOptions, Place, RandomChunks, Stall
+from ferrule.testing.items import Item, message
+from ferrule.testing.plain import JsonObject, as_text, json_text
+from ferrule.testing.sse import Edit, Framing
+from ferrule.testing.steps import (
     DELTA_CHARS,
     End,
     Expectation,

@@ -8,10 +8,10 @@ from itertools import accumulate
 
 import h11
 
-from .delivery import chunk_sizes
-from .plain import JsonObject
-from .player import Answer
-from .request import Request, Wire
+from ferrule.testing.delivery import chunk_sizes
+from ferrule.testing.plain import JsonObject
+from ferrule.testing.player import Answer
+from ferrule.testing.request import Request, Wire
 
 Respond = Callable[[Request], Answer]
 Notify = Callable[[Request], None]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .plain import JsonObject, json_text
+from ferrule.testing.plain import JsonObject, json_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Unpack
 
-from .delivery import AT_ONCE, Delivery, DeliveryOptions
-from .items import Item, message
-from .plain import JsonObject, json_text
-from .request import Request
-from .sse import OPENAI_FRAMING, Edit, Framing
+from ferrule.testing.delivery import AT_ONCE, Delivery, DeliveryOptions
+from ferrule.testing.items import Item, message
+from ferrule.testing.plain import JsonObject, json_text
+from ferrule.testing.request import Request
+from ferrule.testing.sse import OPENAI_FRAMING, Edit, Framing
 
 # Characters of text in one delta: a few tokens, so that short arguments already arrive in several pieces.
 DELTA_CHARS = 16

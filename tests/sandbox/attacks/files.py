@@ -6,7 +6,7 @@ import struct
 import subprocess
 from collections.abc import Callable
 
-from .common import Scene, attack, raw, write
+from tests.sandbox.attacks.common import Scene, attack, raw, write
 
 
 @attack

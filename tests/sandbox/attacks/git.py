@@ -2,7 +2,7 @@
 
 import os
 
-from .common import X86, Scene, attack, raw, write
+from tests.sandbox.attacks.common import X86, Scene, attack, raw, write
 
 
 @attack

@@ -9,7 +9,7 @@ import errno
 import json
 import os
 
-from . import (
+from tests.sandbox.attacks import (
     files,
     git,
     kernel,
@@ -19,7 +19,7 @@ from . import (
     terminals,
     working,
 )
-from .common import ATTACKS
+from tests.sandbox.attacks.common import ATTACKS
 
 __all__ = ["files", "git", "kernel", "main", "namespaces", "processes", "sockets", "terminals", "working"]
 
