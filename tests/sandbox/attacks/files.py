@@ -6,7 +6,7 @@ import struct
 import subprocess
 from collections.abc import Callable
 
-from tests.sandbox.attacks.common import Scene, attack, raw, write
+from .common import Scene, attack, raw, write
 
 
 @attack

@@ -2,7 +2,7 @@
 
 import os
 
-from tests.sandbox.attacks.common import X86, Scene, attack, raw, write
+from .common import X86, Scene, attack, raw, write
 
 
 @attack

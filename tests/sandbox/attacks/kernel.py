@@ -6,7 +6,7 @@ import mmap
 import os
 import struct
 
-from tests.sandbox.attacks.common import X86, Scene, attack, raw, write
+from .common import X86, Scene, attack, raw, write
 
 
 @attack

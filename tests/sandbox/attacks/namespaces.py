@@ -5,7 +5,7 @@ import os
 import signal
 import struct
 
-from tests.sandbox.attacks.common import Scene, attack, call, child, libc, raw
+from .common import Scene, attack, call, child, libc, raw
 
 
 @attack

@@ -7,7 +7,7 @@ import resource
 import signal
 import struct
 
-from tests.sandbox.attacks.common import X86, Scene, attack, call, libc, raw, write
+from .common import X86, Scene, attack, call, libc, raw, write
 
 
 @attack

@@ -9,7 +9,7 @@ import errno
 import json
 import os
 
-from tests.sandbox.attacks import (
+from . import (
     files,
     git,
     kernel,
@@ -19,7 +19,7 @@ from tests.sandbox.attacks import (
     terminals,
     working,
 )
-from tests.sandbox.attacks.common import ATTACKS
+from .common import ATTACKS
 
 __all__ = ["files", "git", "kernel", "main", "namespaces", "processes", "sockets", "terminals", "working"]
 

@@ -4,7 +4,7 @@ import os
 import socket
 import struct
 
-from tests.sandbox.attacks.common import Scene, attack
+from .common import Scene, attack
 
 
 @attack

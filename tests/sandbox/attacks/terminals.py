@@ -8,7 +8,7 @@ import os
 import signal
 import termios
 
-from tests.sandbox.attacks.common import Scene, attack, call, libc
+from .common import Scene, attack, call, libc
 
 
 @attack

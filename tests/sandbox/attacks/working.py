@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 
-from tests.sandbox.attacks.common import Scene, attack, write
+from .common import Scene, attack, write
 
 
 @attack

@@ -6,8 +6,8 @@ A part of the zygote: standard library only.
 import errno
 import os
 
-from ferrule.sandbox.linux import kernel
-from ferrule.sandbox.linux.kernel import StepError
+from . import kernel
+from .kernel import StepError
 
 DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 # A process with kernel uid 0 may write here whatever its capabilities are.

@@ -25,9 +25,9 @@ import resource
 import select
 import struct
 
-from ferrule.sandbox.linux import kernel
-from ferrule.sandbox.linux.filesystem import DEVICES, HostSockets, build_tree, cover, cover_kernel_knobs, read_all
-from ferrule.sandbox.linux.kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
+from . import kernel
+from .filesystem import DEVICES, HostSockets, build_tree, cover, cover_kernel_knobs, read_all
+from .kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
 
 LARGEST_MESSAGE = 1 << 18
 """Bytes: above what `client.LARGEST_INLINE` lets through."""
