@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from ferrule.execpolicy.commands import bare, take_apart
-from ferrule.execpolicy.shells import command_text, shell_script
+from ferrule.execpolicy.invocation import command_text, shell_script
 
 
 def seen(*argv: str) -> list[tuple[str, ...]]:

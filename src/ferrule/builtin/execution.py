@@ -8,6 +8,7 @@ import msgspec
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+import ferrule.execpolicy.decision  # noqa: F401  # with these tools, so that the first command does not wait for it
 from ferrule.builtin.escalation import described, fitting
 from ferrule.lookup import locate
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio

@@ -4,18 +4,23 @@
 
 `commands.py` takes a command apart (`bash.py`, `wrappers.py`); `safe.py` and `dangerous.py` judge the parts; `rules.py`
 holds the user's rules, `load.py` reads them; `decision.py` puts all together; `amendment.py` adds a rule by an answer.
+
+Names are imported when they are first used: reading scripts takes most of the modules, and a session starts without it.
 """
 
-from ferrule.execpolicy.amendment import DEFAULT_RULES, AmendmentError, PolicyStore
-from ferrule.execpolicy.decision import decide
-from ferrule.execpolicy.display import visible
-from ferrule.execpolicy.evaluate import RulesError
-from ferrule.execpolicy.host import Host, LocalHost, UnknownHost
-from ferrule.execpolicy.load import load_rules, read_rules, rule_files, with_project_rules
-from ferrule.execpolicy.report import policy_report
-from ferrule.execpolicy.risk import command_risk
-from ferrule.execpolicy.rules import Rules
-from ferrule.execpolicy.shells import command_text
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ferrule.execpolicy.amendment import DEFAULT_RULES, AmendmentError, PolicyStore
+    from ferrule.execpolicy.decision import decide
+    from ferrule.execpolicy.display import visible
+    from ferrule.execpolicy.evaluate import RulesError
+    from ferrule.execpolicy.host import Host, LocalHost, UnknownHost
+    from ferrule.execpolicy.invocation import command_text
+    from ferrule.execpolicy.load import load_rules, read_rules, rule_files, with_project_rules
+    from ferrule.execpolicy.report import policy_report
+    from ferrule.execpolicy.risk import command_risk
+    from ferrule.execpolicy.rules import Rules
 
 __all__ = [
     "DEFAULT_RULES",
@@ -36,3 +41,19 @@ __all__ = [
     "visible",
     "with_project_rules",
 ]
+
+_HOMES = {
+    "DEFAULT_RULES": "amendment", "AmendmentError": "amendment", "Host": "host", "LocalHost": "host",
+    "PolicyStore": "amendment", "Rules": "rules", "RulesError": "evaluate", "UnknownHost": "host",
+    "command_risk": "risk", "command_text": "invocation", "decide": "decision", "load_rules": "load",
+    "policy_report": "report", "read_rules": "load", "rule_files": "load", "visible": "display",
+    "with_project_rules": "load",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

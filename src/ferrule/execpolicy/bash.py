@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ferrule.execpolicy.expansions import Vague
 from ferrule.execpolicy.options import words
 from ferrule.execpolicy.script import BROKEN, Form, InputFile, Script, SimpleCommand, printed
 from ferrule.execpolicy.simple import RESERVED_WORDS, STATE, SimpleReader
-from ferrule.execpolicy.words import Unreadable, Vague
+from ferrule.execpolicy.words import Unreadable
 
 MAX_SCRIPT_BYTES = 131_072  # Linux passes no longer string to a program (MAX_ARG_STRLEN), so bash would never see it
 MAX_RESUMPTIONS = 100  # behind a fault the reading goes on at the next command, to see what it can; this often at most

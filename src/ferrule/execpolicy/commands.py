@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ferrule.execpolicy.bash import parse_script
+from ferrule.execpolicy.expansions import Vague, fixed_beginning
+from ferrule.execpolicy.invocation import SHELLS, shell_script
 from ferrule.execpolicy.programs import trusted_name
 from ferrule.execpolicy.script import BROKEN, Form, Script, SimpleCommand
-from ferrule.execpolicy.shells import SHELLS, ShellText, is_portable, shell_script
+from ferrule.execpolicy.shells import ShellText, is_portable
 from ferrule.execpolicy.started import started
-from ferrule.execpolicy.words import Vague, fixed_beginning
 from ferrule.execpolicy.wrappers import Wrapped, unwrap
 
 MAX_NESTING = 16  # shells within shells; nobody means more, and each level doubles the quoting

@@ -65,6 +65,7 @@ class LocalHost:
     @cached_property
     def _git_is_inert(self) -> bool:
         """The configuration names nothing, no hook follows a refreshed index, no submodule is entered."""
+
         git = self.resolve("git")
         if git is None or self.is_exposed("git") or not self._git_variables_are_harmless():
             return False

@@ -6,11 +6,11 @@ from ferrule.execpolicy.commands import CommandFacts, take_apart
 from ferrule.execpolicy.dangerous import is_dangerous
 from ferrule.execpolicy.environment import is_harmless
 from ferrule.execpolicy.host import Host, UnknownHost
+from ferrule.execpolicy.invocation import SHELLS
 from ferrule.execpolicy.options import words
 from ferrule.execpolicy.programs import base_name
 from ferrule.execpolicy.safe import is_known_safe
 from ferrule.execpolicy.script import SimpleCommand
-from ferrule.execpolicy.shells import SHELLS
 from ferrule.protocol.approvals import SecurityRisk
 
 # Other rights, other machines, whole disks, other people's processes, what runs later.

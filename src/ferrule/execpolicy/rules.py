@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from ferrule.execpolicy.expansions import Glob, Splitting, Vague, fixed_beginning
 from ferrule.execpolicy.programs import TRUSTED_DIRECTORIES, base_name
-from ferrule.execpolicy.words import Glob, Splitting, Vague, fixed_beginning
 from ferrule.protocol.approvals import ExecPolicyAmendment, PolicyDecision, PrefixRuleMatch
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ferrule.execpolicy.words import Vague
+from ferrule.execpolicy.expansions import Vague
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,19 @@
 """Shells: how each is called, and which text it is given to run."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ferrule.execpolicy.expansions import Vague, may_be_option
 from ferrule.execpolicy.options import words
-from ferrule.execpolicy.programs import base_name, is_trusted
+from ferrule.execpolicy.programs import base_name
 from ferrule.execpolicy.script import InputFile, SimpleCommand
-from ferrule.execpolicy.words import Vague
-from ferrule.execpolicy.wrappers import may_be_option
 
-SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "ash"])
 _BASH_LIKE = frozenset(["bash", "zsh", "ksh", "rbash"])
 _PORTABLE = frozenset(["sh", "dash", "ash", "mksh", "lksh", "pdksh", "posh", "yash"])
 # Of these only a script of plain words is read as it is meant.
 _FOREIGN = frozenset(["csh", "elvish", "fish", "nu", "pwsh", "tcsh", "xonsh", "rc", "es", "oil", "osh"])
 _FOREIGN_SCRIPT = words("-c -C --command --init-command -Command -CommandWithArgs -EncodedCommand -e -ec")
-_RUN = frozenset(["-c", "-lc", "-fc"])  # -f keeps zsh from reading ~/.zshenv: how our own tools call it
 _START_UP = words("--init-file --rcfile")  # files that are run before
 _VALUED = _START_UP | words("--emulate")
 _INPUT = re.compile(r"-|/dev/(stdin|fd/\d+)|/proc/(self|thread-self|\d+)/fd/\d+|.*/\.\./(dev|proc)/.*", re.DOTALL)
@@ -53,20 +49,6 @@ def is_shell(name: str) -> bool:
 def is_portable(program: str) -> bool:
     """True for a shell that may know no more than POSIX says."""
     return base_name(program) in _PORTABLE
-
-
-def shell_script(argv: Sequence[str]) -> str | None:
-    """The script of `[bash, -c | -lc | -fc, script]` in exactly this form, whose shell is in a trusted place."""
-    if len(argv) == 3 and argv[1] in _RUN and base_name(argv[0]) in SHELLS and is_trusted(argv[0]):
-        return None if isinstance(argv[2], Vague) else argv[2]
-    return None
-
-
-def command_text(argv: Sequence[str]) -> str:
-    """A command as a person writes it: the script of a shell, else the quoted words, among them a shell that is not
-    in a trusted place: it may be any program."""
-    script = shell_script(argv)
-    return shlex.join(argv) if script is None else script
 
 
 def shell_call(command: SimpleCommand) -> ShellCall:

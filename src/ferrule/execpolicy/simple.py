@@ -5,9 +5,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ferrule.execpolicy.expansions import Braces, Glob, Splitting, Vague
 from ferrule.execpolicy.options import words
 from ferrule.execpolicy.script import InputFile, SimpleCommand
-from ferrule.execpolicy.words import Braces, Glob, Splitting, Unreadable, Vague, WordReader
+from ferrule.execpolicy.words import Unreadable, WordReader
 
 MAX_ALIASED_TEXT = 262_144  # characters of a script with its aliases in place
 MAX_VALUES = 50  # assignments whose value is looked for; each costs a search of the script

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ferrule.execpolicy.expansions import Glob, Splitting, Vague, may_be_option
 from ferrule.execpolicy.options import words
 from ferrule.execpolicy.programs import base_name
 from ferrule.execpolicy.script import SimpleCommand
 from ferrule.execpolicy.shells import ShellCall, ShellText, fed, is_input, is_shell, shell_call
-from ferrule.execpolicy.words import Glob, Splitting, Vague
 from ferrule.execpolicy.wrapper_table import GIT, SU, WRAPPERS, Wrapper
-from ferrule.execpolicy.wrappers import Cut, Wrapped, cut, find_wrapper, hides_a_verb, may_be_option, wrapped
+from ferrule.execpolicy.wrappers import Cut, Wrapped, cut, find_wrapper, hides_a_verb, wrapped
 
 _FIND_ACTIONS = words("-exec -execdir -ok -okdir")
 _FD_ACTIONS = words("-x -X --exec --exec-batch")

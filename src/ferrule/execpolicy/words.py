@@ -3,6 +3,7 @@
 import re
 from abc import abstractmethod
 
+from ferrule.execpolicy.expansions import Braces, Glob, Splitting, Vague, is_number
 from ferrule.execpolicy.quoting import beyond_ascii, expand_braces, unescape
 
 # What means the same to every shell, unquoted: no expansion, no brace, nothing that may be cut elsewhere.
@@ -12,8 +13,6 @@ _IN_QUOTES = re.compile(r'[^"\\$`]+')
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
 # `a[$(command)]`: an array's index, where it is evaluated as arithmetic. `$(` alone is, where it is a prompt.
 _HIDDEN = re.compile(r"\w\[[^\]\n]*(\$\(|`)")
-_EXPANDED = re.compile(r"[$`({<>*?\[~]")
-_NUMBER = re.compile(r"\$[$?#]|\$\{#\w+(\[[@*]\])?\}")
 _HOME = frozenset(["$HOME", "${HOME}"])
 _OTHER_HOME = re.compile(r"(?<![${])HOME\b|\bIFS\b|\b(read|printf\s+-v|declare|eval|source)\b")
 _GLOBS = frozenset("*?[")
@@ -22,56 +21,6 @@ _ESCAPABLE = frozenset('$`"\\')
 _BRACES = re.compile(r"\{[^{}]*(,|\.\.)[^{}]*\}", re.DOTALL)
 _ANSI_STRING = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
 MAX_DEPTH = 30  # constructs within constructs; each takes some 13 frames of Python's own stack
-
-
-class Vague(str):
-    """A word that only the shell can know. Its text is the word, with the expansions as they stand in the script."""
-
-    __slots__ = ()
-
-
-class Splitting(Vague):
-    """A vague word that may become no word or several."""
-
-    __slots__ = ()
-
-
-class Braces(Splitting):
-    """A word whose braces make several of it, which are known."""
-
-    __slots__ = ("expanded",)
-
-    def __new__(cls, text: str, expanded: tuple[str, ...]) -> "Braces":
-        made = super().__new__(cls, text)
-        made.expanded = expanded
-        return made
-
-    expanded: tuple[str, ...]
-
-
-class Glob(str):
-    """A word with an unquoted glob: it stays as it is, or becomes the names of files that match."""
-
-    __slots__ = ("may_be_option",)
-
-    def __new__(cls, text: str, at: int = 0) -> "Glob":
-        made = super().__new__(cls, text)
-        fixed = text[:at]
-        # Unless what stands before the glob decides what its expansions are: `src/*`, `--include=*.py`.
-        made.may_be_option = at == 0 or (fixed.startswith("-") and "=" not in fixed)
-        return made
-
-    may_be_option: bool
-
-
-def fixed_beginning(word: str) -> str:
-    """With what a vague word begins, whatever its expansions are."""
-    return _EXPANDED.split(word, maxsplit=1)[0]
-
-
-def is_number(word: str) -> bool:
-    """True for a word that the shell makes a number of: `$$`, `$?`, `${#x}`."""
-    return _NUMBER.fullmatch(word) is not None
 
 
 class Unreadable(Exception):

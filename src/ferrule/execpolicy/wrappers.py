@@ -4,11 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ferrule.execpolicy.expansions import Splitting, Vague, may_be_option, may_begin_an_option
 from ferrule.execpolicy.programs import base_name, is_trusted
-from ferrule.execpolicy.words import Splitting, Vague, is_number
 from ferrule.execpolicy.wrapper_table import SU, WRAPPERS, Wrapper
 
-_UNFIXED = frozenset(["", "$", "`", "-", "+", "<", "("])  # how a vague word begins that may be anything
 _WITH_VERBS = frozenset(name.partition(" ")[0] for name in WRAPPERS if " " in name)
 
 
@@ -87,15 +86,6 @@ def cut(argv: Sequence[str], wrapper: Wrapper) -> Cut:
     return found
 
 
-def may_be_option(word: str) -> bool:
-    """True for a vague word that may be an option, nothing, or several words."""
-    return isinstance(word, Splitting) or _may_begin_an_option(word)
-
-
-def _may_begin_an_option(word: str) -> bool:
-    return isinstance(word, Vague) and word[:1] in _UNFIXED and not is_number(word)
-
-
 def _as(word: str, text: str) -> str:
     """A part of a word is as vague as the word."""
     return Vague(text) if isinstance(word, Vague) else text
@@ -111,7 +101,7 @@ def _operand(argv: Sequence[str], found: Cut) -> None:
 def _options(argv: Sequence[str], wrapper: Wrapper, found: Cut) -> None:
     while found.at < len(argv):
         word = argv[found.at]
-        if _may_begin_an_option(word):
+        if may_begin_an_option(word):
             found.sure = False
         if not word.startswith("-") or (word == "-" and "-" not in wrapper.flags):
             return

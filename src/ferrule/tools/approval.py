@@ -5,7 +5,7 @@ import shlex
 
 import msgspec
 
-from ferrule.execpolicy import Host, Rules, command_text, decide, visible
+from ferrule.execpolicy import Host, Rules, command_text, visible
 from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, Forbidden, NeedsApproval, Skip
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.permissions import (
@@ -31,6 +31,8 @@ def requirement_of(
     confined."""
     policy = permissions.approval_policy
     if isinstance(effect, CommandEffect):
+        from ferrule.execpolicy import decide
+
         request = ExecApprovalRequest(
             effect.argv,
             policy,

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import msgspec
 
-from ferrule.execpolicy import command_risk
 from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import decode
@@ -61,6 +60,8 @@ class RuleBased:
         """Return the risk of the command, patch or call."""
         match effect:
             case CommandEffect(argv=argv):
+                from ferrule.execpolicy import command_risk
+
                 found = command_risk(argv)
             case PatchEffect(changes=changes):
                 deletes = any(change.kind == "delete" for change in changes)
