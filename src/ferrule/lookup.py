@@ -8,14 +8,14 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_LINKS = 40
 """Of one path, as in the kernel; a longer chain leads nowhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Where commands can write: below `roots`, but not below `kept`, unless it is below `opened`. Absolute, real
     paths."""
 
@@ -31,8 +31,7 @@ class Places:
 NOWHERE = Places()
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True):
     """The program that was found, and those before it in PATH that were passed over because commands can write them."""
 
     path: str | None

@@ -26,7 +26,7 @@ def plan(policy: WorkspaceWrite, cwd: Path | str, house: Path, **env: str) -> Co
 
 
 def test_read_only_has_no_roots() -> None:
-    assert plan_confinement(ReadOnly(), "/", "/h", {"HOME": "/h"}) == ConfinementPlan()
+    assert plan_confinement(ReadOnly(), "/", "/h", {"HOME": "/h"}).enforced() == ConfinementPlan()
     assert plan_confinement(ReadOnly(network_access=True), "/", "/h", {"HOME": "/h"}).network
 
 

@@ -3,10 +3,10 @@
 import asyncio
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ferrule.process.launcher import ExitStatus, Limits, Pipes
 from ferrule.sandbox import pool as pool_module

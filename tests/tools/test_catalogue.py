@@ -77,7 +77,7 @@ def test_patterns() -> None:
 
 def test_installed_plugins_are_tools(state: Conversation, monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("plugged", "tests.tools.test_catalogue:fixed", catalogue.PLUGIN_GROUP)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints([point]).select(group=group))
     monkeypatch.setattr(catalogue, "_plugins", None)
     assert catalogue.registered_tools() == ["plugged"]
     [made] = resolve_tool("plugged", state)

@@ -8,7 +8,8 @@ which is enough to refuse and never enough to allow; where it is BROKEN, not eve
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+
+import msgspec
 
 from ferrule.execpolicy.expansions import Vague
 from ferrule.execpolicy.options import words
@@ -43,7 +44,7 @@ def parse_script(text: str, aliases: Mapping[str, str] | None = None) -> Script:
         if argv[0] not in STATE and argv[0] not in RESERVED_WORDS:
             return Script((SimpleCommand(argv),), Form.WORDS)
     script = _Parser(text, aliases=aliases).script()
-    return replace(script, form=Form.BROKEN) if _CONTROL.search(text) else script
+    return msgspec.structs.replace(script, form=Form.BROKEN) if _CONTROL.search(text) else script
 
 
 class _Parser(SimpleReader):

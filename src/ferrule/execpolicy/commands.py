@@ -2,7 +2,8 @@
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from ferrule.execpolicy.bash import parse_script
 from ferrule.execpolicy.expansions import Vague, fixed_beginning
@@ -18,8 +19,7 @@ _PRINTING = frozenset(["cat", "echo", "printf"])
 MAX_INNER_WORDS = 100_000  # of commands within commands; `find -exec find -exec ...` would grow without end
 
 
-@dataclass(frozen=True, slots=True)
-class SeenCommand:
+class SeenCommand(msgspec.Struct, frozen=True):
     """A command that was seen somewhere. `direct`: nothing between it and the shell changes its rights or words.
 
     `outer` is the command that starts it, if it is not a segment itself.
@@ -37,8 +37,7 @@ class SeenCommand:
             seen = seen.outer
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFacts:
+class CommandFacts(msgspec.Struct, frozen=True):
     """What an argv does.
 
     `segments` are the commands to judge one by one: those of a script that was understood whole, else the argv itself.
@@ -81,7 +80,7 @@ def take_apart(
 
 def _behind(env: tuple[tuple[str, str], ...], commands: Sequence[SimpleCommand]) -> tuple[SimpleCommand, ...]:
     """The commands with more variables before each."""
-    return tuple(replace(command, env=(*env, *command.env)) for command in commands) if env else tuple(commands)
+    return tuple(msgspec.structs.replace(command, env=(*env, *command.env)) for command in commands)
 
 
 def _is_unspeakable(word: str) -> bool:
@@ -237,7 +236,7 @@ class _Reader:
 
 
 def _inside(command: SimpleCommand, wrapped: Wrapped) -> SimpleCommand:
-    return replace(command, argv=wrapped.argv, env=(*command.env, *wrapped.env))
+    return msgspec.structs.replace(command, argv=wrapped.argv, env=(*command.env, *wrapped.env))
 
 
 def bare(command: SimpleCommand, *, quiet: bool = False) -> SimpleCommand:

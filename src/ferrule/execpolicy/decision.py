@@ -6,7 +6,8 @@ rules that allow and the heuristics look at the segments, which stand for all th
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.execpolicy.commands import CommandFacts, SeenCommand, bare, take_apart
 from ferrule.execpolicy.dangerous import is_dangerous
@@ -56,8 +57,7 @@ _ASKED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(msgspec.Struct, frozen=True):
     """What was found about one command; a rule for the first of `amendable` would settle it, where it may free all."""
 
     match: PolicyMatch

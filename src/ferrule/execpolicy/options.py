@@ -6,11 +6,11 @@ for a file that is called `-x`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Which words a program may be given.
 
     `short` are letters that may be combined (`-la`); `valued` letters take the rest of the word as their value (`-n5`);

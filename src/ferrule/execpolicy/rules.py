@@ -3,7 +3,6 @@
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -73,8 +72,7 @@ class RuleFile(msgspec.Struct, frozen=True):
     network: tuple[NetworkRule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(msgspec.Struct, frozen=True):
     """What the rules say about one command. A rule that allows says nothing about a copy or a link (`./git`)."""
 
     found: tuple[PrefixRuleMatch, ...] = ()

@@ -1,14 +1,14 @@
 """What the reader of scripts finds: simple commands, and how well the whole was understood."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from ferrule.execpolicy.expansions import Vague
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(msgspec.Struct, frozen=True):
     """One command: its words and the assignments before them.
 
     `literal` is False when a word is `Vague`: it needs the shell to be known (`$x`, `$(...)`). `globs` is True when a
@@ -39,8 +39,7 @@ class Form(Enum):
     BROKEN = "broken"  # a syntax error, a control character, too long
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """The commands of a script in source order.
 
     `portable`: every POSIX shell cuts it the same way. `evaluates`: it may evaluate a quoted text that holds commands.
@@ -52,7 +51,7 @@ class Script:
     portable: bool = True
     evaluates: bool = False
     functions: frozenset[str] = frozenset()
-    files: Mapping[str, str | None] = field(default_factory=dict)
+    files: Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
 BROKEN = Script((), Form.BROKEN)

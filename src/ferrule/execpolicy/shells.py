@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from ferrule.execpolicy.expansions import Vague, may_be_option
 from ferrule.execpolicy.options import words
@@ -19,8 +20,7 @@ _VALUED = _START_UP | words("--emulate")
 _INPUT = re.compile(r"-|/dev/(stdin|fd/\d+)|/proc/(self|thread-self|\d+)/fd/\d+|.*/\.\./(dev|proc)/.*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ShellText:
+class ShellText(msgspec.Struct, frozen=True):
     """A text for a shell. `portable`: the shell knows no more than POSIX; `foreign`: it has a language of its own.
 
     `of_variable`: it is the value of a variable before the command.
@@ -32,8 +32,7 @@ class ShellText:
     of_variable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ShellCall:
+class ShellCall(msgspec.Struct, frozen=True):
     """What a call of a shell runs: texts that stand in the command, or a file. `sure` is False where it is unknown."""
 
     texts: tuple[ShellText, ...] = ()
@@ -63,7 +62,7 @@ def shell_call(command: SimpleCommand) -> ShellCall:
     if at < len(rest) and "s" not in letters and not is_input(rest[at]):
         return ShellCall((), sure and not may_be_option(rest[at]), rest[at])
     read = fed(command, portable=name in _PORTABLE)
-    return replace(read, sure=sure and read.sure)
+    return msgspec.structs.replace(read, sure=sure and read.sure)
 
 
 def _options(rest: Sequence[str]) -> tuple[int, set[str], bool]:

@@ -3,7 +3,8 @@
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+
+import msgspec
 
 from ferrule.execpolicy.expansions import Braces, Glob, Splitting, Vague
 from ferrule.execpolicy.options import words
@@ -305,7 +306,7 @@ class SimpleReader(WordReader):
             self.feed(slot, _input(kind, target))
 
     def feed(self, slot: int, text: str | None) -> None:
-        self.commands[slot] = replace(self.commands[slot], stdin=text)
+        self.commands[slot] = msgspec.structs.replace(self.commands[slot], stdin=text)
 
     # Here-documents.
 

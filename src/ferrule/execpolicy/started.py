@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+import msgspec
 
 from ferrule.execpolicy.expansions import Glob, Splitting, Vague, may_be_option
 from ferrule.execpolicy.options import words
@@ -37,8 +38,7 @@ _GIT_COMMAND_KEY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """`files` are scripts that are run. `sure` is False where something may be started that is in none of these."""
 
     commands: tuple[Wrapped, ...] = ()
@@ -244,7 +244,7 @@ def _parallel(command: SimpleCommand) -> Started:
         result = _UNKNOWN if not given or inner[first] != ":::" else _NONE
         for word in given:
             result += _text(word)
-        return replace(result, sure=result.sure and found.sure)
+        return msgspec.structs.replace(result, sure=result.sure and found.sure)
     text = _PLACEHOLDER.sub('"$@"', " ".join(own))
     vague = any(isinstance(word, Vague) for word in own)
     return Started((), (_for_sh(text if '"$@"' in text else text + ' "$@"'),), found.sure and not vague)

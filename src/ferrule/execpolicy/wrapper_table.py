@@ -1,13 +1,13 @@
 """The table of wrappers: programs that start what their words name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.execpolicy.options import words
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapper:
+class Wrapper(msgspec.Struct, frozen=True):
     """How a wrapper's own words end and the wrapped command begins.
 
     `flags` are the short options without a value, `valued` those with one, `optional` those whose value, if there is

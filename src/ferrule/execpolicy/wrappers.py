@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ferrule.execpolicy.expansions import Splitting, Vague, may_be_option, may_begin_an_option
 from ferrule.execpolicy.programs import base_name, is_trusted
@@ -11,8 +12,7 @@ from ferrule.execpolicy.wrapper_table import SU, WRAPPERS, Wrapper
 _WITH_VERBS = frozenset(name.partition(" ")[0] for name in WRAPPERS if " " in name)
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapped:
+class Wrapped(msgspec.Struct, frozen=True):
     """The command inside a wrapper. `plain`: it runs with the same rights, words and input as without the wrapper.
 
     `leaves` is what the wrapper itself may write.
@@ -24,15 +24,14 @@ class Wrapped:
     leaves: str = ""
 
 
-@dataclass(slots=True)
-class Cut:
+class Cut(msgspec.Struct):
     """The words of a wrapper, cut. `sure` is False where one of them may mean something else than what was taken."""
 
     at: int = 1
     sure: bool = True
-    options: list[tuple[str, str]] = field(default_factory=list)
-    operands: list[str] = field(default_factory=list)
-    env: list[tuple[str, str]] = field(default_factory=list)
+    options: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    operands: list[str] = msgspec.field(default_factory=list)
+    env: list[tuple[str, str]] = msgspec.field(default_factory=list)
     inner: tuple[str, ...] = ()
 
     def values(self, names: frozenset[str]) -> list[str]:

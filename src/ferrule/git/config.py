@@ -3,7 +3,8 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.reading import Unreadable, read_file
 
@@ -23,8 +24,7 @@ class ConfigError(Exception):
     """A line that git would refuse; the text names its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """`section` and `name` in lower case, the subsection between them as it stands."""
 
     section: str

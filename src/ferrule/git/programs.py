@@ -6,7 +6,8 @@ Git is not run to find out. Includes, shared repositories, worktrees and submodu
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ferrule.git.config import ConfigError, decode_config, parse_config
 from ferrule.git.harmless import is_harmless
@@ -32,8 +33,7 @@ LARGEST_SUM = 1 << 20
 _BLANKS = " \t\r"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Program:
+class Program(msgspec.Struct, frozen=True, order=True):
     """One thing that would run a program, or could not be read: the file, what in it (a configuration key, `hook`,
     `attribute`, `exec`, `UNREADABLE`), and its value."""
 
@@ -42,8 +42,7 @@ class Program:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(msgspec.Struct, frozen=True):
     """What one repository would run, and the files that say so, as they were."""
 
     programs: tuple[Program, ...]
@@ -67,14 +66,13 @@ def examine(entry: str, is_users: Callable[[str], bool], *, bare: bool = False) 
     return Examination(tuple(dict.fromkeys(walk.found)), walk.sources)
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(msgspec.Struct):
     is_users: Callable[[str], bool]
-    found: list[Program] = field(default_factory=list)
-    sources: dict[str, Stamp | None] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-    listed: set[str] = field(default_factory=set)
-    depths: dict[str, int] = field(default_factory=dict)
+    found: list[Program] = msgspec.field(default_factory=list)
+    sources: dict[str, Stamp | None] = msgspec.field(default_factory=dict)
+    seen: set[str] = msgspec.field(default_factory=set)
+    listed: set[str] = msgspec.field(default_factory=set)
+    depths: dict[str, int] = msgspec.field(default_factory=dict)
     read: int = 0
     full: bool = False
 

@@ -80,7 +80,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     def owns(self, host: str) -> bool:
         """Return whether a host name is the provider's own."""
-        return any(fnmatchcase(host.lower(), known) for known in self.hosts if not known.startswith(":"))
+        name = host.lower()
+        return any(fnmatchcase(name, known) if "*" in known else name == known for known in self.hosts)
 
 
 class Profiles(msgspec.Struct, frozen=True):
@@ -117,7 +118,7 @@ class Profiles(msgspec.Struct, frozen=True):
 
 
 def _fits(pattern: str, name: str) -> bool:
-    return fnmatchcase(name, pattern if "*" in pattern else f"{pattern}*")
+    return fnmatchcase(name, pattern) if "*" in pattern else name.startswith(pattern)
 
 
 def _is_at(provider: ProviderProfile, base_url: str) -> bool:

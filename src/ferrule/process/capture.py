@@ -1,7 +1,8 @@
 """Bounded capture: keep the first and last bytes of an output and count the bytes between them."""
 
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 CAPTURE_BYTES = 1024 * 1024
 """Bytes kept of one output: half from its start, half from its end."""
@@ -9,8 +10,7 @@ BLOCK_BYTES = 16 * 1024
 """Smaller pieces are gathered into blocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(msgspec.Struct, frozen=True):
     """A captured output: its first bytes, the number of omitted bytes, its last bytes."""
 
     head: bytes

@@ -4,7 +4,8 @@ person."""
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.process.launcher import Pty, Stdio
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
@@ -50,8 +51,7 @@ _UNATTENDED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnvironment:
+class ChildEnvironment(msgspec.Struct, frozen=True):
     """The variables of a command, and the sorted names of those withheld by an exclude."""
 
     variables: dict[str, str]

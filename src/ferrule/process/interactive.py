@@ -5,7 +5,8 @@ import signal
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Pipes, Pty, Stdio
@@ -34,8 +35,7 @@ class StdinClosed(FerruleError):
     """Input was sent to a process that does not accept any; the text says what to do instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """The end of a session's process. `transcript` is its whole output; `notice` names what outlived it."""
 
     status: ExitStatus
@@ -50,8 +50,7 @@ class Ended:
         return TIMEOUT_EXIT_CODE if self.timed_out else self.status.shell_code
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(msgspec.Struct, frozen=True):
     """The output since the last collection, how the process ended (None while it runs), and how long the wait took."""
 
     output: Captured

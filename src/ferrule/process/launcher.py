@@ -1,8 +1,9 @@
 """The launcher contract, plain or sandboxed. It has no pid: a sandbox reports the exit itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ferrule.protocol.errors import FerruleError
 
@@ -11,8 +12,7 @@ PTY_COLUMNS = 200
 """Wide enough that tables and paths rarely wrap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pipes:
+class Pipes(msgspec.Struct, frozen=True):
     """Separate pipes for stdout and stderr; stdin is `/dev/null` unless requested.
 
     `merge` sends stderr to stdout's pipe, in order of arrival. `given` is a descriptor of the caller's that becomes
@@ -24,8 +24,7 @@ class Pipes:
     merge: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pty:
+class Pty(msgspec.Struct, frozen=True):
     """A new controlling terminal of this size."""
 
     rows: int = PTY_ROWS
@@ -35,16 +34,14 @@ class Pty:
 Stdio = Pipes | Pty
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Resource limits of one process tree; None keeps the launcher's default."""
 
     max_processes: int | None = None
     core_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
+class ExitStatus(msgspec.Struct, frozen=True):
     """How a process ended: its exit code, or the signal that killed it."""
 
     code: int | None = None

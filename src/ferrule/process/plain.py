@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pty, Stdio
 from ferrule.process.tree import MARK_VARIABLE, Process, Tree, command_of, is_starting, ticks_now
@@ -51,8 +52,7 @@ class PlainLauncher:
             raise LaunchError(_explain(error, argv, cwd)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
+class _Ends(msgspec.Struct, frozen=True):
     """The caller's ends of the descriptors; `terminal` is our own copy of a PTY's master."""
 
     stdin: int | None

@@ -5,7 +5,8 @@ import os
 import signal
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from ferrule.process.capture import CAPTURE_BYTES, Captured
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Stdio
@@ -25,8 +26,7 @@ _PIPES = Pipes()
 _LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     """The result of a command. `output` is stdout and stderr in order of arrival; `notice` names processes that
     outlived it."""
 
@@ -64,7 +64,7 @@ async def run(
     raises.
     """
     if stdin is not None and isinstance(stdio, Pipes):
-        stdio = replace(stdio, stdin=True)
+        stdio = msgspec.structs.replace(stdio, stdin=True)
     started = time.monotonic()
     child = await launcher.launch(argv, env, cwd, stdio, limits)
     outputs = Outputs(child, capped(on_output), capture_bytes)

@@ -3,7 +3,8 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.process.interactive import Collected, Session
 from ferrule.process.run import uninterrupted
@@ -26,8 +27,7 @@ class UnknownSession(FerruleError):
         super().__init__(f"Unknown process id {number}")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """A session's number, and a warning for the model if the table is nearly full."""
 
     number: int

@@ -10,8 +10,9 @@ import pwd
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ferrule.lookup import NOWHERE, Located, Places, is_exposed, locate, safe_search
 from ferrule.process.launcher import Launcher, LaunchError
@@ -26,8 +27,7 @@ _SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM"})
 # Variables a shell sets for itself are not the user's choice.
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(msgspec.Struct, frozen=True):
     """A shell, by its absolute path; the file name is its kind."""
 
     path: str
@@ -72,8 +72,7 @@ def shell_argv(shell: Shell, script: str, login: bool = False) -> list[str]:
     return [shell.path, "-fc" if shell.kind == "zsh" else "-c", script]
 
 
-@dataclass(frozen=True, slots=True)
-class LoginEnvironment:
+class LoginEnvironment(msgspec.Struct, frozen=True):
     """The variables after the start-up files; `problem` says in one sentence why the agent's own are used instead."""
 
     variables: Mapping[str, str]

@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 MARK_VARIABLE = "FERRULE_PROCESS"
 COMMAND_CHARS = 80
@@ -22,8 +23,7 @@ _FLAGS = 5
 _BUSY = (b"R", b"D")
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(msgspec.Struct, frozen=True):
     """One row of the process table. `started` (ticks since boot) distinguishes a reused pid."""
 
     pid: int

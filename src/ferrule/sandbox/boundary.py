@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, Literal
+
+import msgspec
 
 from ferrule.git.layout import directories
 from ferrule.sandbox.plan import PROTECTED_NAMES, RESERVED_NAMES, ConfinementPlan, folders_between, is_within
@@ -18,8 +19,7 @@ WRITABLE: Final = frozenset({"pin", "open"})
 """Kinds of covers under which commands may write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(msgspec.Struct, frozen=True):
     """One protected path. `read`: read-only as it is; `empty`: a placeholder; `link`: a symbolic link, covered by a
     read-only file with `content`; `pin`: stays writable but cannot be renamed; `open`: writable inside of what is
     read-only."""
@@ -29,8 +29,7 @@ class Cover:
     content: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(msgspec.Struct, frozen=True):
     """The protected paths of a plan's roots as they are now, in the order of mounting.
 
     `own` holds the `.git` paths and bare repositories that our commands made: they stay writable.

@@ -12,10 +12,11 @@ import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ferrule.locks import lock_patiently
 from ferrule.reading import Unreadable, read_file
@@ -34,8 +35,7 @@ _STATX_BYTES: Final = 256
 _INODE, _BIRTH = 32, 80
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A file or folder that cannot be taken for another. `born`: ns by the file system's clock; 0 where it keeps none,
     and then nobody can tell who made it."""
 

@@ -1,7 +1,8 @@
 """What a sandbox enforces, once a policy has been applied to one machine and one working directory."""
 
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from ferrule.config.project import PROTECTED_AT_TOP
 from ferrule.lookup import NOWHERE, Places
@@ -22,8 +23,7 @@ class Level(IntEnum):
     NONE = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(msgspec.Struct, frozen=True):
     """A folder that may be written: its real path.
 
     `reserve`: an empty folder holds the place of a reserved name that is missing. `scan`: repositories are looked for
@@ -35,8 +35,7 @@ class Root:
     scan: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ConfinementPlan:
+class ConfinementPlan(msgspec.Struct, frozen=True):
     """The writable roots, outer ones first; whether the network is reachable; what is read-only inside the roots.
 
     `read_only` holds real paths beyond the protected names: Ferrule's own home, dotfiles of a home that is a root.
@@ -49,8 +48,12 @@ class ConfinementPlan:
     network: bool = False
     read_only: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = field(default=(), compare=False)
-    places: Places = field(default=NOWHERE, compare=False)
+    warnings: tuple[str, ...] = ()
+    places: Places = NOWHERE
+
+    def enforced(self) -> "ConfinementPlan":
+        """Return the plan without what only its user reads, so that plans which confine alike are equal."""
+        return msgspec.structs.replace(self, warnings=(), places=NOWHERE)
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from ferrule.lookup import Places
 from ferrule.protocol.errors import UsageError
@@ -41,7 +42,9 @@ def plan_confinement(
     roots = [_root(path, caches) for path in chosen if path is not None]
     roots += (Root(path, reserve=False, scan=False) for path in _temporary(policy, env))
     unique = {root.path: root for root in reversed(roots)}
-    shared = [replace(root, reserve=root.reserve and path != SLASH_TMP) for path, root in unique.items()]
+    shared = [
+        msgspec.structs.replace(root, reserve=root.reserve and path != SLASH_TMP) for path, root in unique.items()
+    ]
     ordered = tuple(sorted(shared, key=lambda root: (root.path.count("/"), root.path)))
     return ConfinementPlan(
         roots=ordered,

@@ -10,9 +10,10 @@ import os
 import platform
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.boundary import Cover
@@ -39,8 +40,7 @@ MAX_PROCESSES = 2048
 """Bound of one command's processes and threads, so that a fork bomb stays one command's trouble."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZygoteKey:
+class ZygoteKey(msgspec.Struct, frozen=True):
     """What makes two sessions share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user."""
 
     plan: ConfinementPlan
@@ -49,15 +49,14 @@ class ZygoteKey:
     interpreter: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Zygote:
+class _Zygote(msgspec.Struct):
     process: ZygoteProcess
     placeholders: Placeholders
     covers: Sequence[Cover] = ()
     """Of the last command: what the next one is prepared for."""
     running: int = 0
     idle_timer: asyncio.TimerHandle | None = None
-    lingering: deque[asyncio.TimerHandle] = field(default_factory=deque)
+    lingering: deque[asyncio.TimerHandle] = msgspec.field(default_factory=deque)
 
     def linger(self, loop: asyncio.AbstractEventLoop) -> None:
         """A command ended. To remove a folder that is still mounted on in a dying namespace takes milliseconds."""
@@ -132,7 +131,7 @@ class Pool:
         """Start a command in the sandbox of this policy, with these paths protected. Raises `LaunchError`."""
         if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
             # Before 5.14 the limit counted all processes of the user.
-            limits = replace(limits, max_processes=MAX_PROCESSES)
+            limits = msgspec.structs.replace(limits, max_processes=MAX_PROCESSES)
         request = request_of(argv, env, cwd, limits)
         try:
             return await self._attempt(key, covers, request, stdio)

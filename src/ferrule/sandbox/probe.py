@@ -5,9 +5,10 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from ferrule.lookup import NOWHERE, Places
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
@@ -67,13 +68,12 @@ class ClosableLauncher(Launcher, Protocol):
 Opener = Callable[[], ClosableLauncher]
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(msgspec.Struct, frozen=True):
     """The best level that works, and for each that does not, why. `landlock`: whether that is in force as well, where
     the level can do without."""
 
     level: Level
-    failures: Mapping[Level, str] = field(default_factory=dict)
+    failures: Mapping[Level, str] = msgspec.field(default_factory=dict)
     landlock: bool = True
 
     def lines(self) -> list[str]:
@@ -138,7 +138,7 @@ def openers(
         return now().covers
 
     def zygote(namespaces: bool) -> ZygoteLauncher:
-        key = ZygoteKey(plan, state_dir, namespaces, interpreter)
+        key = ZygoteKey(plan.enforced(), state_dir, namespaces, interpreter)
         return ZygoteLauncher(pool_of_this_loop(), key, covers)
 
     return {

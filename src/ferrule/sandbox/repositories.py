@@ -10,8 +10,9 @@ import re
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+import msgspec
 
 from ferrule.git.layout import is_bare_shape
 from ferrule.git.submodules import submodule_folders
@@ -36,8 +37,7 @@ _FAN_OUT = re.compile("[0-9a-f]{2}")
 """Folders of loose objects: up to 256 in a repository, and nothing in them but objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Time in which commands ran, in ns by `time.time_ns`."""
 
     start: int
@@ -48,8 +48,7 @@ class Span:
         return self.start - STAMP_LAG_NS <= born <= self.end
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(msgspec.Struct, frozen=True):
     """One that was found: the path of its `.git`, or of itself where it is bare, and what lies there.
 
     `what` is the `.git`, or of a bare one the objects or the pointer to them: its folder may be older, and its `HEAD`
@@ -68,8 +67,7 @@ class Repository:
         return found is not None and found.what == self.what
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(msgspec.Struct, frozen=True):
     """A folder as it was read. `stamp`: device, inode, change time in ns; None if it must be read again."""
 
     stamp: tuple[int, int, int] | None
@@ -126,7 +124,7 @@ class Repositories:
                 owned = owned or {other.what: other.own for other in before.values()}
                 if _is_ours(one, run, kept, owned):
                     own, made[one.path] = True, one.what
-            self._found[one.path] = replace(one, own=own)
+            self._found[one.path] = msgspec.structs.replace(one, own=own)
         self._look_for_submodules()
         if made:
             self._record.add(made)

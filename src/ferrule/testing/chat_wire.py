@@ -8,7 +8,8 @@ action or operation. A namespace is prefixed to the name with two underscores. R
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.testing.items import Item
 from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, json_text, slices
@@ -16,15 +17,13 @@ from ferrule.testing.sse import DONE, Event
 from ferrule.testing.steps import Failed, Step, StreamError, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class _ToolCall:
+class _ToolCall(msgspec.Struct, frozen=True):
     id: str
     name: str
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(msgspec.Struct, frozen=True):
     """A piece of the message and its key: `content`, `refusal` or `reasoning_content`."""
 
     key: str

@@ -4,14 +4,14 @@ import asyncio
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypedDict
+
+import msgspec
 
 _MOST_RANDOM_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class RandomChunks:
+class RandomChunks(msgspec.Struct, frozen=True):
     """Pieces of 1 to `most` bytes, the same for the same seed."""
 
     seed: int
@@ -65,8 +65,7 @@ class Gate:
 Place = int | str
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """A pause at `at` for `seconds`, or until `gate` is opened; with neither, forever."""
 
     at: Place = 0
@@ -88,8 +87,7 @@ class DeliveryOptions(TypedDict, total=False):
     cut_after: Place | None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """The delivery of one answer. By default all bytes are sent in one write; `hang_up` closes the connection without
     an answer; the rest as in DeliveryOptions."""
 

@@ -2,7 +2,8 @@
 
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.testing import chat_wire, responses_wire
 from ferrule.testing.delivery import AT_ONCE, Delivery, Place
@@ -19,8 +20,7 @@ _BYTES_PER_TOKEN = 4
 _BLANKS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A whole HTTP answer. `stall_at` and `cut_at` are the delivery's places as offsets into the body."""
 
     body: bytes
@@ -36,8 +36,7 @@ class Refused(Exception):
     """The request does not fit the script; the text is written for the test's author."""
 
 
-@dataclass(slots=True)
-class Lane:
+class Lane(msgspec.Struct):
     """One script and how far it has been played. `when` selects the conversations that it answers."""
 
     script: Script

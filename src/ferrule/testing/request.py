@@ -1,24 +1,23 @@
 """A client's request, as the server recorded it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, json_text
 
 Wire = Literal["responses", "chat", "models", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """One tool output in a request: the call it answers and its text as the model reads it."""
 
     call_id: str
     text: str
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """One request.
 
     Times are `time.monotonic_ns()`: `arrived_ns` when its last byte had been read, `finished_ns` when the last byte of
@@ -37,7 +36,7 @@ class Request:
     status: int | None = None
     aborted: bool = False
     step: int | None = None
-    _outputs: tuple[Output, ...] | None = field(default=None, repr=False)
+    _outputs: tuple[Output, ...] | None = None
 
     @property
     def stream(self) -> bool:

@@ -1,14 +1,14 @@
 """A script: steps in order."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ferrule.testing.steps import Raw, Step, StepLike, as_step
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """The steps of a script, one for each request. `repeat` starts over after the last."""
 
     steps: tuple[StepLike, ...] = ()

@@ -172,7 +172,7 @@ def _usage(value: object) -> Usage | None:
         return None
     if not isinstance(value, dict):
         raise ScriptError("`usage` is an object of token counts")
-    _known(value, set(Usage.__slots__), "`usage`")
+    _known(value, set(Usage.__struct_fields__), "`usage`")
     return Usage(**{key: _whole(count) for key, count in value.items()})
 
 
@@ -210,7 +210,7 @@ def _edit(value: object) -> Edit:
 def _framing(value: object) -> Framing:
     if not isinstance(value, dict):
         raise ScriptError("`framing` is an object")
-    _known(value, set(Framing.__slots__), "`framing`")
+    _known(value, set(Framing.__struct_fields__), "`framing`")
     return Framing(**value)
 
 

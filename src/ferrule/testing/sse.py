@@ -1,13 +1,13 @@
 """Server-sent events as a list that a script can edit, and their bytes."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.testing.plain import JsonObject, json_text
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One event of a stream.
 
     `kind` is the edits' selector: the `type` of a Responses event; on the chat wire `role`, `reasoning`, `content`,
@@ -25,8 +25,7 @@ DONE = Event("done", "[DONE]")
 Edit = Callable[[Sequence[Event]], Iterable[Event]]
 
 
-@dataclass(frozen=True, slots=True)
-class Framing:
+class Framing(msgspec.Struct, frozen=True):
     """The byte format of events; the default is OpenAI's.
 
     `newline` ends every line: LF, CRLF or CR. `space` follows the field's colon. `bom` starts the stream with a byte

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Unpack
+
+import msgspec
 
 from ferrule.testing.delivery import AT_ONCE, Delivery, DeliveryOptions
 from ferrule.testing.items import Item, message
@@ -15,8 +16,7 @@ from ferrule.testing.sse import OPENAI_FRAMING, Edit, Framing
 DELTA_CHARS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Token counts of one response. `cached_tokens` are part of the input, `reasoning_tokens` of the output."""
 
     input_tokens: int = 0
@@ -25,16 +25,14 @@ class Usage:
     reasoning_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The response ends with `response.failed`; on the chat wire with an error object in the stream."""
 
     message: str = "The model failed to generate a response."
     code: str = "server_error"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamError:
+class StreamError(msgspec.Struct, frozen=True):
     """The stream ends with an error event after the items.
 
     `nested` wraps the fields in `error` on the Responses wire as gateways do; flat is OpenAI's form there. `more` are
@@ -45,7 +43,7 @@ class StreamError:
     code: str | int | None = None
     type: str | None = None
     nested: bool = False
-    more: Mapping[str, object] = field(default_factory=dict)
+    more: Mapping[str, object] = msgspec.field(default_factory=dict)
 
     def fields(self) -> Item:
         """Return the error object; a missing `type` is left out."""
@@ -64,8 +62,7 @@ Matcher = str | re.Pattern[str] | Callable[[Outputs], object]
 Expectation = Matcher | Mapping[str, Matcher] | Sequence[Matcher]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """The output items of one response."""
 
     items: tuple[JsonObject, ...] = ()
@@ -78,8 +75,7 @@ class Step:
     delivery: Delivery = AT_ONCE
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(msgspec.Struct, frozen=True):
     """A whole answer, byte for byte."""
 
     body: bytes

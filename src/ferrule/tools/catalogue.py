@@ -6,7 +6,6 @@ The catalogue is global on purpose: `register_tool` in a module makes a tool kno
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import Any
 
 import msgspec
@@ -79,7 +78,8 @@ def matching_names(pattern: str, names: Iterable[str]) -> list[str]:
         except re.error as error:
             raise UsageError(f"{pattern} is not a regular expression: {error}") from error
         return [name for name in names if expression.search(name)]
-    return fnmatch.filter(names, pattern)
+    is_glob = any(character in pattern for character in "*?[")
+    return fnmatch.filter(names, pattern) if is_glob else [name for name in names if name == pattern]
 
 
 def _lookup(name: str) -> Registered | None:
@@ -92,6 +92,8 @@ def _lookup(name: str) -> Registered | None:
 def _installed() -> Mapping[str, Callable[[], Registered]]:
     global _plugins  # noqa: PLW0603 - part of the catalogue, read once
     if _plugins is None:
+        from importlib.metadata import entry_points  # 5 % of a session's start, and few name a plugin
+
         _plugins = {point.name: point.load for point in entry_points(group=PLUGIN_GROUP)}
     return _plugins
 

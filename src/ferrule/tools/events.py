@@ -1,7 +1,8 @@
 """Events that carry pydantic models: a tool's action, its observation, or its failure."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from ferrule.tools.definition import Action, Observation
@@ -9,8 +10,7 @@ else:
     Action = Observation = object  # type hints resolve without pydantic
 
 
-@dataclass(frozen=True, slots=True)
-class ActionEvent:
+class ActionEvent(msgspec.Struct, frozen=True):
     """A call was parsed and validated. `action` is what will run."""
 
     call_id: str
@@ -18,8 +18,7 @@ class ActionEvent:
     action: "Action"
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationEvent:
+class ObservationEvent(msgspec.Struct, frozen=True):
     """A tool answered."""
 
     call_id: str
@@ -27,8 +26,7 @@ class ObservationEvent:
     observation: "Observation"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentErrorEvent:
+class AgentErrorEvent(msgspec.Struct, frozen=True):
     """A call could not be parsed, was refused or failed; `error` is what the model reads."""
 
     call_id: str

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 TAB_COLUMNS = 4
 COMMENTS = (b"#", b"//", b"--")
@@ -10,8 +11,7 @@ CLOSING = re.compile(rb"[})\]]|</|(?:end(?:if|for|while|case|def|function|class|
 """How a line begins that ends the block above it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """How far a block goes. `levels` of enclosing blocks, 0 for all; at most `cap` lines."""
 
     levels: int

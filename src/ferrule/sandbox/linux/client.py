@@ -11,8 +11,9 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ferrule.process.launcher import LaunchError
 
@@ -36,8 +37,7 @@ WireCovers = Sequence[WireCover]
 _CLOSED = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """One message from a zygote or an init. Its descriptors belong to the receiver.
 
     `kind`: R(eady), C(hild), S(tarted), T(erminal), X (exit), E(rror); empty at the end of the channel.

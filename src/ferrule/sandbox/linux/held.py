@@ -6,9 +6,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from ferrule.git.layout import is_bare_shape
 
@@ -30,8 +31,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(msgspec.Struct, frozen=True):
     """A file: `stamp` (inode, change time) tells that it need not be read again, the rest what it is."""
 
     stamp: tuple[int, int]
@@ -42,14 +42,13 @@ class _State:
         return other is not None and (self.mode, self.digest) == (other.mode, other.digest)
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     """One protected path: `fd` is what lay there when it was first seen, -1 if nothing did."""
 
     path: str
     fd: int
-    first: dict[str, _State] = field(default_factory=dict)
-    seen: dict[str, _State] = field(default_factory=dict)
+    first: dict[str, _State] = msgspec.field(default_factory=dict)
+    seen: dict[str, _State] = msgspec.field(default_factory=dict)
     was_away: bool = False
 
 

@@ -9,7 +9,8 @@ import struct
 import termios
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from ferrule.process.launcher import ExitStatus, LaunchError, Limits, Pipes, Pty, Stdio
 from ferrule.sandbox.boundary import Cover
@@ -25,8 +26,7 @@ LOST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a command ended, and the names of processes that it had left running, which ended with it."""
 
     status: ExitStatus

@@ -12,8 +12,9 @@ import socket
 import stat
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ferrule.process.launcher import LaunchError
 
@@ -167,8 +168,7 @@ _MACHINES: Final = ("x86_64", "aarch64")
 _CLONE, _CLONE3, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (16, 29), (41, 198), (53, 199)
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(msgspec.Struct, frozen=True):
     """The programs of one policy, for this machine."""
 
     base: bytes
