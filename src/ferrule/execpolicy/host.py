@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
-from ferrule.execpolicy.git_files import Unreadable, configuration, find_repository, holds_only_files
-from ferrule.execpolicy.safe_git import is_inert_config
 from ferrule.lookup import NOWHERE, Places, is_exposed
 
 # Variables of git that a command which neither commits nor connects does not look at.
@@ -65,6 +63,8 @@ class LocalHost:
     @cached_property
     def _git_is_inert(self) -> bool:
         """The configuration names nothing, no hook follows a refreshed index, no submodule is entered."""
+        from ferrule.execpolicy.git_files import Unreadable, configuration, find_repository, holds_only_files
+        from ferrule.execpolicy.safe_git import is_inert_config
 
         git = self.resolve("git")
         if git is None or self.is_exposed("git") or not self._git_variables_are_harmless():
