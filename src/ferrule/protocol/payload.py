@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ferrule.protocol.content import InputImage, InputText, text_of
+from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
     ComputerCallOutput,
@@ -117,7 +117,10 @@ class ToolOutput(msgspec.Struct, frozen=True):
         body = self.body
         if not isinstance(body, (str, tuple)):
             return make_item(body)
-        body = _never_empty(body)
+        if not isinstance(body, str):
+            body = _without_blanks(body)
+        elif not body or body.isspace():
+            body = NO_OUTPUT
         if isinstance(payload, (FunctionPayload, McpPayload)):
             return make_item(FunctionCallOutput(call_id=call_id, output=body))
         if isinstance(payload, CustomPayload):
@@ -134,11 +137,9 @@ def output_in(view: ItemView) -> ToolOutput:
     return ToolOutput(view.output if isinstance(view, FunctionCallOutput | CustomToolCallOutput) else "")
 
 
-def _never_empty(body: OutputBody) -> OutputBody:
-    """Return the body without blank texts, or a note if nothing is left."""
-    if isinstance(body, str):
-        return NO_OUTPUT if not body or body.isspace() else body
-    kept = tuple(part for part in body if not (isinstance(part, InputText) and not part.text.strip()))
+def _without_blanks(parts: tuple[ContentPart, ...]) -> OutputBody:
+    """Return the parts without blank texts, or a note if nothing is left."""
+    kept = tuple(part for part in parts if not (isinstance(part, InputText) and not part.text.strip()))
     return kept or NO_OUTPUT
 
 

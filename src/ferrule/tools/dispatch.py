@@ -11,7 +11,7 @@ from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import Fatal, RespondToModel, UnknownTool
 from ferrule.protocol.items import ItemView, ResponseInputItem
 from ferrule.protocol.json_text import JsonValue, encodable
-from ferrule.protocol.payload import ABORTED, CustomPayload, ToolOutput
+from ferrule.protocol.payload import ABORTED, CustomPayload, ToolKind, ToolOutput
 from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext, ToolInvocation
@@ -21,7 +21,7 @@ from ferrule.tools.gate import Gate
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.hooks import ToolHooks
 from ferrule.tools.registry import ToolRegistry
-from ferrule.tools.router import RoutedCall, payload_for, route, unanswerable
+from ferrule.tools.router import RoutedCall, mcp_payload, route, unanswerable
 from ferrule.tools.security import pop_risk
 
 log = logging.getLogger("ferrule.tools")
@@ -95,7 +95,9 @@ class Dispatcher:
         found = self.registry.find(invocation.tool_name, invocation.namespace)
         if found is None:
             raise UnknownTool(f"unsupported call: {invocation.tool_name}")
-        payload = payload_for(found, invocation.payload)
+        payload = invocation.payload
+        if found.handler.kind is ToolKind.MCP:
+            payload = mcp_payload(found, payload)
         invocation = msgspec.structs.replace(
             invocation, tool_name=found.name, namespace=found.namespace, payload=payload
         )

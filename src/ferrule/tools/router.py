@@ -55,19 +55,21 @@ def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id:
     if asked is None:
         return None
     call_id, namespace, name, payload = asked
-    found = _FOR_THE_USER if isinstance(view, McpApprovalRequest) else registry.find(name, namespace)
+    native = namespace == NATIVE
+    found = _FOR_THE_USER if native and isinstance(view, McpApprovalRequest) else registry.find(name, namespace)
     if found is None:
         invocation = ToolInvocation(call_id, name, payload, namespace, session_id, turn_id)
         return RoutedCall(invocation, None, error=_unsupported(view, name, namespace, registry), perhaps_elsewhere=True)
-    invocation = ToolInvocation(call_id, found.name, payload_for(found, payload), found.namespace, session_id, turn_id)
-    unsaid = isinstance(view, ShellCall) and view.environment is None
+    if found.handler.kind is ToolKind.MCP:
+        payload = mcp_payload(found, payload)
+    invocation = ToolInvocation(call_id, found.name, payload, found.namespace, session_id, turn_id)
+    unsaid = native and isinstance(view, ShellCall) and view.environment is None
     return RoutedCall(invocation, found.handler, found.parallel, perhaps_elsewhere=unsaid)
 
 
-def payload_for(found: FoundTool, payload: ToolPayload) -> ToolPayload:
-    """Return a JSON call in the form its tool takes: for a tool of an MCP server, with the server and the tool that
-    are meant."""
-    if not isinstance(payload, FunctionPayload) or found.handler.kind is not ToolKind.MCP:
+def mcp_payload(found: FoundTool, payload: ToolPayload) -> ToolPayload:
+    """Return a JSON call with the MCP server and the tool that it means; any other call as it is."""
+    if not isinstance(payload, FunctionPayload):
         return payload
     made = found.handler.function_payload(payload.arguments)
     if not isinstance(made, FunctionPayload):
