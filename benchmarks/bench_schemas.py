@@ -10,9 +10,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from benchmarks.measure import bounded, cpu_in_turns
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.schema_sanitize import sanitize
+from ferrule.schemas.sanitize import sanitize
+from ferrule.schemas.writer import schema_of_model
 from ferrule.tools.arguments import ModelValidator, read_arguments
-from ferrule.tools.schema_writer import schema_of_model
 
 TOOLS = 2_000
 _WORDS = ["query", "owner", "repo", "page", "per_page", "sort", "labels", "body", "title", "state", "path", "ref"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_plain import plain_schema
-from ferrule.protocol.schema_sanitize import sanitize
+from ferrule.schemas.plain import plain_schema
+from ferrule.schemas.sanitize import sanitize
 
 
 def functions(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ferrule.tools.docstrings import read_docstring
+from ferrule.schemas.docstrings import read_docstring
 
 GOOGLE = """Do it.
 

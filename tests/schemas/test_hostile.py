@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.schema_alias import PORTABLE_NAMES
-from ferrule.protocol.schema_sanitize import sanitize
-from ferrule.protocol.schema_strict import StrictError, to_strict
+from ferrule.schemas.alias import PORTABLE_NAMES
+from ferrule.schemas.sanitize import sanitize
+from ferrule.schemas.strict import StrictError, to_strict
 from ferrule.tools.argument_repair import repaired
 
 Json = Any

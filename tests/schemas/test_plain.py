@@ -7,9 +7,9 @@ import pytest
 from ferrule.model.adapt import adapt_tools
 from ferrule.model.profiles import load_profiles
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.schema_plain import plain_schema
-from ferrule.protocol.schema_sanitize import sanitize
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.schemas.plain import plain_schema
+from ferrule.schemas.sanitize import sanitize
 
 Json = Any
 DEFS = {"A": {"type": "object", "properties": {"x": {"type": "string"}}}, "B": {"type": "string", "description": "b"}}

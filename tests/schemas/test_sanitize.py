@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.schema_alias import PORTABLE_NAMES
-from ferrule.protocol.schema_sanitize import MAX_LEVELS, Sanitized, sanitize, sanitize_json_schema
-from ferrule.protocol.schema_shape import TYPES
-from ferrule.protocol.schema_walk import schemas_below
+from ferrule.schemas.alias import PORTABLE_NAMES
+from ferrule.schemas.sanitize import MAX_LEVELS, Sanitized, sanitize, sanitize_json_schema
+from ferrule.schemas.shape import TYPES
+from ferrule.schemas.walk import schemas_below
 from ferrule.tools.arguments import read_arguments
 from ferrule.tools.foreign import ForeignValidator
 from tests.compat.function_collections import lost

@@ -9,9 +9,9 @@ import jsonschema_rs
 import pytest
 
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.schema_alias import PORTABLE_NAMES
-from ferrule.protocol.schema_sanitize import sanitize
-from ferrule.protocol.schema_strict import StrictError, drop_forced_nulls, to_strict
+from ferrule.schemas.alias import PORTABLE_NAMES
+from ferrule.schemas.sanitize import sanitize
+from ferrule.schemas.strict import StrictError, drop_forced_nulls, to_strict
 from tests.schemas.generate import Json, Maker
 
 SEEDS = range(1_500)
@@ -54,7 +54,7 @@ def test_the_bytes_are_the_same_in_every_process() -> None:
     schema = {"type": "object", "properties": {"a": annotated, "b": wrong}}
     program = (
         "from ferrule.protocol.json_schema import JsonSchema\n"
-        "from ferrule.protocol.schema_sanitize import sanitize\n"
+        "from ferrule.schemas.sanitize import sanitize\n"
         f"told = sanitize(JsonSchema({schema!r}))\n"
         "print(told.schema.encoded, told.notes)\n"
     )

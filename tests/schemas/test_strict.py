@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.schema_strict import StrictError, drop_forced_nulls, to_strict
+from ferrule.schemas.strict import StrictError, drop_forced_nulls, to_strict
 
 Json = Any
 

@@ -9,9 +9,9 @@ from ferrule import ToolContext, ToolHandler, ToolInvocation, ToolOutput, tool
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.payload import FunctionPayload
-from ferrule.protocol.schema_alias import PORTABLE_NAMES
-from ferrule.protocol.schema_sanitize import sanitize
 from ferrule.protocol.specs import ConfiguredToolSpec, ResponsesApiTool
+from ferrule.schemas.alias import PORTABLE_NAMES
+from ferrule.schemas.sanitize import sanitize
 from ferrule.tools.arguments import read_arguments
 from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.foreign import ForeignValidator

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from ferrule.schemas.writer import keyword_arguments, schema_of_model, signature_model
 from ferrule.tools.arguments import ModelValidator, read_arguments
-from ferrule.tools.schema_writer import keyword_arguments, schema_of_model, signature_model
 
 Json = Any
 

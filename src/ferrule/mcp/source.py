@@ -20,8 +20,8 @@ from ferrule.process.launcher import Launcher
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.schema_sanitize import Sanitized, sanitize
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.handler import DeferredHandler, ToolHandler
 from ferrule.tools.registry import ToolRegistryBuilder
 

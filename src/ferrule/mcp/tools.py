@@ -19,8 +19,8 @@ from ferrule.protocol.events import McpToolCallBegin, McpToolCallEnd, McpToolCal
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import FunctionPayload, McpPayload, ToolKind, ToolPayload
-from ferrule.protocol.schema_sanitize import Sanitized, sanitize
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.arguments import read_arguments, validate_value
 from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.definition import Action, Observation, ToolDefinition

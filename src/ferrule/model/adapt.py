@@ -13,7 +13,6 @@ from ferrule.model.recipient import Omissions
 from ferrule.model.stream import ForcedTool, ModelError, ToolChoice
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_plain import plain_schema
 from ferrule.protocol.specs import (
     ApplyPatchTool,
     FreeformTool,
@@ -28,6 +27,7 @@ from ferrule.protocol.specs import (
     runs_here,
     spec_name,
 )
+from ferrule.schemas.plain import plain_schema
 
 LONGEST_NAME = 64
 """Longest function name that OpenAI and compatible servers accept."""

@@ -1,6 +1,6 @@
 """JSON Schemas of tools: the lossless mapping, its bytes encoded once, and the view in five kinds.
 
-`schema_sanitize` adapts foreign schemas to a provider, `schema_strict` adapts them to strict mode.
+`schemas.sanitize` adapts foreign schemas to a provider, `schemas.strict` adapts them to strict mode.
 """
 
 from collections.abc import Mapping

@@ -13,8 +13,8 @@ from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpApproval, McpServerSettings
 from ferrule.protocol.profiles import ModelProfile
-from ferrule.protocol.schema_alias import PORTABLE_NAMES
 from ferrule.protocol.specs import RemoteMcp, ToolSpec, runs_here
+from ferrule.schemas.alias import PORTABLE_NAMES
 from ferrule.session.sources import ToolLike
 from ferrule.tools.registry import ToolRegistryBuilder
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import PARSE_ERROR, JsonValue, encodable
-from ferrule.protocol.schema_walk import (
+from ferrule.schemas.walk import (
     ANY_TYPE,
     Node,
     accepted_types,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import MAX_DEPTH, JsonValue, decode
-from ferrule.protocol.schema_strict import drop_forced_nulls
-from ferrule.protocol.schema_walk import (
+from ferrule.schemas.strict import drop_forced_nulls
+from ferrule.schemas.walk import (
     ANY_TYPE,
     Node,
     accepted_types,

@@ -5,10 +5,10 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, cast, overload
 
+from ferrule.schemas.writer import keyword_arguments, signature_model
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
 from ferrule.tools.definition import Action, Execute, Execution, Observation, ToolDefinition, in_the_loop, on_a_thread
-from ferrule.tools.schema_writer import keyword_arguments, signature_model
 
 
 class FunctionTool(ToolDefinition[Action, Observation]):

@@ -28,8 +28,9 @@ from ferrule.protocol.payload import (
     ToolOutput,
     ToolPayload,
 )
-from ferrule.protocol.schema_strict import StrictError, to_strict
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
+from ferrule.schemas.strict import StrictError, to_strict
+from ferrule.schemas.writer import schema_of_model
 from ferrule.sync import wait_for_coroutine
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.arguments import ModelValidator, decode_arguments, read_arguments, validate_value
@@ -41,7 +42,6 @@ from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.grammar import checkable_grammar
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.local import LocalHost
-from ferrule.tools.schema_writer import schema_of_model
 from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:

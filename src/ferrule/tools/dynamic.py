@@ -22,8 +22,8 @@ from ferrule.protocol.events import DynamicToolCallRequest
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
-from ferrule.protocol.schema_sanitize import Sanitized, sanitize
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.arguments import read_arguments, validate_value
 from ferrule.tools.context import ToolContext, ToolInvocation

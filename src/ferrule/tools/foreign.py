@@ -8,7 +8,7 @@ import msgspec
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_sanitize import Sanitized, sanitize
+from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.argument_errors import Problem, foreign_problems
 
 if TYPE_CHECKING:

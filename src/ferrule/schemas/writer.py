@@ -12,9 +12,9 @@ import msgspec
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_sanitize import sanitize_json_schema
-from ferrule.protocol.schema_walk import with_below
-from ferrule.tools.docstrings import read_docstring
+from ferrule.schemas.docstrings import read_docstring
+from ferrule.schemas.sanitize import sanitize_json_schema
+from ferrule.schemas.walk import with_below
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -6,7 +6,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_walk import Node, item_nodes, property_names, property_nodes, schemas_below, with_below
+from ferrule.schemas.walk import Node, item_nodes, property_names, property_nodes, schemas_below, with_below
 
 PORTABLE_NAMES = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Property names that every known provider accepts."""

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
+from ferrule.schemas.writer import schema_of_model
 from ferrule.tools.arguments import ModelValidator, Validator, decode_arguments, read_arguments
 from ferrule.tools.foreign import ForeignValidator
-from ferrule.tools.schema_writer import schema_of_model
 from tests.schemas.generate import Maker
 
 PREFIX = "failed to parse function arguments: "

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from ferrule.protocol.json_schema import JsonSchema, inferred_type
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_shape import ANNOTATIONS
-from ferrule.protocol.schema_walk import Node, resolve, type_of, with_below
+from ferrule.schemas.shape import ANNOTATIONS
+from ferrule.schemas.walk import Node, resolve, type_of, with_below
 
 _ANYTHING = ("string", "number", "boolean", "object", "array", "null")
 _OF_TYPE = {

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_schema import JsonSchema
+from ferrule.schemas.writer import schema_of_model
 from ferrule.tools.arguments import (
     ModelValidator,
     StructValidator,
@@ -21,7 +22,6 @@ from ferrule.tools.arguments import (
     validate_value,
 )
 from ferrule.tools.foreign import ForeignValidator
-from ferrule.tools.schema_writer import schema_of_model
 
 
 class Step(BaseModel):

@@ -6,7 +6,7 @@ from enum import Enum
 
 from ferrule.protocol.json_schema import inferred_type
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_walk import type_of
+from ferrule.schemas.walk import type_of
 
 Shape = dict[str, JsonValue]
 Tell = Callable[[str], None]

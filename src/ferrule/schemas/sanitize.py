@@ -15,10 +15,10 @@ import msgspec
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
-from ferrule.protocol.schema_alias import NO_ALIASES, Aliases, with_aliases
-from ferrule.protocol.schema_root import flat_root
-from ferrule.protocol.schema_shape import ANNOTATIONS, Place, is_wanted, shaped
-from ferrule.protocol.schema_walk import applicable, resolve, type_of
+from ferrule.schemas.alias import NO_ALIASES, Aliases, with_aliases
+from ferrule.schemas.root import flat_root
+from ferrule.schemas.shape import ANNOTATIONS, Place, is_wanted, shaped
+from ferrule.schemas.walk import applicable, resolve, type_of
 
 MAX_LEVELS = 64
 """Nesting of schemas: more than any tool needs, far below Python's recursion limit."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import MAX_DEPTH, JsonValue
-from ferrule.protocol.schema_sanitize import sanitize
-from ferrule.protocol.schema_walk import (
+from ferrule.schemas.sanitize import sanitize
+from ferrule.schemas.walk import (
     Node,
     accepted_types,
     item_nodes,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.schema_shape import type_name
-from ferrule.protocol.schema_walk import Node, resolve
+from ferrule.schemas.shape import type_name
+from ferrule.schemas.walk import Node, resolve
 
 _REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const")
 """Keywords that providers answer with 400 at the root."""

@@ -1,0 +1,1 @@
+"""JSON Schema: written from types, fitted to models, made strict, renamed and walked."""
