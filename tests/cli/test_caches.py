@@ -1,25 +1,34 @@
-"""A real npm with a cache that it cannot write, and with one of the project's own."""
+"""Real tools with a cache that they cannot write, and with one of the project's own."""
 
 import io
 import json
-import shutil
+import shlex
 import tarfile
 
 import pytest
 
 from tests.cli.command import Done, Place
+from tests.programs import need
 from tests.sandbox.scene import temporary_folder
-
-pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 
 INSTALL = "npm install --no-audit --no-fund ./dep.tgz"
 CACHES = ("-c", "sandbox_workspace_write.caches=true")
+
+
+TOOLS = {
+    "npm": ("npm_config_cache", INSTALL),
+    "uv": ("UV_CACHE_DIR", "uv run --offline --no-project python -c 'print(1)'"),
+    "go": ("GOCACHE", "go vet ./p.go"),
+    "ccache": ("CCACHE_DIR", "ccache cc -c p.c"),
+}
 
 
 @pytest.fixture
 def project(place: Place) -> Place:
     """It needs a package from a file; the user's cache is outside of what may be written."""
     place.home.mkdir(parents=True)
+    (place.cwd / "p.c").write_text("int main(void) { return 0; }")
+    (place.cwd / "p.go").write_text("package main\nfunc main() {}\n")
     (place.cwd / "package.json").write_text('{"name": "p", "version": "1.0.0"}')
     data = b'{"name": "dep", "version": "1.0.0"}'
     with tarfile.open(place.cwd / "dep.tgz", "w:gz") as archive:
@@ -36,6 +45,7 @@ def run(place: Place, *arguments: str) -> Done:
 
 @pytest.mark.parametrize("tool", ["exec_command", "shell_command", "execute_bash"])
 def test_n014_the_answer_names_the_cache_and_the_remedy(project: Place, tool: str) -> None:
+    need("npm")
     more = {"yield_time_ms": 30_000} if tool == "exec_command" else {}
     more |= {"timeout_ms": 30_000} if tool == "shell_command" else {}
     arguments = {"cmd" if tool == "exec_command" else "command": INSTALL, **more}
@@ -46,8 +56,11 @@ def test_n014_the_answer_names_the_cache_and_the_remedy(project: Place, tool: st
     assert [path.name for path in (project.home / "caches").glob("*/npm/*") if path.is_dir()]
 
 
-def test_n014_the_command_says_it_too(project: Place) -> None:
-    done = run(project, "sandbox", "--", *INSTALL.split())
-    assert done.code != 0 and "ferrule: " in done.err and "Set npm_config_cache to a folder" in done.err
-    done = run(project, "sandbox", *CACHES, "--", *INSTALL.split())
-    assert done.code == 0 and "added 1 package" in done.out
+@pytest.mark.parametrize("program", TOOLS)
+def test_n014_the_command_says_it_too(project: Place, program: str) -> None:
+    need(program)
+    variable, command = TOOLS[program]
+    done = run(project, "sandbox", "--", *shlex.split(command))
+    assert done.code != 0 and "ferrule: " in done.err and f"Set {variable} to a folder" in done.err
+    done = run(project, "sandbox", *CACHES, "--", *shlex.split(command))
+    assert done.code == 0 and "ferrule: " not in done.err

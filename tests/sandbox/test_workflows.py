@@ -1,15 +1,19 @@
 """What people do with their tools all day, in the sandbox: each with the real program, skipped where it is missing."""
 
 import os
-import shutil
-import subprocess
+import pwd
 import sys
 from pathlib import Path
 
 import pytest
 
+from ferrule.sandbox.plan import Level
+from ferrule.sandbox.protection import Protection
+from ferrule.sandbox.sandbox import Sandbox
+from tests.programs import need
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import run
+from tests.sandbox.scene import Scene
 from tests.sandbox.test_cases import git
 
 PYTHON = "/usr/bin/python3"
@@ -81,6 +85,18 @@ thing = "thing:main"
 [tool.setuptools]
 py-modules = ["thing"]
 """
+PAGE = "<p id=x></p><script>document.getElementById('x').textContent = 'all ' + 'work'</script>"
+PLAYWRIGHT = """
+import pathlib, shutil
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+    page = browser.new_page()
+    page.goto(pathlib.Path("p.html").absolute().as_uri())
+    page.screenshot(path="p.png")
+    print(page.inner_text("#x"))
+    browser.close()
+"""
 FILES: dict[str, dict[str, str]] = {
     "multiprocessing": {"main.py": FORK_SERVERS},
     "sqlite": {"main.py": SQLITE},
@@ -96,7 +112,19 @@ FILES: dict[str, dict[str, str]] = {
         "Cargo.toml": '[package]\nname = "p"\nversion = "0.1.0"\nedition = "2021"\n',
         "src/main.rs": 'fn main() { println!("all work"); }\n#[test] fn t() { assert_eq!(1 + 1, 2); }\n',
     },
-    "go": {"go.mod": "module p\ngo 1.21\n", "main.go": 'package main\nfunc main() { println("all work") }\n'},
+    "go": {
+        "go.mod": "module p\ngo 1.19\n",
+        "main.go": 'package main\nfunc main() { println("all work") }\n',
+        "main_test.go": 'package main\nimport "testing"\nfunc TestMain_(t *testing.T) { main() }\n',
+    },
+    "uv": {
+        "pyproject.toml": SETUP,
+        "thing.py": "def main():\n    print('all work')\n",
+        "uv.toml": 'no-index = true\nno-build-isolation = true\npython-preference = "only-system"\n',
+    },
+    "ccache": {"p.c": '#include <stdio.h>\nint main(void) { puts("all work"); return 0; }\n'},
+    "chromium": {"p.html": PAGE},
+    "playwright": {"p.html": PAGE, "main.py": PLAYWRIGHT},
     "cmake": {
         "CMakeLists.txt": "cmake_minimum_required(VERSION 3.5)\nproject(p C)\nadd_executable(p p.c)\n",
         "p.c": '#include <stdio.h>\nint main(void) { puts("all work"); return 0; }\n',
@@ -115,11 +143,32 @@ VENV = f"""
 {PYTHON} -m venv --system-site-packages --without-pip v &&
 v/bin/python -m pip -q install --no-index --no-deps --no-build-isolation . && v/bin/thing
 """
+UV = f"""
+export UV_CACHE_DIR=$PWD/c UV_OFFLINE=1
+uv venv -q --system-site-packages -p {PYTHON} v && VIRTUAL_ENV=v uv pip install -q --no-deps . &&
+v/bin/thing | grep -q 'all work' && uv run -q --no-project python -c "print('all work')"
+"""
+CCACHE = """
+export CCACHE_DIR=$PWD/c
+ccache cc -c p.c -o p.o && ccache cc -c p.c -o q.o && ccache --print-stats | grep -qP 'direct_cache_hit\\t1' &&
+cc -o p q.o && ./p
+"""
+CHROMIUM = """
+chromium --headless --no-sandbox --disable-gpu --user-data-dir=$PWD/u --screenshot=$PWD/p.png --dump-dom \
+    file://$PWD/p.html 2> /dev/null | grep -o 'all work'
+"""
 CLONE = """
 git init -q a && cd a && git config user.email a@b && git config user.name n && echo x > f && git add f &&
 git commit -qm one && cd .. && git clone -q a b && cd b && git log --oneline | grep -q one &&
 git worktree add -q ../c && cat ../c/f > /dev/null && git clone -q --bare ../a ../d.git &&
 git -C ../d.git rev-parse -q --verify HEAD > /dev/null && echo all work
+"""
+DATABASE = """
+initdb -D d -A trust > log 2>&1 &&
+pg_ctl -D d -o '-k /tmp -c listen_addresses=127.0.0.1 -p 54399' -w start > log 2>&1 &&
+psql -h /tmp -p 54399 postgres -tAc "create table t as select 'all work' x" > log 2>&1 &&
+psql -h 127.0.0.1 -p 54399 postgres -tAc 'select x from t' || cat log
+pg_ctl -D d -m immediate stop > log 2>&1
 """
 TAR = """
 mkdir t && echo x > t/f && ln -s f t/l && tar czf t.tgz t && rm -r t && tar xzf t.tgz && cat t/l > /dev/null &&
@@ -132,7 +181,11 @@ WORKFLOWS: list[tuple[str, tuple[str, ...], str]] = [
     ("pip", (PYTHON,), VENV),
     ("npm", ("npm", "node"), "npm install -s --no-audit --no-fund --offline --cache ./cache && npm test -s"),
     ("cargo", ("cargo",), "cargo test -q --offline > /dev/null && cargo run -q --offline"),
-    ("go", ("go",), "GOCACHE=$PWD/c GOFLAGS=-mod=mod go run . 2>&1"),
+    ("go", ("go",), "export GOCACHE=$PWD/c GOTOOLCHAIN=local; go test . > log && go run ."),
+    ("uv", ("uv",), UV),
+    ("ccache", ("ccache", "cc"), CCACHE),
+    ("chromium", ("chromium",), CHROMIUM),
+    ("playwright", ("playwright", "chromium"), "$(dirname $(command -v playwright))/python main.py"),
     ("cmake", ("cmake", "cc"), "cmake -S . -B b > /dev/null && cmake --build b > /dev/null && b/p"),
     ("make", ("make", "cc"), "make -sj2 && ./p"),
     ("xdist", (sys.executable,), XDIST),
@@ -141,21 +194,11 @@ WORKFLOWS: list[tuple[str, tuple[str, ...], str]] = [
 ]
 
 
-def is_usable(program: str) -> bool:
-    """Whether the program is there and runs: rustup's proxies do not with an empty HOME."""
-    ask = "version" if program == "go" else "--version"
-    if shutil.which(program) is None:
-        return False
-    return subprocess.run([program, ask], check=False, capture_output=True).returncode == 0
-
-
 @pytest.mark.parametrize(("name", "programs", "script"), WORKFLOWS, ids=[name for name, _, _ in WORKFLOWS])
 async def test_n016_n017_tools_work(
     open_sandbox: OpenSandbox, workspace: Path, name: str, programs: tuple[str, ...], script: str
 ) -> None:
-    missing = [program for program in programs if not is_usable(program)]
-    if missing:
-        pytest.skip(f"not installed for this HOME: {', '.join(missing)}")
+    need(*programs)
     for path, content in FILES.get(name, {}).items():
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text(content)
@@ -164,8 +207,7 @@ async def test_n016_n017_tools_work(
 
 
 async def test_n017_a_server_and_curl_on_loopback(open_sandbox: OpenSandbox, workspace: Path) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("not installed: curl")
+    need("curl")
     (workspace / "f").write_text("all work\n")
     script = f"{PYTHON} -m http.server 8198 --bind 127.0.0.1 > log 2>&1 &"
     script += "curl -s --retry 50 --retry-connrefused --retry-delay 1 http://127.0.0.1:8198/f"
@@ -173,14 +215,16 @@ async def test_n017_a_server_and_curl_on_loopback(open_sandbox: OpenSandbox, wor
     assert outcome.output == "all work\n"
 
 
-async def test_n017_a_database_server(open_sandbox: OpenSandbox, workspace: Path) -> None:
-    if shutil.which("initdb") is None or shutil.which("postgres") is None:
-        pytest.skip("not installed: initdb, postgres")
-    if os.getuid() == 0:
-        pytest.skip("PostgreSQL does not run as root")
-    script = "initdb -D d -A trust > log 2>&1 && pg_ctl -D d -o '-k /tmp -h \"\"' -w start > log 2>&1 && "
-    script += "psql -h /tmp postgres -tAc \"select 'all work'\"; pg_ctl -D d -m immediate stop > log 2>&1"
-    assert (await run(await open_sandbox(), script, str(workspace))).output == "all work\n"
+async def test_n017_a_database_server(namespaces: None) -> None:
+    """PostgreSQL does not run as root, and wants a user that has a name."""
+    need("initdb", "postgres", "psql")
+    with Scene(os.getuid() or pwd.getpwnam("nobody").pw_uid) as scene:
+        sandbox = Sandbox(Protection(scene.plan, scene.home), levels=[Level.NAMESPACES], interpreter=scene.interpreter)
+        try:
+            outcome = await run(sandbox, DATABASE, str(scene.values["ws"]), seconds=SECONDS)
+        finally:
+            await sandbox.close()
+    assert outcome.output == "all work\n"
 
 
 async def test_n019_what_leaves_its_shell_is_told(open_sandbox: OpenSandbox, workspace: Path) -> None:
