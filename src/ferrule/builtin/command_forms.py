@@ -16,6 +16,8 @@ PATCH_NAMES = ("input", "patch", *COMMAND_NAMES)
 """What models call the argument that holds a patch."""
 
 _RUN = frozenset({"-c", "-lc", "-cl"})
+_JSON_BEGINS = ("{", "[", '"', "```")
+"""Beginnings of JSON that may hold a patch; the reader of JSON takes fences off."""
 
 Command = str | tuple[str, ...]
 """A script, or an argv."""
@@ -69,7 +71,7 @@ def patch_text(given: JsonValue) -> str | None:
 
 
 def _patch_in_text(text: str) -> str:
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith(_JSON_BEGINS):
         try:
             inner = decode(text)
         except RespondToModel:

@@ -15,7 +15,7 @@ from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import output_format, sampling, shared_fields
 from ferrule.model.stream import ModelRequest
-from ferrule.protocol.content import ContentPart, InputText
+from ferrule.protocol.content import ContentPart, InputText, is_empty
 from ferrule.protocol.hosted import is_unfinished
 from ferrule.protocol.items import (
     AdditionalTools,
@@ -115,8 +115,8 @@ class ResponsesBody:
             end += 1
         kept: list[ResponseItem] = []
         for item in reversed(items[start:end]):
-            if is_unfinished(item.view):
-                continue
+            if is_unfinished(item.view) or (isinstance(item.view, Message) and is_empty(item.view.content)):
+                continue  # some servers refuse a message without text
             if not isinstance(item.view, Reasoning) or (kept and self._is_replayable(item, item.view)):
                 kept.append(item)
         bare = self._server.encrypted_reasoning and len(kept) < end - start

@@ -27,7 +27,7 @@ from ferrule.model.stream import (
     TextDelta,
     ToolInputDelta,
 )
-from ferrule.protocol.content import text_of
+from ferrule.protocol.content import is_empty, text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
@@ -524,7 +524,7 @@ def _from_deltas(item: _Open) -> ResponseItem | None:
 
 def _is_empty(item: ResponseItem) -> bool:
     """Return whether a message has no content, as some bridges close one that they streamed."""
-    return isinstance(item.view, Message) and not any(getattr(part, "text", "x") for part in item.view.content)
+    return isinstance(item.view, Message) and is_empty(item.view.content)
 
 
 def _usage(usage: _Usage) -> TokenUsage:

@@ -90,3 +90,8 @@ def text_of(content: str | tuple[ContentPart, ...]) -> str:
         for part in content
         if isinstance(part, InputText | OutputText | SummaryText | ReasoningText | PlainText)
     )
+
+
+def is_empty(content: str | tuple[ContentPart, ...]) -> bool:
+    """Return whether the content has neither a character nor a part of another kind."""
+    return not content if isinstance(content, str) else not any(getattr(part, "text", "x") for part in content)

@@ -154,7 +154,7 @@ class Turn:
 
     def _warn(self, what: str, then: str) -> None:
         """Say what failed, once for a row of the same, and what follows."""
-        self.session.emit(WarningEvent(message=then if what == self._told else f"{what}; {then}"))
+        self.session.emit(WarningEvent(message=then if what == self._told else f"{what.rstrip('.')}; {then}"))
         self._told = what
 
     def _ask_after_nothing(self) -> bool:
