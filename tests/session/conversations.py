@@ -14,6 +14,7 @@ from ferrule.protocol.specs import Wire
 from ferrule.session.opening import open_session, resume_settings
 from ferrule.session.rollout import StoredSession
 from ferrule.session.sources import ToolLike
+from ferrule.session.turn import TurnResult
 from ferrule.testing import ScriptedModel
 from ferrule.testing.steps import Raw, raw
 from ferrule.tools.events import ToolEvent
@@ -53,9 +54,10 @@ class Place:
         model: str = "m-1",
         name: str = "server",
         resume: bool = False,
-        tools: Sequence[ToolLike] = (),
-    ) -> None:
-        """Say each of the prompts in one session; `resume` goes on with the last one."""
+        tools: Sequence[ToolLike] | None = (),
+    ) -> TurnResult:
+        """Say each of the prompts in one session; `resume` goes on with the last one. `tools` come beside those of
+        these tests; None: the model's own. Returns the last result."""
         provider = ProviderSettings(
             name=name, base_url=server.base_url, wire_api=wire, profile=profile, request_max_retries=0,
             stream_max_retries=1, env_key=None, http_headers={"Authorization": "Bearer x", "api-key": "x"},
@@ -67,9 +69,10 @@ class Place:
         stored: StoredSession | None = None
         if resume:
             settings, stored = resume_settings(settings, None, cwd_given=True, sandbox_given=True, approval_given=True)
-        async with await open_session(settings, self, tools=[look, picture, *tools], stored=stored) as session:
-            for prompt in prompts:
-                await session.run(prompt)
+        offered = None if tools is None else [look, picture, *tools]
+        async with await open_session(settings, self, tools=offered, stored=stored) as session:
+            results = [await session.run(prompt) for prompt in prompts]
+        return results[-1]
 
 
 def chunks(*deltas: dict[str, Any], finish: str = "stop") -> Raw:
