@@ -181,8 +181,17 @@ SAID: Mapping[Wire, Sequence[Event]] = {
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_m011_lines_that_say_nothing(place: Place, wire: Wire) -> None:
-    noise = ["event: ping", "data:", "data: ", "id: 5", "retry: 100", ": keep", "event: ping\ndata: {}", "\n"]
-    blocks: list[Event | str] = [each for event in SAID[wire] for each in (*noise, event)]
+    noise: list[Event | str] = [
+        "event: ping",
+        "data:",
+        "data: ",
+        "id: 5",
+        "retry: 100",
+        ": keep",
+        "event: ping\ndata: {}",
+        "\n",
+    ]
+    blocks = [each for event in SAID[wire] for each in [*noise, event]]
     await means(place, wire, [raw(sse(*blocks, "data:[DONE]"))], ONE, ["Hi."])
     assert place.warnings == []
 
