@@ -10,9 +10,9 @@ from benchmarks import mcp_echo_server
 from benchmarks.headless import STUB
 from benchmarks.measure import Row, in_turns, row
 from ferrule import Agent
+from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.protocol.items import FunctionCall
 from ferrule.testing import ScriptedModel
-from ferrule.tools.dispatch import Dispatcher
 from mcp import Client, StdioServerParameters
 
 SERVER = mcp_echo_server.__file__

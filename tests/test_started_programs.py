@@ -37,7 +37,7 @@ WHY = {
     "sandbox/probe.py": "/bin/sh",
     "sandbox/watched.py": "commands",
     "session/hooks.py": "/bin/sh, with a safe PATH",
-    "tools/workspace.py": "commands",
+    "dispatch/workspace.py": "commands",
 }
 _STARTS = re.compile(
     r"os\.(exec|spawn|posix_spawn|system|fork|popen|startfile)\w*|(subprocess|webbrowser|pty|multiprocessing)\b.*"

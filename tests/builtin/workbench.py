@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.patch.files import PlainFiles
 from ferrule.process.launcher import Launcher
 from ferrule.process.plain import PlainLauncher
@@ -20,7 +21,6 @@ from ferrule.session.sources import BuiltinSource
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, Attempt, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.effects import Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, NoAnswer, Question

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ferrule import ToolContext, ToolHandler, ToolInvocation, ToolOutput, tool
+from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.payload import FunctionPayload
@@ -13,7 +14,6 @@ from ferrule.protocol.specs import ConfiguredToolSpec, ResponsesApiTool
 from ferrule.schemas.alias import PORTABLE_NAMES
 from ferrule.schemas.sanitize import sanitize
 from ferrule.tools.arguments import read_arguments
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.foreign import ForeignValidator
 from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder
 from tests.tools.contexts import context

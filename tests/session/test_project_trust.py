@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ferrule.config import Configuration, Sources
+from ferrule.dispatch.front_end import Callbacks
+from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.events import ElicitationRequest, UserInputRequest
-from ferrule.session.front_end import Callbacks
-from ferrule.session.pending import PendingTable
 from ferrule.session.project_trust import NO, QUESTION, YES, load_asking
 from ferrule.tools.questions import Answer, NoAnswer, UserAnswers
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, ReviewDecision, ToolAnnotations, Toolset, tool
+from ferrule.dispatch.security import RuleBased
 from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
@@ -13,7 +14,6 @@ from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.questions import NoAnswer
-from ferrule.tools.security import RuleBased
 from tests.builtin.states import conversation
 from tests.cli.command import Place
 from tests.session.models import InProcessModel, says

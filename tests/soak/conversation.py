@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ferrule.dispatch.front_end import Callbacks
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
-from ferrule.session.front_end import Callbacks
 from ferrule.session.history import settled
 from ferrule.session.opening import open_session
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout

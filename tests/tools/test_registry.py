@@ -22,11 +22,11 @@ from ferrule import (
     ToolRegistryBuilder,
     Toolset,
 )
+from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import CustomToolCall, FunctionCall
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, LocalShellPayload, McpPayload
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.effects import ToolEffect
 from tests.tools.contexts import RecordingHost, context
 

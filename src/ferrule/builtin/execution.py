@@ -24,8 +24,7 @@ from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import Action, Observation, ToolDefinition
-from ferrule.tools.denial import CommandResult
-from ferrule.tools.effects import CommandEffect
+from ferrule.tools.effects import CommandEffect, CommandResult
 from ferrule.tools.executor import ToolExecutor
 
 DEFAULT_TIMEOUT_MS = 10_000

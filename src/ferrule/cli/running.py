@@ -5,8 +5,8 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ferrule.dispatch.front_end import FrontEnd
 from ferrule.protocol.settings import Settings
-from ferrule.session.front_end import FrontEnd
 from ferrule.session.opening import open_session
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Prompt

@@ -1,7 +1,7 @@
 """The single list of a project's files that decide or run something in a later session.
 
 Three parts use it. *Readers* (`load.py`) read nothing of a project that is not in it. *Trust* (`trust.py`) records
-which of its files the user has confirmed, by content. *Protection* (`sandbox/`, `tools/approval.py`) keeps
+which of its files the user has confirmed, by content. *Protection* (`sandbox/`, `dispatch/approval.py`) keeps
 `PROTECTED_AT_TOP` from commands and patches.
 
 AGENTS.md is not configuration: it is text for the model, which reads the repository anyway, grants no rights, and is

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from ferrule.config import ferrule_home
+from ferrule.dispatch.front_end import callbacks, policy_for
 from ferrule.model.stream import Model
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import SandboxMode, SandboxPolicy, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.front_end import callbacks, policy_for
 from ferrule.session.hooks import Hook
 from ferrule.session.offline import open_offline
 from ferrule.session.opening import open_session

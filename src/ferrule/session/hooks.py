@@ -17,6 +17,7 @@ import msgspec
 from ferrule.builtin.command_forms import Command, given_command, patch_text
 from ferrule.builtin.table import COMMAND_FIELDS, SCRIPTS
 from ferrule.config.project import changed_program
+from ferrule.dispatch.hooks import AfterTool, BeforeTool
 from ferrule.execpolicy import command_text
 from ferrule.lookup import NOWHERE, Places, exposed_folders, safe_search
 from ferrule.patch.hosted import operation_text
@@ -31,7 +32,6 @@ from ferrule.protocol.permissions import ReviewDecision
 from ferrule.protocol.settings import HookCommand, HookName, HookPrograms
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect
-from ferrule.tools.hooks import AfterTool, BeforeTool
 from ferrule.tools.questions import Decision
 from ferrule.tools.tasks import run_blocking
 

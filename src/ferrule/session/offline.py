@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ferrule.dispatch.front_end import FrontEnd
 from ferrule.model.provider import open_model
 from ferrule.model.wire import WireModel
 from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings, Settings
-from ferrule.session.front_end import FrontEnd
 from ferrule.session.hooks import Hook
 from ferrule.session.opening import open_session
 from ferrule.session.session import Session

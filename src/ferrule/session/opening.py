@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.dispatch.front_end import FrontEnd, answers_of
 from ferrule.model.profiles import load_profiles
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
@@ -22,7 +23,6 @@ from ferrule.session.brought import (
     group_by_owner,
     runs_remote_mcp,
 )
-from ferrule.session.front_end import FrontEnd, answers_of
 from ferrule.session.hooks import Hook
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout

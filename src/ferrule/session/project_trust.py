@@ -12,13 +12,13 @@ from ferrule.config.narrow import narrowed
 from ferrule.config.project import ProjectFile
 from ferrule.config.project_layers import layer_of
 from ferrule.config.trust import Change, RecordProblem
+from ferrule.dispatch.front_end import FrontEnd
+from ferrule.dispatch.host import ask_user
+from ferrule.dispatch.pending import PendingTable
 from ferrule.execpolicy import read_rules, visible
 from ferrule.execpolicy.rules import PrefixRule, RuleFile
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import UserInputRequest
-from ferrule.session.front_end import FrontEnd
-from ferrule.session.host import ask_user
-from ferrule.session.pending import PendingTable
 from ferrule.tools.questions import Answer, UserAnswers
 
 OUTSIDE = "outside of the sandbox, with your rights"

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.dispatch.front_end import Answers
+from ferrule.dispatch.orchestrator import Orchestrator
+from ferrule.dispatch.security import Security, confirmation_policy
+from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
@@ -13,14 +17,10 @@ from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.session.caches import with_caches
-from ferrule.session.front_end import Answers
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
-from ferrule.tools.orchestrator import Orchestrator
-from ferrule.tools.security import Security, confirmation_policy
 from ferrule.tools.turn_diff import TurnDiffTracker
-from ferrule.tools.workspace import Workspace
 
 
 class Runtime(msgspec.Struct, frozen=True):

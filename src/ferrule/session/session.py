@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
+from ferrule.dispatch.front_end import FrontEnd
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.retry import delay_ms
@@ -31,7 +32,6 @@ from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
-from ferrule.session.front_end import FrontEnd
 from ferrule.session.history import History, settled
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused

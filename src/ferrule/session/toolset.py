@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import msgspec
 
 from ferrule.config import ferrule_home
+from ferrule.dispatch.dispatcher import Dispatcher
+from ferrule.dispatch.front_end import FrontEnd, answers_of, callbacks, policy_for
+from ferrule.dispatch.hooks import ToolHooks
+from ferrule.dispatch.host import SessionHost
+from ferrule.dispatch.pending import PendingTable
 from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.events import WarningEvent
@@ -25,20 +30,15 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire
 from ferrule.session.brought import NativeSource, group_by_owner
-from ferrule.session.front_end import FrontEnd, answers_of, callbacks, policy_for
 from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
-from ferrule.session.host import SessionHost
-from ferrule.session.pending import PendingTable
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.files import Files
-from ferrule.tools.hooks import ToolHooks
 from ferrule.tools.local import LocalHost
 from ferrule.tools.questions import DynamicCallback
 from ferrule.tools.registry import LiveSource, ToolRegistry, ToolRegistryBuilder, ToolSource

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.dispatch.dispatcher import Dispatcher
+from ferrule.dispatch.router import RoutedCall
 from ferrule.model.retry import in_words
 from ferrule.model.stream import (
     CallUnreadable,
@@ -37,9 +39,7 @@ from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.failures import Failures, SameFailure
 from ferrule.session.history import aborted_output, answered_id, called_id, place_of
 from ferrule.session.tool_choice import after_a_call
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.handler import InputWatcher
-from ferrule.tools.router import RoutedCall
 from ferrule.tools.tasks import start_task
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from importlib import import_module
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
@@ -13,18 +15,17 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, as_approval_policy, as_policy
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.sync import wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Question
 
-if TYPE_CHECKING:
-    from ferrule.tools.local import LocalContext
-else:
-    LocalContext = Any  # it is built on this module; type hints resolve without it
-
 T = TypeVar("T")
+
+OPENER = "ferrule.dispatch.local"
+"""The module that opens contexts of their own, by name: it stands on the orchestrator, a floor above."""
 
 
 class ToolInvocation(msgspec.Struct, frozen=True):
@@ -109,15 +110,14 @@ class ToolContext(msgspec.Struct, frozen=True):
         `on_approval` is there to be asked. Close it, or leave its `with`: commands that still run end then. Raises
         `UsageError` for a directory, mode or policy that does not exist.
         """
-        from ferrule.tools.local import open_local
-
-        return open_local(
+        made: LocalContext = import_module(OPENER).open_local(
             os.path.realpath(cwd),
             Permissions(as_approval_policy(approval_policy), as_policy(sandbox)),
             on_event,
             on_approval,
             on_question,
         )
+        return made
 
     async def run(self, effect: Effect, attempt: Attempt[T]) -> T:
         """Run `attempt` with the access that `effect` is granted: exec policy, approval, sandbox, and at most one
@@ -138,3 +138,33 @@ class ToolContext(msgspec.Struct, frozen=True):
     def emit(self, event: Event | ToolEvent) -> None:
         """Send an event to the front end."""
         self.host.emit(event)
+
+
+class LocalContext(ToolContext, frozen=True, kw_only=True):
+    """A context that somebody owns; see `ToolContext.local`. `end` ends what commands left running."""
+
+    end: Callable[[], Awaitable[None]]
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        await self.end()
+
+    def close(self) -> None:
+        """`aclose`, for plain code."""
+        wait_for_coroutine(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

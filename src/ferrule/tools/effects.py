@@ -1,5 +1,7 @@
 """The effects of a call. An executor describes them, and the orchestrator decides and records."""
 
+from typing import Protocol, runtime_checkable
+
 import msgspec
 
 from ferrule.protocol.events import FileChange
@@ -19,6 +21,18 @@ class CommandEffect(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_permissions: SandboxPermissions = SandboxPermissions.USE_DEFAULT
     justification: str | None = None
     prefix_rule: tuple[str, ...] | None = None
+
+
+@runtime_checkable
+class CommandResult(Protocol):
+    """A command's result, as an attempt returns it. `exit_code` None: it still runs, and nothing is judged."""
+
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def transcript(self) -> str: ...
+    @property
+    def timed_out(self) -> bool: ...
 
 
 class PatchEffect(msgspec.Struct, frozen=True, kw_only=True):

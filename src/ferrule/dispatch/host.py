@@ -6,17 +6,17 @@ from typing import TypeVar
 
 import msgspec
 
+from ferrule.dispatch.dispatcher import Dispatcher
+from ferrule.dispatch.front_end import FrontEnd
+from ferrule.dispatch.orchestrator import Orchestrator
+from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import DynamicToolCallRequest, Event
 from ferrule.protocol.payload import ToolOutput
-from ferrule.session.front_end import FrontEnd
-from ferrule.session.pending import PendingTable
 from ferrule.tools.context import Attempt, ToolContext, ToolInvocation
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
-from ferrule.tools.orchestrator import Orchestrator
 from ferrule.tools.questions import Answer, NoAnswer, Question
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Guess from how a command ended whether the sandbox stopped it; the facts are the reference implementation's."""
 
-from typing import Protocol, runtime_checkable
+from ferrule.tools.effects import CommandResult
 
 SIGSYS_EXIT = 128 + 31
 """A process that seccomp killed."""
@@ -15,18 +15,6 @@ _WORDS = (
     "failed to write file",
 )
 _NETWORK_WORDS = ("network is unreachable", "could not resolve host", "temporary failure in name resolution")
-
-
-@runtime_checkable
-class CommandResult(Protocol):
-    """A command's result, as an attempt returns it. `exit_code` None: it still runs, and nothing is judged."""
-
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def transcript(self) -> str: ...
-    @property
-    def timed_out(self) -> bool: ...
 
 
 def is_likely_denied(result: CommandResult) -> bool:

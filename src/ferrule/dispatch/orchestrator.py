@@ -4,14 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from ferrule.execpolicy import AmendmentError, LocalHost, PolicyStore
-from ferrule.process.launcher import Launcher
-from ferrule.protocol.approvals import ExecApprovalRequirement, ExecPolicyAmendment, Forbidden, NeedsApproval, Skip
-from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.events import ExecApproval, WarningEvent
-from ferrule.protocol.permissions import AskForApproval, ReviewDecision
-from ferrule.sandbox.boundary import Boundary
-from ferrule.tools.approval import (
+from ferrule.dispatch.approval import (
     ApprovalKey,
     approval_keys,
     outgrows,
@@ -19,14 +12,21 @@ from ferrule.tools.approval import (
     rejected,
     requirement_of,
 )
+from ferrule.dispatch.denial import is_likely_denied
+from ferrule.dispatch.security import Security
+from ferrule.dispatch.workspace import Workspace
+from ferrule.execpolicy import AmendmentError, LocalHost, PolicyStore
+from ferrule.process.launcher import Launcher
+from ferrule.protocol.approvals import ExecApprovalRequirement, ExecPolicyAmendment, Forbidden, NeedsApproval, Skip
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import ExecApproval, WarningEvent
+from ferrule.protocol.permissions import AskForApproval, ReviewDecision
+from ferrule.sandbox.boundary import Boundary
 from ferrule.tools.context import Access, Attempt, ToolContext
-from ferrule.tools.denial import CommandResult, is_likely_denied
-from ferrule.tools.effects import CommandEffect, Effect
+from ferrule.tools.effects import CommandEffect, CommandResult, Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Decision, NoAnswer
-from ferrule.tools.security import Security
 from ferrule.tools.tasks import run_blocking
-from ferrule.tools.workspace import Workspace
 
 T = TypeVar("T")
 

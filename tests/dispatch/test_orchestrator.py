@@ -9,6 +9,10 @@ import msgspec
 import pytest
 
 from ferrule import RespondToModel, ToolAnnotations
+from ferrule.dispatch.approval import approval_text, fingerprint
+from ferrule.dispatch.denial import is_likely_denied
+from ferrule.dispatch.orchestrator import RETRY_NOTICE, RETRY_REASON, Orchestrator
+from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import PolicyStore, load_rules, rule_files
 from ferrule.execpolicy.amendment import DEFAULT_RULES
 from ferrule.patch.files import PlainFiles
@@ -24,14 +28,10 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.protocol.truncation import OutputBudget
-from ferrule.tools.approval import approval_text, fingerprint
 from ferrule.tools.context import Access, Permissions, ToolContext
-from ferrule.tools.denial import is_likely_denied
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
 from ferrule.tools.files import Files
-from ferrule.tools.orchestrator import RETRY_NOTICE, RETRY_REASON, Orchestrator
 from ferrule.tools.questions import Answer, Decision, NoAnswer, Question
-from ferrule.tools.workspace import Workspace
 from tests.tools.contexts import RecordingHost
 
 SANDBOXES: dict[str, SandboxPolicy] = {

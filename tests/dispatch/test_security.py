@@ -5,6 +5,16 @@ from pathlib import Path
 import pytest
 
 from ferrule import RespondToModel, ToolAnnotations, ToolInvocation
+from ferrule.dispatch.orchestrator import Orchestrator
+from ferrule.dispatch.security import (
+    AlwaysConfirm,
+    ConfirmRisky,
+    ModelEstimate,
+    NeverConfirm,
+    RuleBased,
+    Security,
+    pop_risk,
+)
 from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.events import FileChange
 from ferrule.protocol.items import FunctionCall
@@ -18,18 +28,8 @@ from ferrule.session.sources import DefinitionSource
 from ferrule.session.toolset import Toolset
 from ferrule.tools.decorator import tool
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
-from ferrule.tools.orchestrator import Orchestrator
 from ferrule.tools.questions import Decision
-from ferrule.tools.security import (
-    AlwaysConfirm,
-    ConfirmRisky,
-    ModelEstimate,
-    NeverConfirm,
-    RuleBased,
-    Security,
-    pop_risk,
-)
-from tests.tools.test_orchestrator import AskingHost, World
+from tests.dispatch.test_orchestrator import AskingHost, World
 
 LOW, MEDIUM, HIGH, UNKNOWN = SecurityRisk
 

@@ -7,6 +7,9 @@ import msgspec
 import pytest
 
 from ferrule import Fatal, RespondToModel, ToolContext, ToolHandler, ToolInvocation, ToolOutput
+from ferrule.dispatch.dispatcher import Dispatcher
+from ferrule.dispatch.gate import Gate
+from ferrule.dispatch.hooks import AfterTool, BeforeTool
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.items import (
     ApplyPatchCall,
@@ -28,11 +31,8 @@ from ferrule.protocol.items import (
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import FunctionPayload, NativePayload, ToolPayload
 from ferrule.protocol.specs import FREEFORM_PARAMETERS, ResponsesApiTool
-from ferrule.tools.dispatch import Dispatcher
 from ferrule.tools.events import AgentErrorEvent
-from ferrule.tools.gate import Gate
 from ferrule.tools.handler import DeferredHandler
-from ferrule.tools.hooks import AfterTool, BeforeTool
 from ferrule.tools.registry import NATIVE, ToolRegistry, ToolRegistryBuilder
 from tests.tools.contexts import RecordingHost, context
 

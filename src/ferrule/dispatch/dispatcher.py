@@ -7,6 +7,10 @@ from typing import Protocol, cast
 
 import msgspec
 
+from ferrule.dispatch.gate import Gate
+from ferrule.dispatch.hooks import ToolHooks
+from ferrule.dispatch.router import RoutedCall, mcp_payload, route, unanswerable
+from ferrule.dispatch.security import pop_risk
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import Fatal, RespondToModel, UnknownTool
 from ferrule.protocol.items import ItemView, ResponseInputItem
@@ -17,12 +21,8 @@ from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.events import AgentErrorEvent
-from ferrule.tools.gate import Gate
 from ferrule.tools.handler import ToolHandler
-from ferrule.tools.hooks import ToolHooks
 from ferrule.tools.registry import ToolRegistry
-from ferrule.tools.router import RoutedCall, mcp_payload, route, unanswerable
-from ferrule.tools.security import pop_risk
 
 log = logging.getLogger("ferrule.tools")
 

@@ -4,6 +4,7 @@ import difflib
 
 import msgspec
 
+from ferrule.dispatch.remote_approval import RemoteApproval
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
     ApplyPatchCall,
@@ -32,7 +33,6 @@ from ferrule.protocol.payload import (
 from ferrule.tools.context import ToolInvocation
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.registry import NATIVE, FoundTool, ToolRegistry
-from ferrule.tools.remote_approval import RemoteApproval
 
 _FOR_THE_USER = FoundTool(RemoteApproval(), NATIVE, "mcp_approval_request", True)
 """Always asked rather than run, whatever tools there are."""
