@@ -44,10 +44,14 @@ async def test_b034_a_name_that_is_not_there_yet_is_waited_for(confined: Bench) 
     assert body(text) == "Ended with the command: sleep."
 
 
-async def test_a_server_lives_in_a_session_of_its_own(confined: Bench) -> None:
+async def test_n020_a_server_lives_in_a_session_of_its_own(confined: Bench) -> None:
+    """The next call reaches it, and an interrupt ends it."""
     server = "python3 -u -m http.server 0 --bind 127.0.0.1"
     number = session_id(await confined.call("exec_command", cmd=server, yield_time_ms=250))
     await confined.host.until(lambda: "Serving HTTP" in confined.host.live())
+    port = confined.host.live().partition(" port ")[2].split()[0]
+    fetch = f"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{port}').status)"
+    assert body(await confined.call("shell_command", command=f'python3 -c "{fetch}"')) == "200\n"
     text = await confined.call("write_stdin", session_id=number, chars="\x03", yield_time_ms=10_000)
     assert int(field(text, "Process exited with code")) in (0, 130)
 

@@ -309,3 +309,24 @@ async def test_claudes_editor_inserts_insert_text(bench: Bench, file: Path) -> N
     assert "undo_edit" in await bench.call(name, command="undo_edit", path=str(file))
     viewed = await bench.call(name, command="view", path=str(file), view_range=[2, 2])
     assert viewed.endswith("     2\tline 1\n")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_n046_a_file_with_crlf_stays_one(edit: Call, tmp_path: Path, end: str) -> None:
+    file = tmp_path / "f.txt"
+    file.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    await edit("str_replace", file, old_str=f"one{end}two", new_str=f"1{end}2")
+    assert file.read_bytes() == b"1\r\n2\r\nthree\r\n"
+    await edit("insert", file, insert_line=1, new_str=f"a{end}b")
+    assert file.read_bytes() == b"1\r\na\r\nb\r\n2\r\nthree\r\n"
+
+
+async def test_n047_tabs_stay_and_other_blanks_are_named(edit: Call, tmp_path: Path) -> None:
+    file = tmp_path / "f.py"
+    file.write_bytes(b"def f():\n\treturn 1\n\nx = 1\ny = 2\nx = 1\ny = 2\n")
+    missed = await edit("str_replace", file, old_str="def f():\n    return 1", new_str="")
+    assert missed.success is False and "only in white space" in missed.text
+    twice = await edit("str_replace", file, old_str="x = 1\ny = 2", new_str="")
+    assert twice.success is False and "in lines 4, 6." in twice.text
+    await edit("str_replace", file, old_str="\n\nx = 1", new_str="\n\nz = 1")
+    assert file.read_bytes() == b"def f():\n\treturn 1\n\nz = 1\ny = 2\nx = 1\ny = 2\n"

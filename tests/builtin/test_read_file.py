@@ -300,3 +300,12 @@ async def test_indentation_deep_in_a_long_file(benches: Benches, tmp_path: Path)
         benches, file, mode="indentation", indentation={"anchor_line": 100_003, "max_levels": 0, "max_lines": 5}
     )
     assert [line.split(":")[0] for line in text.split("\n")] == ["L100001", "L100002", "L100003"]
+
+
+@pytest.mark.parametrize("before", [997, 998, 999, 1000, 1021, 1022, 1023, 1024, 8190, 8191])
+async def test_n050_a_character_across_the_bytes_that_are_looked_at(
+    benches: Benches, tmp_path: Path, before: int
+) -> None:
+    file = tmp_path / "f"
+    file.write_text("x" * before + "\n" + "\u4e2d" * 20 + "\n")
+    assert (await read(benches, file)).endswith("L2: " + "\u4e2d" * 20)

@@ -372,3 +372,26 @@ def test_b031_an_exact_line_wins_over_an_earlier_one_that_is_equal_after_trimmin
 def test_an_end_marker_is_needed() -> None:
     with pytest.raises(ParseError, match="cut short"):
         parse(patch("*** Add File: a", "+x").removesuffix(END + "\n"))
+
+
+def test_n037_an_empty_line_is_context_in_a_hunk_and_nothing_between_sections(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\n\ntwo\n")
+    (tmp_path / "b").write_bytes(b"x\n")
+    lines = ("*** Update File: a", "@@", " one", "", "-two", "+TWO", "", "*** Update File: b", "@@", "-x", "+y")
+    apply_patch(patch(*lines), str(tmp_path))
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()) == (b"one\n\nTWO\n", b"y\n")
+
+
+TYPOGRAPHY = "\u201cquoted\u201d \u201elow\u201c \u2018it\u2019s\u2019 \u2014 \u250c\u2500\u2510 \u2192 \U0001f600"
+
+
+def test_n040_typography_is_written_as_it_is(tmp_path: Path) -> None:
+    apply_patch(patch("*** Add File: n.md", f"+{TYPOGRAPHY}"), str(tmp_path))
+    assert (tmp_path / "n.md").read_bytes() == f"{TYPOGRAPHY}\n".encode()
+    assert edited(tmp_path, b"a\nb\n", "@@", "-a", f"+{TYPOGRAPHY}") == f"{TYPOGRAPHY}\nb\n".encode()
+
+
+def test_n041_context_that_is_found_by_its_folded_form_keeps_its_bytes(tmp_path: Path) -> None:
+    before = f"{TYPOGRAPHY}\nold\n\u201cend\u201d\n".encode()
+    after = edited(tmp_path, before, "@@", "-old", "+new", ' "end"')
+    assert after == before.replace(b"old", b"new")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.sandbox import open_launcher
+from tests.patch.tree import snapshot
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import run
 
@@ -222,3 +224,44 @@ async def test_the_session_entry(namespaces: None, home: Path, workspace: Path) 
         assert await sandbox.level() is Level.NAMESPACES
     finally:
         await sandbox.close()
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "link to a file", "link to a folder", "dangling link"])
+@pytest.mark.parametrize("name", [".git", ".codex", ".mcp.json"])
+async def test_n008_whatever_stands_under_a_reserved_name(
+    open_sandbox: OpenSandbox, workspace: Path, outside: Path, kind: str, name: str
+) -> None:
+    """Commands run, can read what it says, and change neither it nor what it leads to."""
+    path, meta = workspace / name, outside / "meta"
+    meta.mkdir()
+    (meta / "x").write_text("kept\n")
+    match kind:
+        case "folder":
+            shutil.copytree(meta, path)
+        case "file":
+            path.write_text("kept\n")
+        case "link to a file":
+            path.symlink_to("../meta/x")
+        case "link to a folder":
+            path.symlink_to(meta)
+        case _:
+            path.symlink_to(outside / "gone")
+    script = f"cat {name} {name}/x; echo x > {name}/x; echo x > {name}; rm -r {name}; mkdir {name}; echo x > {name}/y"
+    plan = ConfinementPlan((Root(str(workspace)), Root(str(meta), reserve=False)))
+    outcome = await run(await open_sandbox(plan), script, str(workspace))
+    told = {"link to a folder": f"{meta}\n", "dangling link": f"{outside}/gone\n"}
+    assert told.get(kind, "kept\n") in outcome.output
+    assert path.is_symlink() == ("link" in kind) and os.path.lexists(path)
+    assert snapshot(outside / "meta") == {"x": b"kept\n"} and not (outside / "gone").exists()
+    if "link" not in kind:
+        assert [path.read_text() for path in (path.iterdir() if path.is_dir() else [path])] == ["kept\n"]
+
+
+async def test_n008_git_works_behind_a_link(open_sandbox: OpenSandbox, workspace: Path, outside: Path) -> None:
+    """To a repository, and to the file that points to one."""
+    git("init", "--separate-git-dir", "meta", "first", cwd=outside)
+    for name, target in (("a", outside / "meta"), ("b", outside / "first" / ".git")):
+        (workspace / name).mkdir()
+        (workspace / name / ".git").symlink_to(target)
+    outcome = await run(await open_sandbox(), "git -C a rev-parse --git-dir; git -C b status -sb", str(workspace))
+    assert outcome.output.startswith(f"{outside}/meta\n## No commits yet")

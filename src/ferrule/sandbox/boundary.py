@@ -21,8 +21,8 @@ WRITABLE: Final = frozenset({"pin", "open"})
 
 class Cover(msgspec.Struct, frozen=True):
     """One protected path. `read`: read-only as it is; `empty`: a placeholder; `link`: a symbolic link, covered by a
-    read-only file with `content`; `pin`: stays writable but cannot be renamed; `open`: writable inside of what is
-    read-only."""
+    read-only file with `content`, or by the file that it leads to; `pin`: stays writable but cannot be renamed;
+    `open`: writable inside of what is read-only."""
 
     kind: Literal["read", "empty", "link", "pin", "open"]
     path: str
@@ -101,7 +101,15 @@ def _covers_of(path: str, own: tuple[str, ...], reserve: bool) -> Iterator[Cover
         if not any(is_within(folder, one) for one in own):
             yield Cover("read", folder)
     if stat.S_ISLNK(mode):
-        yield Cover("link", path, f"gitdir: {os.path.realpath(path)}\n")
+        yield Cover("link", path, _instead_of_a_link(path))
+
+
+def _instead_of_a_link(path: str) -> str:
+    """No folder can be mounted over a link: git follows a pointer, whoever else looks is told where to read."""
+    target = os.path.realpath(path)
+    if os.path.isfile(target):
+        return ""
+    return f"gitdir: {target}\n" if path.endswith("/.git") else f"A link that commands see as a file: read {target}\n"
 
 
 def _targets(path: str, mode: int) -> tuple[str, ...]:

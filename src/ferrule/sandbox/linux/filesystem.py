@@ -22,8 +22,8 @@ def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
     """Protect paths of the writable roots, in order; what is protected already stays so.
 
     `read`: read-only as it is; skipped when it is gone. `empty`: an empty read-only directory over a placeholder.
-    `link`: a read-only file with this content over a symbolic link. `pin`: cannot be renamed, stays writable. `open`:
-    writable inside of what is read-only.
+    `link`: a read-only file with this content over a symbolic link; without content, the file that it leads to. `pin`:
+    cannot be renamed, stays writable. `open`: writable inside of what is read-only.
     """
     for kind, path, content in covers:
         cover_steadily(kind, path, content)
@@ -72,6 +72,13 @@ def pin(path: bytes) -> None:
 
 
 def cover_link(path: bytes, content: bytes) -> None:
+    if content:
+        cover_with_text(path, content)
+    else:
+        kernel.bind(os.path.realpath(path), path, kernel.ATTR_RDONLY)
+
+
+def cover_with_text(path: bytes, content: bytes) -> None:
     kernel.mount(b"tmpfs", SCRATCH, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
     file = SCRATCH + b"/link"
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o444)
