@@ -137,9 +137,11 @@ def _target(link: int, storage: Storage, path: str) -> str:
 
 
 class Mount(NamedTuple):
-    """One line of mountinfo (proc(5))."""
+    """One line of mountinfo (proc(5)). `source` is the folder of the device's file system that `point` shows."""
 
+    number: int
     device: int
+    source: str
     point: str
     kind: str
 
@@ -152,8 +154,9 @@ def mounts(start: bytes = b"") -> Iterator[Mount]:
         before, _, after = line.partition(b" - ")
         fields = before.split(b" ")
         major, minor = map(int, fields[2].split(b":"))
-        point = os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), fields[4]))
-        yield Mount(os.makedev(major, minor), point, os.fsdecode(after.split(b" ")[0]))
+        source, point = (_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), field) for field in fields[3:5])
+        device, kind = os.makedev(major, minor), os.fsdecode(after.split(b" ")[0])
+        yield Mount(int(fields[0]), device, os.fsdecode(source), os.fsdecode(point), kind)
 
 
 def _type_of(descriptor: int, device: int) -> str | None:

@@ -12,6 +12,7 @@ from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.probe import openers, try_level
 from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
+from tests.sandbox.projects import git
 from tests.sandbox.scene import Scene, temporary_folder
 
 SKIPPED: Counter[str] = Counter()
@@ -73,6 +74,7 @@ def reports() -> list[str]:
 
 
 OpenSandbox = Callable[..., Awaitable[Sandbox]]
+OpenAt = Callable[[Level], Awaitable[Sandbox]]
 
 
 @pytest.fixture
@@ -90,6 +92,32 @@ async def open_sandbox(namespaces: None, home: Path, workspace: Path, reports: l
     yield open_one
     for sandbox in opened:
         await sandbox.close()
+
+
+@pytest.fixture
+def open_at(open_sandbox: OpenSandbox, workspace: Path) -> OpenAt:
+    """Opens a sandbox for the workspace alone, at a level that the test needs."""
+
+    async def open_level(level: Level) -> Sandbox:
+        await require(level)
+        return await open_sandbox(ConfinementPlan((Root(str(workspace)),)), level=level)
+
+    return open_level
+
+
+@pytest.fixture
+def project(workspace: Path) -> Path:
+    """A repository as people have them: a remote, odd settings of their tools, a hook."""
+    git(workspace, "init", "-q", "-b", "main", ".")
+    git(workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    git(workspace, "remote", "add", "origin", "https://example.org/x.git")
+    git(workspace, "config", "pull.rebase", "true")
+    git(workspace, "config", "core.hooksPath", ".husky")
+    git(workspace, "config", "branch.main.vscode-merge-base", "origin/main")
+    hook = workspace / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    hook.chmod(0o755)
+    return workspace
 
 
 @pytest.fixture(params=USERS, ids=lambda user: "root" if user == 0 else "user")

@@ -4,8 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from hashlib import sha256
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,56 +14,15 @@ from ferrule.sandbox.files import ConfinedFiles
 from ferrule.sandbox.linux import held
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.protection import Protection
-from ferrule.sandbox.sandbox import Sandbox
-from tests.sandbox.conftest import OpenSandbox, require
+from tests.sandbox.conftest import OpenAt
+from tests.sandbox.projects import LEVELS, READ_ONLY, every_file, git
 from tests.sandbox.running import finish, run
-
-LEVELS = [Level.NAMESPACES, Level.BWRAP, Level.LANDLOCK]
-READ_ONLY = [Level.NAMESPACES, Level.BWRAP]
-
-
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always", *words],
-        cwd=folder, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout
-
-
-def every_file(folder: Path) -> dict[str, str]:
-    """Path -> digest of all files below."""
-    return {str(path): sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-@pytest.fixture
-def project(workspace: Path) -> Path:
-    """A repository as people have them: a remote, odd settings of their tools, a hook."""
-    git(workspace, "init", "-q", "-b", "main", ".")
-    git(workspace, "commit", "-q", "--allow-empty", "-m", "first")
-    git(workspace, "remote", "add", "origin", "https://example.org/x.git")
-    git(workspace, "config", "pull.rebase", "true")
-    git(workspace, "config", "core.hooksPath", ".husky")
-    git(workspace, "config", "branch.main.vscode-merge-base", "origin/main")
-    hook = workspace / ".git/hooks/pre-commit"
-    hook.write_text("#!/bin/sh\nexit 0\n")
-    hook.chmod(0o755)
-    return workspace
-
-
-Open = Callable[[Level], Awaitable[Sandbox]]
-
-
-@pytest.fixture
-def open_at(open_sandbox: OpenSandbox, workspace: Path) -> Open:
-    async def open_level(level: Level) -> Sandbox:
-        await require(level)
-        return await open_sandbox(ConfinementPlan((Root(str(workspace)),)), level=level)
-
-    return open_level
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_s01_n001_a_worktree_of_the_user(open_at: Open, project: Path, reports: list[str], level: Level) -> None:
+async def test_s01_n001_a_worktree_of_the_users(
+    open_at: OpenAt, project: Path, reports: list[str], level: Level
+) -> None:
     sandbox = await open_at(level)
     git(project, "worktree", "add", "-q", ".worktrees/feat", "-b", "feat")
     git(project, "clone", "-q", ".", "copy")
@@ -77,7 +35,7 @@ async def test_s01_n001_a_worktree_of_the_user(open_at: Open, project: Path, rep
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_s02_n002_a_pointer_made_by_a_command(open_at: Open, project: Path, level: Level) -> None:
+async def test_s02_n002_a_pointer_made_by_a_command(open_at: OpenAt, project: Path, level: Level) -> None:
     sandbox = await open_at(level)
     before = every_file(project / ".git")
     outcome = await run(sandbox, 'mkdir x && echo "gitdir: $PWD/.git" > x/.git && cd x && git remote', str(project))
@@ -90,7 +48,7 @@ async def test_s02_n002_a_pointer_made_by_a_command(open_at: Open, project: Path
 
 @pytest.mark.parametrize("level", READ_ONLY)
 async def test_the_users_repositories_are_read_only_between_commands(
-    open_at: Open, project: Path, level: Level
+    open_at: OpenAt, project: Path, level: Level
 ) -> None:
     sandbox = await open_at(level)
     assert (await run(sandbox, "true", str(project))).output == ""
@@ -105,7 +63,7 @@ async def test_the_users_repositories_are_read_only_between_commands(
 
 
 @pytest.mark.parametrize("level", READ_ONLY)
-async def test_no_command_moves_a_repository_of_the_users_away(open_at: Open, workspace: Path, level: Level) -> None:
+async def test_no_command_moves_a_repository_of_the_users_away(open_at: OpenAt, workspace: Path, level: Level) -> None:
     """Another command that starts in that moment would not find it where it looks."""
     git(workspace, "init", "-q", "a/b")
     outcome = await run(await open_at(level), "mv a other; mv a/b a/c; ls -d a/b/.git", str(workspace))
@@ -115,7 +73,9 @@ async def test_no_command_moves_a_repository_of_the_users_away(open_at: Open, wo
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_attack_a_bare_repository_in_a_folder_of_the_users(open_at: Open, workspace: Path, level: Level) -> None:
+async def test_attack_a_bare_repository_in_a_folder_of_the_users(
+    open_at: OpenAt, workspace: Path, level: Level
+) -> None:
     (workspace / "e").mkdir()
     sandbox = await open_at(level)
     line = "cd e; mkdir objects refs .git; echo ref: x > HEAD; printf '[core]\n\tfsmonitor = ./evil\n' > config"
@@ -148,7 +108,7 @@ def churn(workspace: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_s03_repositories_that_come_and_go(open_at: Open, churn: None, workspace: Path, level: Level) -> None:
+async def test_s03_repositories_that_come_and_go(open_at: OpenAt, churn: None, workspace: Path, level: Level) -> None:
     sandbox = await open_at(level)
     for _ in range(5):
         outcomes = await asyncio.gather(*(run(sandbox, "echo hi", str(workspace)) for _ in range(4)))
@@ -157,7 +117,7 @@ async def test_s03_repositories_that_come_and_go(open_at: Open, churn: None, wor
 
 
 async def test_s05_s06_level_3_tells_and_writes_nothing(
-    open_at: Open, project: Path, outside: Path, reports: list[str]
+    open_at: OpenAt, project: Path, outside: Path, reports: list[str]
 ) -> None:
     sandbox = await open_at(Level.LANDLOCK)
     git(outside, "init", "-q", "other")
@@ -179,7 +139,7 @@ async def test_s05_s06_level_3_tells_and_writes_nothing(
     assert "Protected files are not as they were" in reports[-1] and ".git/hooks/post-merge" in reports[-1]
 
 
-async def test_s06_level_3_compares_with_the_start_of_the_session(open_at: Open, project: Path) -> None:
+async def test_s06_level_3_compares_with_the_start_of_the_session(open_at: OpenAt, project: Path) -> None:
     """A change of one command is told though another, which began after it, still runs."""
     sandbox = await open_at(Level.LANDLOCK)
     env = {"PATH": os.environ["PATH"]}
@@ -196,7 +156,7 @@ async def test_s06_level_3_compares_with_the_start_of_the_session(open_at: Open,
     assert (await finish(second)).left is None
 
 
-async def test_s06_level_3_the_users_own_change_is_not_told(open_at: Open, project: Path, reports: list[str]) -> None:
+async def test_s06_level_3_the_users_own_change_is_not_told(open_at: OpenAt, project: Path, reports: list[str]) -> None:
     sandbox = await open_at(Level.LANDLOCK)
     assert (await run(sandbox, "true", str(project))).left is None
     git(project, "config", "user.name", "me")
@@ -207,7 +167,7 @@ async def test_s06_level_3_the_users_own_change_is_not_told(open_at: Open, proje
 
 
 async def test_s06_a_limit_that_is_met_refuses_the_next_command(
-    open_at: Open, project: Path, monkeypatch: pytest.MonkeyPatch
+    open_at: OpenAt, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held, "MAX_FILES", 30)
     sandbox = await open_at(Level.LANDLOCK)
@@ -219,7 +179,7 @@ async def test_s06_a_limit_that_is_met_refuses_the_next_command(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_s07_a_shared_repository_is_told(open_at: Open, workspace: Path, level: Level) -> None:
+async def test_s07_a_shared_repository_is_told(open_at: OpenAt, workspace: Path, level: Level) -> None:
     sandbox = await open_at(level)
     line = """
     git init -q e1; git -C e1 config core.fsmonitor ./evil
@@ -259,7 +219,7 @@ SESSIONS = [
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_n005_a_repository_of_ours_over_two_sessions(
-    open_at: Open, workspace: Path, reports: list[str], level: Level
+    open_at: OpenAt, workspace: Path, reports: list[str], level: Level
 ) -> None:
     env = dict(os.environ)
     for key in ("AUTHOR", "COMMITTER"):
@@ -275,7 +235,7 @@ async def test_n005_a_repository_of_ours_over_two_sessions(
     assert reports == []
 
 
-async def test_n005_after_a_change_of_hands_it_is_the_users(open_at: Open, workspace: Path) -> None:
+async def test_n005_after_a_change_of_hands_it_is_the_users(open_at: OpenAt, workspace: Path) -> None:
     sandbox = await open_at(Level.NAMESPACES)
     await run(sandbox, "git init -q sub", str(workspace))
     await sandbox.close()
@@ -286,14 +246,14 @@ async def test_n005_after_a_change_of_hands_it_is_the_users(open_at: Open, works
 
 
 @pytest.mark.parametrize("level", READ_ONLY)
-async def test_n007_no_empty_repository_in_the_way(open_at: Open, workspace: Path, level: Level) -> None:
+async def test_n007_no_empty_repository_in_the_way(open_at: OpenAt, workspace: Path, level: Level) -> None:
     outcome = await run(await open_at(level), "ls -d .git; git status 2>&1 | head -1", str(workspace))
     assert "cannot access '.git'" in outcome.output
     assert "not a git repository" in outcome.output
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_n004_told_with_key_and_value(open_at: Open, project: Path, reports: list[str], level: Level) -> None:
+async def test_n004_told_with_key_and_value(open_at: OpenAt, project: Path, reports: list[str], level: Level) -> None:
     sandbox = await open_at(level)
     line = "git clone -q . own && git -C own config core.hooksPath .husky"
     outcome = await run(sandbox, line, str(project))
@@ -306,7 +266,7 @@ async def test_n004_told_with_key_and_value(open_at: Open, project: Path, report
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_attack_a_bare_repository_in_an_empty_folder(open_at: Open, workspace: Path, level: Level) -> None:
+async def test_attack_a_bare_repository_in_an_empty_folder(open_at: OpenAt, workspace: Path, level: Level) -> None:
     line = "mkdir -p e/objects e/refs && echo ref: refs/heads/m > e/HEAD && cat > e/config"
     text = "[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = ./evil\n"
     outcome = await run(await open_at(level), f"{line} <<'EOF'\n{text}EOF", str(workspace))
@@ -314,7 +274,7 @@ async def test_attack_a_bare_repository_in_an_empty_folder(open_at: Open, worksp
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_attack_a_submodule_that_waits(open_at: Open, project: Path, outside: Path, level: Level) -> None:
+async def test_attack_a_submodule_that_waits(open_at: OpenAt, project: Path, outside: Path, level: Level) -> None:
     git(outside, "init", "-q", "part")
     git(outside / "part", "commit", "-q", "--allow-empty", "-m", "x")
     git(project, "submodule", "--quiet", "add", str(outside / "part"), "lib/part")
@@ -329,7 +289,7 @@ async def test_attack_a_submodule_that_waits(open_at: Open, project: Path, outsi
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_attack_includes_filters_and_a_shared_repository(open_at: Open, project: Path, level: Level) -> None:
+async def test_attack_includes_filters_and_a_shared_repository(open_at: OpenAt, project: Path, level: Level) -> None:
     line = """
     git init -q n; git -C n config include.path ../../more; printf '[filter "f"]\\n\\tclean = ./evil\\n' > more
     echo '* filter=f' > n/.git/info/attributes; git init -q k; echo ../../n/.git > k/.git/commondir
@@ -346,7 +306,7 @@ async def test_attack_includes_filters_and_a_shared_repository(open_at: Open, pr
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_attack_an_untracked_nested_repository(open_at: Open, project: Path, level: Level) -> None:
+async def test_attack_an_untracked_nested_repository(open_at: OpenAt, project: Path, level: Level) -> None:
     hook = "n/.git/hooks/post-index-change"
     line = f"git init -q n; echo '#!/bin/sh' > {hook}; chmod 755 {hook}"
     outcome = await run(await open_at(level), line, str(project))
@@ -354,7 +314,7 @@ async def test_attack_an_untracked_nested_repository(open_at: Open, project: Pat
 
 
 async def test_a_program_that_leaves_the_sandbox_works_as_one_of_ours(
-    open_at: Open, home: Path, workspace: Path
+    open_at: OpenAt, home: Path, workspace: Path
 ) -> None:
     from ferrule.process.plain import PlainLauncher
     from ferrule.sandbox.watched import WatchedLauncher

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.kernel_files import Mount
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.client import Message, ZygoteProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, wire_covers
+from ferrule.sandbox.linux.mount_table import MountTable
 from ferrule.sandbox.linux.seccomp import build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
 from ferrule.sandbox.placeholders import Placeholders
@@ -41,12 +43,16 @@ MAX_PROCESSES = 2048
 
 
 class ZygoteKey(msgspec.Struct, frozen=True):
-    """What makes two sessions share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user."""
+    """What makes two sessions share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user.
+
+    `mounts`: those in the roots. A zygote keeps the ones that it found when it started.
+    """
 
     plan: ConfinementPlan
     state_dir: Path
     namespaces: bool = True
     interpreter: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
 
 
 class _Zygote(msgspec.Struct):
@@ -246,22 +252,27 @@ class ZygoteLauncher:
 
     def __init__(self, pool: Pool, key: ZygoteKey, covers: Covers = tuple) -> None:
         self._pool = pool
-        self._key = key
+        self._mounts = MountTable(key.plan.roots if key.namespaces else ())
+        self._first_key = key
         self._covers: Covers = covers if key.namespaces else tuple
-        pool.open(key, self._covers())
+        pool.open(self._key(), self._covers())
 
     async def ready(self) -> int:
         """The version of Landlock that confines as well, 0 for none. Raises `LaunchError` if this machine cannot build
         the sandbox."""
-        return await self._pool.ready(self._key)
+        return await self._pool.ready(self._key())
 
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> ConfinedChild:
-        return await self._pool.launch(self._key, self._covers(), argv, env, cwd, stdio, limits)
+        return await self._pool.launch(self._key(), self._covers(), argv, env, cwd, stdio, limits)
 
     async def close(self) -> None:
+        self._mounts.close()
         await self._pool.close()
+
+    def _key(self) -> ZygoteKey:
+        return msgspec.structs.replace(self._first_key, mounts=self._mounts.current())
 
 
 class _Gone(LaunchError):

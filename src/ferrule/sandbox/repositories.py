@@ -16,7 +16,9 @@ import msgspec
 
 from ferrule.git.layout import is_bare_shape
 from ferrule.git.submodules import submodule_folders
+from ferrule.kernel_files import Mount
 from ferrule.sandbox.linux.inotify import FolderWatch
+from ferrule.sandbox.linux.mount_table import MountTable
 from ferrule.sandbox.ownership import Identity, OwnershipRecord, identity
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, is_within
 
@@ -83,6 +85,7 @@ class Repositories:
         self._record = record
         self._folders: dict[str, _Folder] = {}
         self._tops: dict[str, tuple[int, int] | None] = {}
+        self._mounts: tuple[Mount, ...] = ()
         self._all_watched = False
         self._found: dict[str, Repository] = {}
         self._waiting: dict[str, tuple[str, ...]] = {}
@@ -148,17 +151,23 @@ class Repositories:
         """Made with the first look, which nobody waits for."""
         return FolderWatch(REPOSITORY_NAMES)
 
+    @cached_property
+    def _mount_table(self) -> MountTable:
+        return MountTable(self._roots)
+
     def close(self) -> None:
-        """Let go of the watched folders."""
+        """Let go of the watched folders and of the table of mounts."""
         if "_watch" in self.__dict__:
             self._watch.close()
+            self._mount_table.close()
 
     def _scan(self) -> None:
         """Root by root, breadth first. A folder that has not changed is not read again."""
-        tops = {root.path: _inode(root.path) for root in self._roots}
-        if tops != self._tops:  # of a folder above, nobody hears
+        tops, mounts = {root.path: _inode(root.path) for root in self._roots}, self._mount_table.current()
+        if (tops, mounts) != (self._tops, self._mounts):  # of a folder above, and of mounts, nobody hears
             self._watch.keep(())
-            self._tops, self._all_watched = tops, False
+            self._folders = {}
+            self._tops, self._mounts, self._all_watched = tops, mounts, False
         if not self._watch.listen() and self._all_watched:
             self._read_tops()
             return
