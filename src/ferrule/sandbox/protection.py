@@ -47,7 +47,8 @@ class Protection:
         self._warnings: list[str] = []
         self._held: HeldPaths | None = None
         self._running = 0
-        self._busy_since = 0
+        self._busy_since = self._busy_clock = 0
+        """When the first of the running commands began, by the wall clock and by one that nobody sets."""
         self._unseen: Span | None = None
         """When commands ran that have ended since the last look."""
         self._started = self._finished = False
@@ -67,7 +68,7 @@ class Protection:
             if self._held is not None and self._held.full:
                 raise LaunchError(self._held.full)
             if not self._running:
-                self._busy_since = time.time_ns()
+                self._busy_since, self._busy_clock = time.time_ns(), time.monotonic_ns()
             self._running += 1
         return self.boundary
 
@@ -77,7 +78,7 @@ class Protection:
         Also where this is cancelled, the command counts as ended, and the next look knows when it ran.
         """
         self._running -= 1
-        self._unseen = Span(self._busy_since, time.time_ns())
+        self._unseen = self._span()
         said: list[str] = []
         try:
             async with self._looking:
@@ -108,7 +109,13 @@ class Protection:
 
     def _run(self) -> Span | None:
         """When commands ran since the last look; None if none did."""
-        return Span(self._busy_since, time.time_ns()) if self._running else self._unseen
+        return self._span() if self._running else self._unseen
+
+    def _span(self) -> Span:
+        """From the first running command's start until now. If the wall clock was set meanwhile, files have times from
+        before that and from after it: the span holds both."""
+        now, passed = time.time_ns(), time.monotonic_ns() - self._busy_clock
+        return Span(min(self._busy_since, now - passed), max(now, self._busy_since + passed))
 
     async def _do(self, work: Callable[[], None]) -> None:
         """Once begun it is done, whoever is cancelled: nobody else looks meanwhile."""
