@@ -7,7 +7,6 @@ somebody else's. Lines are JSON, appended under a lock of the file; what is gone
 import errno
 import json
 import os
-import secrets
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -129,7 +128,7 @@ class OwnershipRecord:
             while sum(map(len, alive)) > LARGEST_RECORD // 4:
                 del alive[: len(alive) // 2 + 1]
             if alone and (len(alive) < len(entries) or self._file.stat().st_size > LARGEST_RECORD // 4):
-                new = self._file.with_name(f"{self._file.name}.{secrets.token_hex(4)}")
+                new = self._file.with_name(f"{self._file.name}.new")  # one name: a kill leaves no more than this
                 new.write_text("".join(alive), encoding="ascii")
                 new.replace(self._file)
 

@@ -42,7 +42,6 @@ class BwrapLauncher:
         self._covers = covers
         self._placeholders = Placeholders(state_dir, plan.roots)
         try:
-            self._state_dir = state_dir
             self._empty = state_dir / "empty"
             self._empty.mkdir(exist_ok=True)
             self._filter = state_dir / ("filter-network" if plan.network else "filter")
@@ -77,7 +76,7 @@ class BwrapLauncher:
     ) -> Child:
         said = ""
         for _ in range(ATTEMPTS):
-            with Starting(self._state_dir) as starting, Variables(env) as variables:
+            with Starting() as starting, Variables(env) as variables:
                 # What is gone may have taken a folder on the way with it, which bwrap does not forgive.
                 there = [cover for cover in covers if cover.kind == "empty" or os.path.lexists(cover.path)]
                 words = self.words(["/bin/sh", "-c", _TELLING, "sh", *argv], cwd, there)
@@ -133,19 +132,16 @@ def _places(plan: ConfinementPlan) -> Places:
 
 
 class Starting:
-    """A named pipe by which a command says that it runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = str(folder / f"started-{secrets.token_hex(6)}")
+    """A pipe by which a command says that it runs. A child opens it by its path, so nothing lies on the disk."""
 
     def __enter__(self) -> Self:
-        os.mkfifo(self.path, 0o600)
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.path = f"/proc/{os.getpid()}/fd/{self._write_fd}"
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
-        os.unlink(self.path)
+        os.close(self._write_fd)
 
     async def wait(self, child: Child) -> bool:
         """Whether the command runs; False if the child ended before it did."""
