@@ -1,0 +1,65 @@
+"""The cases again as an ordinary user: other tests of this suite, run by a process of another uid.
+
+A test names no user, so each of them runs as whoever runs it: as root in a container, and here as somebody else.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ferrule
+from tests.sandbox.scene import SYSTEM_PYTHON, as_user
+
+USER = 1001
+TOP = Path(__file__).parents[2]
+SECONDS = 300
+"""For a whole group, on a busy machine; each takes some ten."""
+GROUPS = {
+    "commands": ["test_protection.py"],
+    "layouts": ["test_layouts.py", "test_two_sessions.py", "test_clock.py"],
+    "levels": ["test_escape.py::test_bwrap_stops_what_the_page_says", "test_probe.py", "test_held.py"],
+    "files": ["test_files.py", "test_boundary.py", "test_repositories.py", "../git/test_programs.py"],
+    "reading": ["../test_reading.py", "../builtin/test_kernel_files.py", "../session/test_project_trust.py"],
+    "programs": ["../execpolicy/test_local_host.py", "../process/test_shell.py"],
+}
+VERSION = "import sys; print(*sys.version_info[:2])"
+
+
+@pytest.fixture
+def python() -> list[str]:
+    """What runs Python as the user: ours, or that of the system where ours lies in a closed folder."""
+    for program in (os.path.realpath(sys.executable), SYSTEM_PYTHON):
+        words = [*as_user(USER), "env", program]  # `setpriv` itself would start what the user may not
+        done = subprocess.run([*words, "-I", "-c", VERSION], capture_output=True, text=True, check=False)
+        if done.stdout.split() == [str(part) for part in sys.version_info[:2]]:
+            return words
+    pytest.skip("no Python of this version that an ordinary user can start")
+
+
+@pytest.fixture
+def users_home() -> Iterator[Path]:
+    """A home folder of the user's."""
+    folder = Path(tempfile.mkdtemp(prefix="ferrule-user-", dir="/var/tmp"))
+    os.chown(folder, USER, USER)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("group", GROUPS)
+def test_as_an_ordinary_user(python: list[str], users_home: Path, group: str) -> None:
+    folders = [TOP, Path(ferrule.__file__).parents[1], *map(Path, sysconfig.get_paths().values())]
+    env = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "FERRULE_REQUIRE_LEVEL")}
+    env |= {"HOME": str(users_home), "PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONDONTWRITEBYTECODE": "1"}
+    files = [str(Path("tests/sandbox", name)) for name in GROUPS[group]]
+    words = [*python, "-m", "pytest", "-q", f"--basetemp={users_home}/tests", *files]
+    done = subprocess.run(words, cwd=TOP, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
