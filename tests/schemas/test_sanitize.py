@@ -8,7 +8,7 @@ import pytest
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.schemas.alias import PORTABLE_NAMES
 from ferrule.schemas.sanitize import MAX_LEVELS, Sanitized, sanitize, sanitize_json_schema
-from ferrule.schemas.shape import TYPES
+from ferrule.schemas.type_words import TYPES, type_names
 from ferrule.schemas.walk import schemas_below
 from ferrule.tools.arguments import read_arguments
 from ferrule.tools.foreign import ForeignValidator
@@ -397,6 +397,41 @@ def test_m039_a_root_of_any_type_keeps_its_properties(kind: Json) -> None:
 @pytest.mark.parametrize("kind", ["int[]", "String[]", "dict[]"])
 def test_m039_a_type_with_brackets_is_an_array(kind: str) -> None:
     assert parameter({"type": kind})["type"] == "array"
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [
+        ("std::map<std::string, int>", "object"),
+        ("std::map<>", "object"),
+        ("std::vector<std::map<std::string, int>>", "array"),
+        ("typing.Dict[str, int]", "object"),
+        ("collections.abc.Sequence[str]", "array"),
+        ("java.util.List<String>", "array"),
+        ("Optional[str]", ["string", "null"]),
+        ("typing.Optional[typing.List[int]]", ["array", "null"]),
+        ("Union[int, str, None]", ["integer", "string", "null"]),
+        ("int | None", ["integer", "null"]),
+        ("string?", ["string", "null"]),
+        ("dict[str, int | None]", "object"),
+        ("std::optional<double>", ["number", "null"]),
+        ("Annotated[float, Gt(0)]", "number"),
+        ("const unsigned int", "integer"),
+        ("array of strings", "array"),
+        ("Map.Entry", None),
+        ("any", None),
+        ("Optional", "null"),
+        ("optional[" * 10_000, None),
+        ("[]" * 50, "array"),
+        ("?" * 100, "null"),
+        ("", None),
+    ],
+)
+def test_m039_a_type_word_of_any_language_keeps_its_kind(kind: str, meant: Json) -> None:
+    assert type_names(kind) == ([] if meant is None else [meant] if isinstance(meant, str) else meant)
+    below = parameter({"type": "array", "items": {"type": kind, "properties": {"a": {"type": kind}}}})["items"]
+    if meant is not None:
+        assert below["type"] == below["properties"]["a"]["type"] == meant
 
 
 COLLECTION: list[Json] = [

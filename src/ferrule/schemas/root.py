@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ferrule.protocol.json_text import JsonValue
-from ferrule.schemas.shape import type_name
+from ferrule.schemas.type_words import type_names
 from ferrule.schemas.walk import Node, resolve
 
 _REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const")
@@ -25,7 +25,7 @@ def flat_root(root: Node, note: Callable[[str], None]) -> dict[str, JsonValue]:
     """
     flat = dict(root) if root.keys().isdisjoint(_REFUSED) else _Flattener(root, note).flat(root, ())
     named = flat.get("type", "object")
-    if "object" in {type_name(name) for name in (named if isinstance(named, list) else [named])}:
+    if any("object" in type_names(name) for name in (named if isinstance(named, list) else [named])):
         return flat
     if _properties(flat):
         note(f"arguments are an object, not {named!r}: the properties are kept")

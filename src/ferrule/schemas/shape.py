@@ -1,11 +1,11 @@
 """Repair one schema's own keywords: its type, its enum, its array and object parts. The schemas below are clean."""
 
-import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 
 from ferrule.protocol.json_schema import inferred_type
 from ferrule.protocol.json_text import JsonValue
+from ferrule.schemas.type_words import TYPES, type_names
 from ferrule.schemas.walk import type_of
 
 Shape = dict[str, JsonValue]
@@ -23,25 +23,7 @@ class Place(Enum):
     """An additional condition on a value that another schema describes."""
 
 
-TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-
 _ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
-
-_MISNAMED = {
-    **dict.fromkeys(("str", "text", "char", "varchar", "date", "datetime", "timestamp", "uuid", "bytes"), "string"),
-    **dict.fromkeys(("int", "int32", "int64", "uint", "long", "short", "byte", "bigint", "biginteger"), "integer"),
-    **dict.fromkeys(("float", "float32", "float64", "double", "decimal", "bigdecimal", "real", "numeric"), "number"),
-    **dict.fromkeys(("bool", "flag"), "boolean"),
-    **dict.fromkeys(("dict", "dictionary", "map", "mapping", "hashmap", "hashtable", "hash", "record"), "object"),
-    **dict.fromkeys(("struct", "class", "model", "json"), "object"),
-    **dict.fromkeys(("list", "tuple", "set", "arraylist", "vector", "vec", "sequence", "slice"), "array"),
-    **dict.fromkeys(("queue", "stack", "collection", "iterable"), "array"),
-    **dict.fromkeys(("none", "nil", "nonetype", "undefined", "void"), "null"),
-}
-"""Types named as in other languages, from hand-written schemas."""
-
-_BARE = re.compile(r"[\[<({ ]")
-"""The start of a type's parameters."""
 
 ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Keywords that describe a value without constraining it."""
@@ -109,25 +91,13 @@ def _name_types(node: Shape, tell: Tell) -> None:
     if type(named) is str and named in TYPES:
         return
     given = named if isinstance(named, list) else [named]
-    names = list(dict.fromkeys(name for item in given if (name := type_name(item)) is not None))
+    names = list(dict.fromkeys(name for item in given for name in type_names(item)))
     if names != given:
         tell(f"type {named!r} is none of JSON Schema: {' or '.join(names) or 'it is left out'}")
     if names:
         node["type"] = names[0] if len(names) == 1 else names
     else:
         del node["type"]
-
-
-def type_name(item: JsonValue) -> str | None:
-    """Return the JSON Schema type meant by a name: in any case, or from another language, including `list[str]`."""
-    if not isinstance(item, str):
-        return None
-    name = item.strip().lower()
-    if name in TYPES:
-        return name
-    if name.endswith("[]"):
-        return "array"
-    return _MISNAMED.get(name) or _MISNAMED.get(_BARE.split(name, maxsplit=1)[0])
 
 
 def _list_members(node: Shape, tell: Tell) -> None:
