@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,65 @@ async def test_b121_other_failures_are_told_and_not_repeated(reply: Reply, what:
                 await web.call_tool("echo", {})
     assert calls.count("tools/call") == 1
     assert calls.count("initialize") == 1
+
+
+def events(*messages: dict[str, Any]) -> bytes:
+    return b"".join(b"event: message\ndata: %b\n\n" % json.dumps(message).encode() for message in messages)
+
+
+STREAM = {"content-type": "text/event-stream"}
+PROGRESS = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "hm"}}
+
+
+@pytest.mark.parametrize("status", [200, 0])
+@pytest.mark.parametrize("body", [b"", b": ping\n\n", events(PROGRESS), events(PROGRESS)[:30]])
+async def test_m043_a_call_whose_stream_ends_without_its_result_fails_at_once(status: int, body: bytes) -> None:
+    calls = 0
+
+    def answer(asked: Asked) -> Reply:
+        nonlocal calls
+        if asked.json["method"] != "tools/call":
+            return mcp_result(asked)
+        calls += 1
+        return status, STREAM, body
+
+    with stub(answer) as url:
+        async with client(url, tool_timeout=12) as web:
+            async with asyncio.timeout(6):
+                with pytest.raises(RespondToModel, match="may have run"):
+                    await web.call_tool("echo", {})
+    assert calls == 1
+
+
+async def test_m044_a_refused_greeting_is_told_in_the_servers_words() -> None:
+    error = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Bad Request: no licence"}}
+    with stub(lambda asked: (400, {}, json.dumps(error).encode())) as url:
+        async with asyncio.timeout(6):
+            with pytest.raises(McpFailure, match="no licence"):
+                await client(url).connect()
+
+
+async def test_m046_a_ping_in_the_stream_of_a_call_is_answered() -> None:
+    answered = threading.Event()
+    said: list[dict[str, Any]] = []
+
+    def answer(asked: Asked) -> Reply:
+        message = asked.json
+        if "method" not in message:
+            said.append(message)
+            answered.set()
+            return 202, {}, b""
+        if message["method"] != "tools/call":
+            return mcp_result(asked)
+        ping = {"jsonrpc": "2.0", "id": "p1", "method": "ping"}
+        result = {"content": [{"type": "text", "text": "ECHO: hi"}]}
+        return 200, STREAM, events(ping, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    with stub(answer) as url:
+        async with client(url) as web:
+            assert text_of(await web.call_tool("echo", {"text": "hi"})) == "ECHO: hi"
+            assert await asyncio.to_thread(answered.wait, 5)
+    assert said == [{"jsonrpc": "2.0", "id": "p1", "result": {}}]
 
 
 async def test_an_answer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

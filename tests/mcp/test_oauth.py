@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -133,7 +134,11 @@ async def test_m051_a_client_that_is_registered_already_logs_in_and_renews(metho
 class DocumentReader:
     """A login server that knows a client by the address of a document about it; what it was sent is kept."""
 
-    def __init__(self, *, reads: bool = True, closed_to: tuple[str, ...] = ("ping",)) -> None:
+    def __init__(
+        self, *, reads: bool = True, closed_to: tuple[str, ...] = ("ping",), below: str = "", challenge: str = "Bearer"
+    ) -> None:
+        self.below = below
+        self.challenge = challenge
         self.reads = reads
         self.closed_to = closed_to
         self.tokens: list[dict[str, str]] = []
@@ -141,9 +146,11 @@ class DocumentReader:
         self.url = ""
 
     def answer(self, asked: Asked) -> Reply:
-        origin = self.url.removesuffix("/mcp")
+        origin = self.url.removesuffix("/mcp") + self.below
         if asked.method == "GET" and asked.path.startswith("/.well-known/oauth-protected-resource"):
             return 200, {}, told({"resource": self.url, "authorization_servers": [origin], "scopes_supported": ["a"]})
+        if asked.method == "GET" and asked.path not in _places_of_metadata(self.below):
+            return 404, {}, b""
         if asked.method == "GET":
             metadata = {
                 "issuer": origin,
@@ -153,15 +160,21 @@ class DocumentReader:
                 "client_id_metadata_document_supported": self.reads,
             }
             return 200, {}, told(metadata)
-        if asked.path == "/token":
+        if asked.path == f"{self.below}/token":
             self.tokens.append(asked.form | {"authorization": asked.headers.get("authorization", "")})
             scope = {} if self.granted is None else {"scope": self.granted}
             return 200, {}, told({"access_token": "good", "token_type": "bearer", "expires_in": 60, **scope})
         if asked.path == "/register":
             return 404, {}, b""
         if asked.json["method"] in self.closed_to and asked.headers.get("authorization") != "Bearer good":
-            return 401, {"www-authenticate": "Bearer"}, b""
+            return 401, {"www-authenticate": self.challenge}, b""
         return mcp_result(asked)
+
+
+def _places_of_metadata(below: str) -> set[str]:
+    """Where an issuer with a path keeps its metadata (RFC 8414, OpenID Connect)."""
+    names = ("oauth-authorization-server", "openid-configuration")
+    return {f"/.well-known/{name}{below}" for name in names} | {f"{below}/.well-known/openid-configuration"}
 
 
 async def answer_page(address: str, **result: str) -> str:
@@ -170,6 +183,22 @@ async def answer_page(address: str, **result: str) -> str:
     async with httpx2.AsyncClient() as browser:
         said = result or {"code": "c"}
         return (await browser.get(query["redirect_uri"], params={**said, "state": query["state"]})).text
+
+
+@pytest.mark.parametrize("below", ["", "/tenant/one"])
+@pytest.mark.parametrize(("challenge", "scope"), [("Bearer", "a"), ('Bearer scope="b"', "b")])
+async def test_m050_what_the_servers_metadata_says(tmp_path: Path, below: str, challenge: str, scope: str) -> None:
+    server, user = DocumentReader(below=below, challenge=challenge), User(answer_page)
+    with stub(server.answer, gets=True) as server.url:
+        assert await log_in(server.url, str(tmp_path), user, McpOAuthSettings(client_id="us"))
+        assert urlsplit(user.shown[0]).path == f"{below}/authorize"
+        asked, paid = user.query(), server.tokens[0]
+        assert (asked["scope"], asked["resource"], asked["code_challenge_method"]) == (scope, server.url, "S256")
+        digest = hashlib.sha256(paid["code_verifier"].encode()).digest()
+        assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        assert paid["resource"] == server.url
+        async with client(server.url, tmp_path) as web:
+            assert text_of(await web.call_tool("echo", {"text": "in"})) == "ECHO: in"
 
 
 async def test_m051_a_client_is_known_by_its_document_where_the_server_reads_such(tmp_path: Path) -> None:

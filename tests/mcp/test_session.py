@@ -310,6 +310,47 @@ async def test_an_elicitation_goes_to_the_front_end(tmp_path: Path) -> None:
         assert json.loads(model.requests[1].outputs[0].text) == {"action": "accept", "content": {"ok": False}}
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_m056_an_elicitation_without_a_user_is_cancelled_at_once(wire: str, tmp_path: Path) -> None:
+    script = [[function_call("mcp__stub__ask", {})], [message("done")]]
+    with ScriptedModel(script) as model:
+        async with asyncio.timeout(20):
+            result = await agent(model, wire, tmp_path, {"stub": server()}).run("go")
+        assert result.text == "done"
+        assert json.loads(model.requests[1].outputs[0].text) == {"action": "cancel"}
+
+
+FOREIGN = {
+    "list": {"type": "array"},
+    "either": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+    "both": {"type": ["array", "string"]},
+    "items": {"type": "array", "items": True},
+    "raw": True,
+    "never": False,
+    "n": {"type": "integer"},
+    "o": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "s": {"type": "string"},
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_m034_m037_m041_odd_schemas_are_sent_mended_and_their_arguments_pass(wire: str, tmp_path: Path) -> None:
+    tools = json.dumps([tool("odd", FOREIGN), tool("echo", {"text": {"type": "string"}})])
+    given = {"list": [1], "items": [{"a": 1}], "raw": {"b": [2]}, "n": None, "o": None, "s": "x"}
+    kept = {name: value for name, value in given.items() if name != "n"}
+    calls = [function_call("mcp__stub__odd", given), function_call("mcp__stub__echo", {"text": "hi"})]
+    with ScriptedModel([calls, [message("done")]]) as model:
+        made = agent(model, wire, tmp_path, {"stub": server(f"tools={tools}", approval="allow")})
+        await made.run("go")
+        (sent,) = [each for each in model.requests[0].body["tools"] if "odd" in json.dumps(each)]  # type: ignore[attr-defined]
+        properties = sent.get("function", sent)["parameters"]["properties"]
+        said = [output.text for output in model.requests[1].outputs]
+    assert said == [f"odd: {json.dumps(kept)}", "ECHO: hi"]
+    arrays = [properties["list"], properties["either"]["anyOf"][0], properties["both"], properties["items"]]
+    assert all(each["items"] == {} for each in arrays)
+    assert all(isinstance(each, dict) for each in properties.values())
+
+
 async def test_an_interrupted_turn_cancels_its_call(tmp_path: Path) -> None:
     log = tmp_path / "log"
     events: list[Any] = []

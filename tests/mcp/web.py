@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -64,7 +65,7 @@ class Asked:
 @contextmanager
 def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[str]:
     """An HTTP server whose POSTs, and with `gets` GETs and DELETEs, `answer` answers; gives its address. There is no
-    stream to listen to."""
+    stream to listen to. A status of 0 resets the connection after the body."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -72,12 +73,15 @@ def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[st
         def do_POST(self) -> None:
             asked = Asked(self, self.rfile.read(int(self.headers.get("content-length", 0))))
             status, headers, body = answer(asked)
-            self.send_response(status)
+            self.send_response(status or 200)
             for name, value in {"content-type": "application/json", **headers}.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(len(body)))
+            self.send_header("content-length", str(len(body) + (not status)))
             self.end_headers()
             self.wfile.write(body)
+            if not status:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.close_connection = True
 
         def do_GET(self) -> None:
             if gets:

@@ -346,6 +346,31 @@ def test_b106_the_server_gets_its_own_names_and_the_model_reads_its_own() -> Non
         read_arguments('{"uid":[1]}', validator)
 
 
+@pytest.mark.parametrize("bare", [{"type": "array"}, {"type": ["array", "string"]}, {"type": "list"}])
+def test_m034_an_array_names_its_items(bare: Json) -> None:
+    assert parameter(bare)["items"] == {}
+    assert parameter({"anyOf": [bare, {"type": "null"}]})["anyOf"][0]["items"] == {}
+    assert parameter({"type": "array", "items": bare})["items"]["items"] == {}
+    assert told({"$defs": {"L": bare}, **object_of(p={"$ref": "#/$defs/L"})})["$defs"]["L"]["items"] == {}
+
+
+@pytest.mark.parametrize("place", ["items", "raw", "never"])
+def test_m037_a_schema_that_is_true_or_false_is_usable(place: str) -> None:
+    schema = {"items": {"type": "array", "items": True}, "raw": True, "never": False}[place]
+    clean = parameter(schema)
+    assert all(isinstance(node, dict) for node in nodes(clean)) and notes(object_of(p=schema)) is not None
+    validator = ForeignValidator(JsonSchema(object_of(p=schema, q={"type": "string"})))
+    assert read_arguments('{"q":"x"}', validator) == {"q": "x"}
+    if place != "never":
+        assert read_arguments('{"p":[1,{"a":2}],"q":"x"}', validator) == {"p": [1, {"a": 2}], "q": "x"}
+
+
+def test_m041_null_is_left_out_where_it_is_no_value() -> None:
+    schema = object_of(n={"type": "integer"}, s={"type": "string"}, o={"anyOf": [{"type": "string"}, {"type": "null"}]})
+    validator = ForeignValidator(JsonSchema(schema))
+    assert read_arguments('{"n":null,"s":"x","o":null}', validator) == {"s": "x", "o": None}
+
+
 def test_m035_doubles_in_an_enum_stand_once() -> None:
     assert parameter({"type": "string", "enum": ["GET", "GET", "PUT"]}) == {"type": "string", "enum": ["GET", "PUT"]}
     assert parameter({"enum": [1, 1, True]}) == {
