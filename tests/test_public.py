@@ -71,6 +71,8 @@ def test_an_exported_record_decodes(path: str, value: Any) -> None:
     if issubclass(value, msgspec.Struct):
         if path == "ferrule.ConfiguredToolSpec":
             pytest.skip("specs are only sent: the API has two shapes of domain filters without a tag")
+        if path in ("ferrule.testing.Raw", "ferrule.testing.Script", "ferrule.testing.Step"):
+            pytest.skip("written in Python: they hold functions and patterns")
         msgspec.json.Decoder(value, dec_hook=lambda kind, given: given)
     elif issubclass(value, BaseModel):
         TypeAdapter(value)

@@ -19,7 +19,7 @@ from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.session.sources import BuiltinSource
 from ferrule.tools.commands import Commands
-from ferrule.tools.context import Access, Attempt, ToolContext, ToolInvocation
+from ferrule.tools.context import Access, Attempt, ToolCaller, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.effects import Effect
 from ferrule.tools.files import Files
@@ -41,7 +41,6 @@ class Host:
         self.events: list[Any] = []
         self.notice: str | None = None
         self.launcher: Launcher = PlainLauncher()
-        self.dispatcher: Dispatcher | None = None
         self._news = asyncio.Event()
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
@@ -53,16 +52,9 @@ class Host:
     async def ask(self, ctx: ToolContext, question: Question) -> Answer:
         return NoAnswer("nobody is here")
 
-    async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
-        assert self.dispatcher is not None
-        return await self.dispatcher.call(invocation, ctx)
-
     def emit(self, event: Any) -> None:
         self.events.append(event)
         self._news.set()
-
-    def interrupt(self) -> None:
-        raise AssertionError("no tool here interrupts a turn")
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for the event that makes it so."""
@@ -104,10 +96,10 @@ class Bench:
         builder = ToolRegistryBuilder()
         BuiltinSource(names, self.state).register(builder)
         self.specs, registry = builder.build()
-        self.dispatcher = self.host.dispatcher = Dispatcher(registry, self._context)
+        self.dispatcher = Dispatcher(registry, self._context)
         self._calls = 0
 
-    def _context(self, invocation: ToolInvocation) -> ToolContext:
+    def _context(self, invocation: ToolInvocation, caller: ToolCaller) -> ToolContext:
         state = self.state
         return ToolContext(
             invocation.call_id,
@@ -116,6 +108,7 @@ class Bench:
             state.output_budget,
             Files(PlainFiles(), state.cwd),
             self.host,
+            caller=caller,
         )
 
     async def answer(self, view: ItemView) -> ResponseInputItem:

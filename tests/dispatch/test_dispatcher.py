@@ -66,7 +66,7 @@ def dispatcher(
     handler: ToolHandler, host: RecordingHost | None = None, tokens: int = 10_000, **more: object
 ) -> Dispatcher:
     ctx = context(host, tokens=tokens)
-    return Dispatcher(registry("echo", handler), lambda invocation: ctx, **more)  # type: ignore[arg-type]
+    return Dispatcher(registry("echo", handler), lambda invocation, caller: ctx, **more)  # type: ignore[arg-type]
 
 
 def call(arguments: str = "{}", name: str = "echo") -> FunctionCall:
@@ -131,7 +131,7 @@ async def test_native_calls_answer_with_items_of_their_own() -> None:
     builder = ToolRegistryBuilder()
     for name in ("shell", "local_shell", "apply_patch"):
         builder.register_handler(name, Shellish(), namespace=NATIVE)
-    native = Dispatcher(builder.build()[1], lambda invocation: context())
+    native = Dispatcher(builder.build()[1], lambda invocation, caller: context())
     shell = await native.respond(ShellCall(call_id="a", action=ShellAction(("ls",), timeout_ms=5)))
     assert shell is not None
     assert shell.view == ShellCallOutput(
@@ -211,7 +211,7 @@ async def test_parallel_calls_run_together_and_a_serial_call_alone() -> None:
             ResponsesApiTool(name=name, description="", parameters=FREEFORM_PARAMETERS), parallel
         )
         builder.register_handler(name, handler)
-    runs = Dispatcher(builder.build()[1], lambda invocation: context())
+    runs = Dispatcher(builder.build()[1], lambda invocation, caller: context())
     await asyncio.gather(*(runs.respond(call(name=name)) for name in "ppsspp"))
     assert order == ["parallel"] * 2 + ["serial begins", "serial ends"] * 2 + ["parallel"] * 2
 
@@ -250,18 +250,13 @@ async def test_a_tool_calls_a_tool_under_its_own_gate() -> None:
             inner = ToolInvocation("inner", "echo", FunctionPayload('{"n":1}'))
             return await ctx.call(inner)
 
-    class Host(RecordingHost):
-        async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
-            return await runs.call(invocation, ctx)
-
     builder = ToolRegistryBuilder()
     builder.register_handler("echo", Echo())
     builder.register_handler("outer", Outer())
-    host = Host()
-    runs = Dispatcher(builder.build()[1], lambda invocation: context(host))
+    runs = Dispatcher(builder.build()[1], lambda invocation, caller: msgspec.structs.replace(context(), caller=caller))
     assert await asyncio.wait_for(text_of(runs, call(name="outer")), 5) == '{"n":1}'
     with pytest.raises(RespondToModel, match="unsupported call: no"):
-        await runs.call(ToolInvocation("x", "no", FunctionPayload("{}")), context(host))
+        await runs.call(ToolInvocation("x", "no", FunctionPayload("{}")), context())
 
 
 async def test_a_deferred_handler_is_made_once() -> None:
@@ -273,7 +268,7 @@ async def test_a_deferred_handler_is_made_once() -> None:
 
     builder = ToolRegistryBuilder()
     builder.register_handler("echo", DeferredHandler(make))
-    runs = Dispatcher(builder.build()[1], lambda invocation: context())
+    runs = Dispatcher(builder.build()[1], lambda invocation, caller: context())
     assert made == []
     await runs.respond(call())
     await runs.respond(call())

@@ -28,7 +28,7 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.protocol.truncation import OutputBudget
-from ferrule.tools.context import Access, Permissions, ToolContext
+from ferrule.tools.context import Access, NoOtherTools, Permissions, ToolContext
 from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Decision, NoAnswer, Question
@@ -41,7 +41,7 @@ SANDBOXES: dict[str, SandboxPolicy] = {
 }
 
 
-class AskingHost(RecordingHost):
+class AskingHost(RecordingHost, NoOtherTools):
     """Answers each question with the next of `answers`, and NoAnswer when there is none."""
 
     def __init__(self, *answers: Answer) -> None:
@@ -73,7 +73,8 @@ class World:
 
     def context(self, host: RecordingHost) -> ToolContext:
         files = Files(PlainFiles(), str(self.project))
-        return ToolContext("c", str(self.project), self.permissions, OutputBudget(100), files, host)
+        caller = host if isinstance(host, AskingHost) else NoOtherTools()
+        return ToolContext("c", str(self.project), self.permissions, OutputBudget(100), files, host, caller=caller)
 
     async def run(self, effect: Effect, host: RecordingHost, results: Iterator[object] | None = None) -> object:
         async def attempt(access: Access) -> object:

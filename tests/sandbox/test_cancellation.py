@@ -168,7 +168,7 @@ async def test_an_end_that_is_cancelled_before_its_look_loses_nothing(protection
     assert (protection._running, own(protection)) == (1, {"sub"})
 
 
-async def test_a_reporter_that_fails_costs_nothing(protection: Protection, workspace: Path, home: Path) -> None:
+async def test_a_reporter_that_fails_costs_nothing(workspace: Path, home: Path) -> None:
     def report(text: str) -> None:
         heard.append(text)
         raise BrokenPipeError
@@ -176,7 +176,7 @@ async def test_a_reporter_that_fails_costs_nothing(protection: Protection, works
     heard: list[str] = []
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["exception"]))
-    protection.report = report
+    protection = Protection(ConfinementPlan((Root(str(workspace)),)), home, report)
     (home / "sandbox").write_text("in the way")
     await protection.look()
     await protection.began()

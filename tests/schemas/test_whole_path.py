@@ -78,7 +78,7 @@ def listed() -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
 
 async def answer(name: str, arguments: str) -> str:
     """What the model reads after its call."""
-    dispatcher = Dispatcher(listed()[1], lambda invocation: context())
+    dispatcher = Dispatcher(listed()[1], lambda invocation, caller: context())
     response = await dispatcher.respond(FunctionCall(call_id="c", name=name, arguments=arguments))
     assert response is not None
     text: Json = response.view.output  # type: ignore[union-attr]

@@ -128,24 +128,24 @@ async def test_an_interrupt_withdraws_the_question(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-async def test_an_answer_that_comes_after_the_interrupt_harms_nobody(tmp_path: Path) -> None:
-    waiting, answer, said = asyncio.Event(), asyncio.Event(), list[object]()
+async def test_an_interrupt_ends_the_function_that_answers(tmp_path: Path) -> None:
+    waiting, ended, said = asyncio.Event(), asyncio.Event(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
 
     async def late(question: ExecApproval) -> ReviewDecision:
         waiting.set()
-        await answer.wait()
-        return ReviewDecision.APPROVED
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
 
     async with await agent(InProcessModel(*steps()), tmp_path, late).open() as session:
         running = asyncio.create_task(session.run("go"))
         await waiting.wait()
         session.interrupt()
         await running
-        answer.set()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.wait(others)
-    del others
+        await ended.wait()
     gc.collect()
     assert said == []
 

@@ -153,8 +153,7 @@ async def test_s09_hooks(planted: Planted, tmp_path: Path) -> None:
 
     async def run(command: str) -> None:
         hook = HookCommand(event="SessionStart", command=command)
-        hooks = SessionHooks([hook], PlainLauncher(), base, dict(os.environ), places=places)
-        hooks.report = lambda event: warnings.append(event.message)
+        hooks = SessionHooks([hook], PlainLauncher(), base, dict(os.environ), places=places, report=warnings.append)
         await hooks.ask("SessionStart", source="startup")
 
     await run("tool")

@@ -39,10 +39,8 @@ class Project:
         return self.answer
 
     async def load(self, *, alone: bool = False) -> Configuration:
-        pending, questioned = PendingTable(), self.on_question
-        front_end = Callbacks(lambda event: None, None, None if alone else questioned)
-        front_end.decide = pending.decide
-        return await load_asking(Sources(cwd=str(self.top)), front_end, pending, self.env)
+        front_end = Callbacks(lambda event: None, None, None if alone else self.on_question)
+        return await load_asking(Sources(cwd=str(self.top)), front_end, PendingTable(), self.env)
 
 
 def answered(*labels: str) -> UserAnswers:

@@ -187,10 +187,7 @@ class Conversation:
             mcp_servers={"stub": stub} if plan.mcp else {},
         )
         front_end = Callbacks(lambda event: None, self._decide) if plan.observed else None
-        session = await open_session(settings, front_end, tools=[*plan.tools, *FUNCTIONS], stored=stored)
-        if front_end is not None:
-            front_end.decide = session.decide
-        return session
+        return await open_session(settings, front_end, tools=[*plan.tools, *FUNCTIONS], stored=stored)
 
     async def _decide(self, question: ExecApproval) -> ReviewDecision:
         await asyncio.sleep(self._rng.random() / 5)

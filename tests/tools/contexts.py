@@ -4,10 +4,9 @@ from pathlib import Path
 
 from ferrule.patch.files import PlainFiles
 from ferrule.process.plain import PlainLauncher
-from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.truncation import OutputBudget
-from ferrule.tools.context import Access, Attempt, Permissions, T, ToolContext, ToolInvocation
+from ferrule.tools.context import Access, Attempt, Permissions, T, ToolContext
 from ferrule.tools.effects import Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, NoAnswer, Question
@@ -28,12 +27,6 @@ class RecordingHost:
 
     async def ask(self, ctx: ToolContext, question: Question) -> Answer:
         return NoAnswer("nobody is here")
-
-    async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
-        raise NotImplementedError
-
-    def interrupt(self) -> None:
-        raise NotImplementedError
 
     def emit(self, event: object) -> None:
         self.events.append(event)

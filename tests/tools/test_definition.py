@@ -20,11 +20,14 @@ from ferrule import (
     ToolExecutor,
     ToolInvocation,
 )
+from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.protocol.content import ContentPart, InputText
+from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, ToolOutput
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.events import ActionEvent, ObservationEvent
+from ferrule.tools.registry import ToolRegistryBuilder
 from tests.tools.contexts import RecordingHost, context
 
 
@@ -116,12 +119,23 @@ async def test_an_executor_without_context_is_one_effect_unless_it_only_reads() 
             return WordCount(words=0)
 
     host = RecordingHost()
-    await ToolDefinition(executor=Plain()).handle(invoke('{"text":""}'), context(host))
+
+    async def run(tool: ToolDefinition[CountWords, WordCount], arguments: str) -> ToolOutput:
+        builder = ToolRegistryBuilder()
+        builder.register_handler(tool.name, tool)
+        dispatcher = Dispatcher(builder.build()[1], lambda invocation, caller: context(host))
+        routed = dispatcher.route(FunctionCall(call_id="c", name=tool.name, arguments=arguments))
+        assert routed is not None
+        return await dispatcher.run(routed)
+
+    assert not (await run(ToolDefinition(executor=Plain()), "{}")).success
+    assert host.effects == []
+    await run(ToolDefinition(executor=Plain()), '{"text":""}')
     [effect] = host.effects
     assert isinstance(effect, ToolEffect)
     assert (effect.name, effect.arguments) == ("count_words", '{"text":""}')
     reading = ToolDefinition(executor=Plain(), annotations=ToolAnnotations(readOnlyHint=True))
-    await reading.handle(invoke('{"text":""}'), context(host))
+    await run(reading, '{"text":""}')
     assert len(host.effects) == 1
 
 

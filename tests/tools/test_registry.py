@@ -78,7 +78,7 @@ async def test_a_bare_handler_runs_functions_and_freeform_calls_and_changes_noth
     for name in ("time", "diff"):
         builder.register_handler(name, clock)
     ctx = context()
-    dispatcher = Dispatcher(builder.build()[1], lambda invocation: ctx)
+    dispatcher = Dispatcher(builder.build()[1], lambda invocation, caller: ctx)
     function = await dispatcher.respond(FunctionCall(call_id="1", name="time", arguments="{}"))
     custom = await dispatcher.respond(CustomToolCall(call_id="2", name="diff", input="+a"))
     assert function is not None
@@ -111,7 +111,7 @@ async def test_a_payload_of_another_kind_is_answered_and_not_run() -> None:
     builder = ToolRegistryBuilder()
     builder.register_handler("time", Remote())
     ctx = context()
-    answer = await Dispatcher(builder.build()[1], lambda invocation: ctx).respond(
+    answer = await Dispatcher(builder.build()[1], lambda invocation, caller: ctx).respond(
         CustomToolCall(call_id="1", name="time", input="now")
     )
     assert answer is not None
@@ -215,7 +215,7 @@ async def test_a_handler_that_acts_through_the_context_is_not_asked_for_twice() 
         builder = ToolRegistryBuilder()
         builder.register_handler("time", handler)
         ctx = context(host)
-        await Dispatcher(builder.build()[1], lambda invocation, ctx=ctx: ctx).respond(
+        await Dispatcher(builder.build()[1], lambda invocation, caller, ctx=ctx: ctx).respond(
             FunctionCall(call_id="1", name="time", arguments="{}")
         )
         assert handler.ran == 1

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
 import msgspec
@@ -17,9 +17,7 @@ from ferrule.protocol.items import ItemView, ResponseInputItem
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import ABORTED, CustomPayload, ToolKind, ToolOutput
 from ferrule.protocol.truncation import OutputBudget, truncate_items, truncate_text
-from ferrule.tools.annotations import ToolAnnotations
-from ferrule.tools.context import ToolContext, ToolInvocation
-from ferrule.tools.effects import ToolEffect
+from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
 from ferrule.tools.events import AgentErrorEvent
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.registry import ToolRegistry
@@ -30,13 +28,13 @@ log = logging.getLogger("ferrule.tools")
 class ContextMaker(Protocol):
     """A factory of the context for one call."""
 
-    def __call__(self, invocation: ToolInvocation) -> ToolContext: ...
+    def __call__(self, invocation: ToolInvocation, caller: ToolCaller) -> ToolContext: ...
 
 
 class Dispatcher:
     """A dispatcher for the calls of one sampling step, against one registry."""
 
-    __slots__ = ("asks_for_risk", "context", "gate", "hooks", "registry", "session_id", "turn_id")
+    __slots__ = ("asks_for_risk", "context", "gate", "hooks", "on_interrupt", "registry", "session_id", "turn_id")
 
     def __init__(
         self,
@@ -48,6 +46,7 @@ class Dispatcher:
         session_id: str = "",
         turn_id: str = "",
         asks_for_risk: bool = False,
+        on_interrupt: Callable[[], object] | None = None,
     ) -> None:
         self.registry = registry
         self.context = context
@@ -56,6 +55,12 @@ class Dispatcher:
         self.session_id = session_id
         self.turn_id = turn_id
         self.asks_for_risk = asks_for_risk
+        self.on_interrupt = on_interrupt
+
+    def interrupt(self) -> None:
+        """End the running turn, if there is one."""
+        if self.on_interrupt is not None:
+            self.on_interrupt()
 
     def route(self, view: ItemView) -> RoutedCall | None:
         """Return the call in an item, or None if it has none."""
@@ -74,7 +79,7 @@ class Dispatcher:
         invocation, handler = routed.invocation, routed.handler
         if self.asks_for_risk:
             invocation = pop_risk(invocation)
-        ctx = self.context(invocation)
+        ctx = self.context(invocation, self)
         shared = routed.parallel
         if not self.gate.try_enter(shared):
             await self.gate.enter(shared)
@@ -139,12 +144,7 @@ async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx:
     """Run a handler that does not ask for approval itself: a call that may change things is approved before it runs."""
     if not await handler.is_mutating(invocation):
         return await handler.handle(invocation, ctx)
-    decoded = invocation.decoded
-    arguments = handler.tool_input(invocation.payload) if decoded is msgspec.UNSET else decoded
-    shown = msgspec.json.encode(arguments).decode()
-    hints = getattr(handler, "annotations", ToolAnnotations())
-    effect = ToolEffect(name=invocation.tool_name, arguments=shown, annotations=hints)
-    return await ctx.run(effect, lambda access: handler.handle(invocation, ctx))
+    return await ctx.run(handler.whole_effect(invocation), lambda access: handler.handle(invocation, ctx))
 
 
 def _refusal(error: BaseException, invocation: ToolInvocation) -> RespondToModel:

@@ -1,12 +1,9 @@
 """What a session needs of the door through which it was opened, and the one for programs: a few functions."""
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from ferrule.protocol.errors import UsageError
-from ferrule.protocol.events import Event
+from ferrule.protocol.events import Event, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, as_approval_policy
 from ferrule.tools.answering import Approver, Listener, Questioned, answer_of
 from ferrule.tools.events import ToolEvent
@@ -32,10 +29,8 @@ class Answers(NamedTuple):
 
 
 class Callbacks:
-    """A front end made of functions, plain or async: one sees the events, one decides approvals, one answers the rest.
-
-    `decide` is the session's (or toolset's) own; it is put in once that exists.
-    """
+    """A front end made of functions, plain or async: one sees the events, one decides approvals, one answers the
+    rest."""
 
     def __init__(
         self, on_event: Listener | None, on_approval: Approver | None, on_question: Questioned | None = None
@@ -43,8 +38,6 @@ class Callbacks:
         self._on_event = on_event
         self._on_approval = on_approval
         self._on_question = on_question
-        self._answering: set[asyncio.Task[None]] = set()
-        self.decide: Callable[[str, Answer], None] = lambda request_id, answer: None
 
     @property
     def can_answer(self) -> bool:
@@ -57,18 +50,13 @@ class Callbacks:
         return Answers(self._on_approval is not None, self._on_question is not None)
 
     def on_event(self, event: Event | ToolEvent) -> None:
-        """Pass the event on; a question goes to the function that answers it."""
+        """Pass the event on."""
         if self._on_event is not None:
             self._on_event(event)
-        if isinstance(event, Question):
-            task = asyncio.ensure_future(self._answer(event))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, question: Question) -> None:
-        answer = await answer_of(question, self._on_approval, self._on_question)
-        with suppress(UsageError):  # the turn ended meanwhile: nobody waits for this answer any more
-            self.decide(question.request_id, answer)
+    async def answer(self, question: Question) -> Answer:
+        """Call the function that answers such questions."""
+        return await answer_of(question, self._on_approval, self._on_question)
 
 
 def answers_of(front_end: FrontEnd | None) -> Answers:
@@ -92,3 +80,8 @@ def callbacks(
     """The front end of these functions, or None where there is none of them."""
     given = (on_event, on_approval, on_question)
     return None if given == (None, None, None) else Callbacks(*given)
+
+
+def reporter(front_end: FrontEnd | None) -> Callable[[str], None]:
+    """Return the function that shows a sentence as a warning; without a front end it does nothing."""
+    return lambda text: None if front_end is None else front_end.on_event(WarningEvent(message=text))

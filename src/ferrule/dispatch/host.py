@@ -1,20 +1,16 @@
 """Behind every `ToolContext` of a session: the orchestrator, the pending table, the front end."""
 
 import secrets
-from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
-from ferrule.dispatch.dispatcher import Dispatcher
-from ferrule.dispatch.front_end import FrontEnd
+from ferrule.dispatch.front_end import Callbacks, FrontEnd
 from ferrule.dispatch.orchestrator import Orchestrator
 from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
-from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import DynamicToolCallRequest, Event
-from ferrule.protocol.payload import ToolOutput
-from ferrule.tools.context import Attempt, ToolContext, ToolInvocation
+from ferrule.tools.context import Attempt, ToolContext
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, NoAnswer, Question
@@ -33,22 +29,20 @@ async def ask_user(question: Question, front_end: FrontEnd | None, pending: Pend
         question = msgspec.structs.replace(question, request_id=secrets.token_hex(8))
     pending.open(question)
     front_end.on_event(question)
-    return await pending.answer(question.request_id)
+    by = front_end.answer(question) if isinstance(front_end, Callbacks) else None
+    return await pending.answer(question.request_id, by=by)
 
 
 class SessionHost:
     """The `ToolHost` of one session."""
 
-    __slots__ = ("_front_end", "_orchestrator", "dispatcher", "observed", "on_interrupt", "pending")
+    __slots__ = ("_front_end", "_orchestrator", "observed", "pending")
 
     def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
         self._orchestrator = orchestrator
         self._front_end = front_end
         self.pending = pending
         self.observed = front_end is not None
-        self.dispatcher: Dispatcher | None = None
-        self.on_interrupt: Callable[[], object] = lambda: None
-        """Ends the running turn; the session puts its own here."""
 
     @property
     def can_ask(self) -> bool:
@@ -59,10 +53,6 @@ class SessionHost:
         """Tell the front end, if there is one."""
         if self._front_end is not None:
             self._front_end.on_event(event)
-
-    def interrupt(self) -> None:
-        """End the running turn."""
-        self.on_interrupt()
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         """See `ToolContext.run`."""
@@ -84,9 +74,3 @@ class SessionHost:
         self.emit(request)
         answer = await self.pending.answer(request.request_id, timeout)
         return answer if isinstance(answer, DynamicToolResponse | NoAnswer) else NoAnswer("it was answered wrongly")
-
-    async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
-        """See `ToolContext.call`."""
-        if self.dispatcher is None:
-            raise RespondToModel("tools cannot be called here")
-        return await self.dispatcher.call(invocation, ctx)

@@ -37,9 +37,12 @@ RETRY_NOTICE = "note: the sandbox stopped a first run; parts of the command may 
 
 
 class Orchestrator:
-    """The session's only orchestrator: grants each effect its access, and asks if the policy requires it."""
+    """The session's only orchestrator: grants each effect its access, and asks if the policy requires it.
 
-    __slots__ = ("_approved", "_env", "_freed", "_plain", "_policies", "_security", "_workspace", "permission_hook")
+    `permission_hook` is called before the user is asked for a first approval; never for a retry.
+    """
+
+    __slots__ = ("_approved", "_env", "_freed", "_permission_hook", "_plain", "_policies", "_security", "_workspace")
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Orchestrator:
         policies: PolicyStore,
         env: Mapping[str, str] = os.environ,
         security: Security | None = None,
+        permission_hook: PermissionHook | None = None,
     ) -> None:
         self._plain = workspace.unconfined(plain)
         self._freed = workspace.freed(self._plain)
@@ -56,8 +60,7 @@ class Orchestrator:
         self._env = env
         self._security = security or Security()
         self._approved: set[ApprovalKey] = set()
-        self.permission_hook: PermissionHook | None = None
-        """Called before the user is asked for a first approval; never for a retry."""
+        self._permission_hook = permission_hook
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         """Run `attempt` with the access that the policy grants, and perhaps once more without the sandbox.
@@ -117,8 +120,8 @@ class Orchestrator:
         if self._approved.issuperset(keys):
             return
         answer: Answer | None = None
-        if self.permission_hook is not None:
-            answer = await self.permission_hook(ctx, effect)
+        if self._permission_hook is not None:
+            answer = await self._permission_hook(ctx, effect)
         if answer is None:
             answer = await ctx.ask(question(effect, ctx.call_id, needs))
         if isinstance(answer, NoAnswer):
@@ -133,7 +136,7 @@ class Orchestrator:
             case ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT if needs.proposed_execpolicy_amendment is not None:
                 self._amend(ctx, needs.proposed_execpolicy_amendment)
             case ReviewDecision.ABORT:
-                ctx.host.interrupt()
+                ctx.caller.interrupt()
                 raise RespondToModel(rejected(effect, answer.message))
             case _:
                 raise RespondToModel(rejected(effect, answer.message))
@@ -153,7 +156,7 @@ class Orchestrator:
         asked: ExecApproval = question(effect, ctx.call_id, NeedsApproval(RETRY_REASON), reason=RETRY_REASON)
         answer = await ctx.ask(asked)
         if isinstance(answer, Decision) and answer.decision is ReviewDecision.ABORT:
-            ctx.host.interrupt()
+            ctx.caller.interrupt()
         return isinstance(answer, Decision) and answer.decision in (
             ReviewDecision.APPROVED,
             ReviewDecision.APPROVED_FOR_SESSION,

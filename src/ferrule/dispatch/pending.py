@@ -1,6 +1,8 @@
 """The one table of questions that wait for an answer: approvals, user input, elicitations, dynamic calls."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 
@@ -31,9 +33,13 @@ class PendingTable:
         """Let the question wait; its answer may be given from then on."""
         self._waiting[question.request_id] = _Waiting(question, asyncio.get_running_loop().create_future())
 
-    async def answer(self, request_id: str, timeout: float | None = None) -> Answer:
-        """Wait for the answer to an open question, at most `timeout` seconds."""
+    async def answer(
+        self, request_id: str, timeout: float | None = None, by: Coroutine[Any, Any, Answer] | None = None
+    ) -> Answer:
+        """Wait for the answer to an open question, at most `timeout` seconds: from `decide`, or from `by` if that is
+        earlier."""
         waiting = self._waiting[request_id]
+        answering = None if by is None else asyncio.ensure_future(_pass_on(by, waiting.answer))
         try:
             async with asyncio.timeout(timeout):
                 return await waiting.answer
@@ -41,6 +47,8 @@ class PendingTable:
             return NoAnswer(f"nobody answered within {timeout:g} seconds")
         finally:
             self._waiting.pop(request_id, None)
+            if answering is not None:
+                answering.cancel()
 
     def decide(self, request_id: str, answer: Answer) -> None:
         """Answer a question. Raises `UsageError` when it does not wait (any more)."""
@@ -64,3 +72,9 @@ class PendingTable:
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_result(NoAnswer(reason))
+
+
+async def _pass_on(by: Coroutine[Any, Any, Answer], answer: "asyncio.Future[Answer]") -> None:
+    given = await by
+    if not answer.done():
+        answer.set_result(given)

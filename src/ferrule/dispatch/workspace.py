@@ -42,7 +42,10 @@ class _WithSafeSearch:
 
 class Workspace:
     """The session's only workspace, and its confining `Launcher`. The sandbox is built by `warm_up`, or on first
-    use."""
+    use.
+
+    `report` is told what commands left behind in repositories, and what cannot be checked.
+    """
 
     def __init__(
         self,
@@ -52,13 +55,14 @@ class Workspace:
         *,
         unconfined_accepted: bool = False,
         env: Mapping[str, str] = os.environ,
+        report: Report | None = None,
     ) -> None:
         self.plain_files: FileLayer = PlainFiles()
         self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan())
         self._protection: Protection | None = None
         if isinstance(policy, ReadOnly | WorkspaceWrite):
             plan = plan_confinement(policy, cwd, home, env)
-            self._protection = protection = Protection(plan, Path(home))
+            self._protection = protection = Protection(plan, Path(home), report)
             self._confined_files = ConfinedFiles(plan, lambda: protection.boundary)
         self.places = command_places(policy, cwd, home, env)
         self._home = Path(home)
@@ -69,11 +73,6 @@ class Workspace:
     def plan(self) -> ConfinementPlan | None:
         """The confinement; None if nothing is confined."""
         return None if self._protection is None else self._protection.plan
-
-    def report_to(self, report: Report) -> None:
-        """Set who is informed of what commands left behind in repositories, and of what cannot be checked."""
-        if self._protection is not None:
-            self._protection.report = report
 
     @property
     def boundary(self) -> Boundary | None:

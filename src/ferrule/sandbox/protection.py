@@ -36,7 +36,7 @@ class Protection:
     def __init__(self, plan: ConfinementPlan, home: Path, report: Report | None = None) -> None:
         self.plan = plan
         self.home = home
-        self.report = report or (lambda text: None)
+        self._report = report or (lambda text: None)
         self.boundary = Boundary(plan)
         """As of the last look."""
         self._record = OwnershipRecord(home / "sandbox" / "own-repositories")
@@ -133,7 +133,7 @@ class Protection:
     def _tell(self, texts: Iterable[str]) -> None:
         """From the event loop itself: a reporter that fails is its own trouble, not the command's."""
         for text in texts:
-            asyncio.get_running_loop().call_soon(self.report, text)
+            asyncio.get_running_loop().call_soon(self._report, text)
 
     # Blocking, one at a time
 

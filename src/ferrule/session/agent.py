@@ -88,10 +88,7 @@ class Agent:
     async def open(self) -> Session:
         """A session for several turns; close it, or use it in `async with`."""
         front_end = callbacks(*self._answers)
-        session = await open_session(self.settings, front_end, tools=self._tools, model=self._model, hooks=self._hooks)
-        if front_end is not None:
-            front_end.decide = session.decide
-        return session
+        return await open_session(self.settings, front_end, tools=self._tools, model=self._model, hooks=self._hooks)
 
     async def run(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
         """Do what the prompt says in a new session. Takes and raises what `Session.run` does."""
@@ -117,8 +114,6 @@ class Agent:
         if self._kept is None:
             front_end = callbacks(*self._answers)
             session, _ = await open_offline(self.settings, front_end, tools=self._tools, hooks=self._hooks)
-            if front_end is not None:
-                front_end.decide = session.decide
             self._kept = _Kept(session)
         toolset = self._kept.session.toolset
         await toolset.settled()

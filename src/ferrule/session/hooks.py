@@ -25,7 +25,6 @@ from ferrule.process.environment import child_environment
 from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import run
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
-from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import CustomPayload, ToolOutput
 from ferrule.protocol.permissions import ReviewDecision
@@ -123,7 +122,11 @@ class _Failed(Exception):
 
 
 class SessionHooks:
-    """All hooks of a session. It is the `ToolHooks` of dispatch, and asked by the orchestrator and the turn."""
+    """All hooks of a session. It is the `ToolHooks` of dispatch, and asked by the orchestrator and the turn.
+
+    `programs` are what a project's hooks may start, as it was confirmed. `report` hears of hooks that failed;
+    `add_context` takes the text that hooks add for the model.
+    """
 
     def __init__(
         self,
@@ -133,6 +136,10 @@ class SessionHooks:
         env: Mapping[str, str],
         secrets: frozenset[str] = frozenset(),
         places: Places = NOWHERE,
+        *,
+        programs: HookPrograms | None = None,
+        report: Callable[[str], object] = lambda text: None,
+        add_context: Callable[[str], object] = lambda text: None,
     ) -> None:
         self._hooks = [(hook, re.compile(hook.matcher or ".*")) for hook in hooks]
         self._launcher = launcher
@@ -141,11 +148,9 @@ class SessionHooks:
         self._env = {**variables, "PATH": safe_search(variables.get("PATH"), places)}
         """Hooks run with all rights, so they find no program in `places`, where commands can write."""
         self._not_searched = exposed_folders(variables.get("PATH"), places)
-        self.report: Callable[[WarningEvent], object] = lambda event: None
-        self.add_context: Callable[[str], object] = lambda text: None
-        """Where the text goes that hooks add for the model; the session puts its own here."""
-        self.programs: HookPrograms | None = None
-        """What a project's hooks may start, as it was confirmed."""
+        self._programs = programs
+        self._report = report
+        self._add_context = add_context
 
     async def before(self, invocation: ToolInvocation, tool_input: JsonValue, ctx: ToolContext) -> BeforeTool:
         """PreToolUse: may block the call or rewrite its input."""
@@ -198,7 +203,7 @@ class SessionHooks:
             try:
                 answer = await finished
             except _Failed as failure:
-                self.report(WarningEvent(message=f"a {event} hook {failure}; it was passed over"))
+                self._report(f"a {event} hook {failure}; it was passed over")
                 continue
             if answer is not None:
                 answers.append(answer)
@@ -211,10 +216,10 @@ class SessionHooks:
 
     def _tell(self, answer: HookOutput) -> None:
         if answer.system_message:
-            self.report(WarningEvent(message=answer.system_message))
+            self._report(answer.system_message)
         context = answer.hook_specific_output.additional_context
         if context:
-            self.add_context(context)
+            self._add_context(context)
 
     async def _run(self, hook: Hook, told: HookInput) -> HookOutput | None:
         if isinstance(hook, HookCommand):
@@ -229,8 +234,8 @@ class SessionHooks:
             raise _Failed(f"raised {type(error).__name__}: {error}") from error
 
     async def _run_command(self, hook: HookCommand, told: HookInput) -> HookOutput | None:
-        if hook.of_project and self.programs is not None:
-            changed = await run_blocking(changed_program, self.programs)
+        if hook.of_project and self._programs is not None:
+            changed = await run_blocking(changed_program, self._programs)
             if changed is not None:
                 raise _Failed(f"({hook.command}) of the project was not run: {changed} is not as you confirmed it")
         try:

@@ -1,20 +1,21 @@
 """From settings to a session: what every door calls."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ferrule.dispatch.front_end import FrontEnd, answers_of
+from ferrule.dispatch.front_end import FrontEnd, answers_of, reporter
 from ferrule.model.profiles import load_profiles
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
+from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
-from ferrule.protocol.settings import Settings
+from ferrule.protocol.settings import HookPrograms, Settings
 from ferrule.session.brought import (
     NativeSource,
     accepted_property_names,
@@ -23,10 +24,10 @@ from ferrule.session.brought import (
     group_by_owner,
     runs_remote_mcp,
 )
-from ferrule.session.hooks import Hook
+from ferrule.session.hooks import Hook, HookInput, SessionHooks, hook_base
 from ferrule.session.project_choice import without_unknown
-from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
-from ferrule.session.runtime import build_runtime, profile_files
+from ferrule.session.rollout import Rollout, StoredSession, find_rollout, new_session_id, read_rollout
+from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.toolset import Toolset, tool_sources
@@ -61,21 +62,40 @@ async def open_session(
     profile = profiles.model(name or "")
     chosen = profiles.tool_set(settings.profile or profile.tools)
     profile = fitting_profile(profile, model)
+    hooks = (*settings.hooks, *hooks)
+    report = reporter(front_end)
     answers = answers_of(front_end)
-    if any(hook.event == "PermissionRequest" for hook in (*settings.hooks, *hooks)):
+    if any(hook.event == "PermissionRequest" for hook in hooks):
         answers = answers._replace(approvals=True)
-    runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env, answers)
+    runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env, answers, report)
+    session_id = stored.meta.id if stored else new_session_id()
+    rollout = _rollout_of(settings, session_id, stored)
+    notes: list[str] = []
+    base = hook_base(
+        session_id,
+        settings.cwd,
+        name or "",
+        runtime.conversation.permissions.approval_policy,
+        None if rollout is None else str(rollout.path),
+    )
+    made_hooks = _session_hooks(hooks, base, runtime, settings.hook_programs, report, notes)
     brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
     sources = tool_sources(runtime.conversation, chosen.include, brought.own, settings.features)
-    toolset = Toolset(runtime, sources, front_end=front_end)
-    toolset.warnings = (*warnings, *toolset.warnings)
+    toolset = Toolset(
+        runtime,
+        sources,
+        front_end=front_end,
+        session_id=session_id,
+        hooks=made_hooks,
+        property_names=accepted_property_names(model),
+        warnings=warnings,
+    )
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource(brought.hosted))
     if runs_remote_mcp(model):
         toolset.add_source(NativeSource(brought.remote))
     else:
         mcp_servers = {**mcp_servers, **as_servers(brought.remote)}
-    toolset.property_names = accepted_property_names(model)
     servers = _with_servers(toolset, mcp_servers, settings, env)
     try:
         if brought.dynamic:
@@ -87,7 +107,48 @@ async def open_session(
         await toolset.aclose()
         await model.aclose()
         raise
-    return Session(settings, model, name or "", toolset, front_end=front_end, stored=stored, hooks=hooks)
+    return Session(
+        settings,
+        model,
+        name or "",
+        toolset,
+        front_end=front_end,
+        rollout=rollout,
+        stored=stored,
+        hooks=made_hooks,
+        notes=notes,
+    )
+
+
+def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
+    if settings.ephemeral:
+        return None
+    return Rollout(stored.path) if stored else Rollout.create(settings.home, session_id)
+
+
+def _session_hooks(
+    hooks: Sequence[Hook],
+    base: HookInput,
+    runtime: Runtime,
+    programs: HookPrograms | None,
+    report: Callable[[str], None],
+    notes: list[str],
+) -> SessionHooks | None:
+    """Make the hooks, or None if there are none. What they add for the model goes into `notes`."""
+    if not hooks:
+        return None
+    commands = runtime.conversation.commands
+    return SessionHooks(
+        hooks,
+        PlainLauncher(),
+        base,
+        commands.base,
+        commands.policy.secrets,
+        runtime.workspace.places,
+        programs=programs,
+        report=report,
+        add_context=notes.append,
+    )
 
 
 def _with_risk(profile: ModelProfile, chosen: ToolProfile, settings: Settings) -> ModelProfile:

@@ -1,13 +1,13 @@
 """What a session stands on: the workspace, the rules, the shell, and the state that tools are handed."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from ferrule.dispatch.front_end import Answers
-from ferrule.dispatch.orchestrator import Orchestrator
+from ferrule.dispatch.orchestrator import Orchestrator, PermissionHook
 from ferrule.dispatch.security import Security, confirmation_policy
 from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
@@ -28,9 +28,15 @@ class Runtime(msgspec.Struct, frozen=True):
 
     conversation: Conversation
     workspace: Workspace
-    orchestrator: Orchestrator
+    policies: PolicyStore
+    security: Security
+    env: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     """What the user has to know before the first turn."""
+
+    def orchestrator(self, permission_hook: PermissionHook | None = None) -> Orchestrator:
+        """Make the session's orchestrator. `permission_hook` is asked before the user is."""
+        return Orchestrator(PlainLauncher(), self.workspace, self.policies, self.env, self.security, permission_hook)
 
 
 def build_runtime(
@@ -38,11 +44,14 @@ def build_runtime(
     profile: ModelProfile,
     env: Mapping[str, str] = os.environ,
     answers: Answers = Answers(True, True),  # noqa: B008 - a tuple
+    report: Callable[[str], None] | None = None,
 ) -> Runtime:
-    """The runtime of a session; starts nothing. Raises `UsageError` for a wrong directory, root or rules file."""
+    """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories.
+
+    Raises `UsageError` for a wrong directory, root or rules file.
+    """
     if not os.path.isdir(settings.cwd):
         raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
-    plain = PlainLauncher()
     policy, variables = with_caches(settings)
     workspace = Workspace(
         policy,
@@ -50,6 +59,7 @@ def build_runtime(
         settings.home,
         unconfined_accepted=settings.accept_no_sandbox,
         env=env,
+        report=report,
     )
     own_rules = load_rules(rule_files([Path(settings.home)]))
     rules, warnings = with_project_rules(own_rules, settings.project_rules)
@@ -61,14 +71,18 @@ def build_runtime(
         profile=profile,
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
         commands=Commands(
-            plain, settings.cwd, settings.command_environment, marks=variables, base=env, places=workspace.places
+            PlainLauncher(),
+            settings.cwd,
+            settings.command_environment,
+            marks=variables,
+            base=env,
+            places=workspace.places,
         ),
         turn_diff=TurnDiffTracker(settings.cwd),
         home=settings.home,
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
-    orchestrator = Orchestrator(plain, workspace, policies, env, security)
-    return Runtime(conversation, workspace, orchestrator, (*warnings, *workspace.warnings))
+    return Runtime(conversation, workspace, policies, security, env, (*warnings, *workspace.warnings))
 
 
 def profile_files(home: str) -> list[Path]:

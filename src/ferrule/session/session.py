@@ -12,7 +12,6 @@ from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import Model, ModelError, ModelRequest, ToolChoice
-from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
@@ -33,7 +32,7 @@ from ferrule.protocol.json_text import encodable
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.session.history import History, settled
-from ferrule.session.hooks import Hook, SessionHooks, hook_base
+from ferrule.session.hooks import SessionHooks
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, opening_items, with_examples
 from ferrule.session.rollout import (
@@ -42,7 +41,6 @@ from ferrule.session.rollout import (
     SessionMeta,
     StoredSession,
     TurnContext,
-    new_session_id,
 )
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
 from ferrule.session.toolset import Toolset
@@ -65,7 +63,11 @@ RolloutWrite = Callable[[Rollout], None]
 
 
 class Session(LoopBound):
-    """One conversation. Made by `open_session`; belongs to the loop that uses it first. One turn at a time."""
+    """One conversation. Made by `open_session`; belongs to the loop that uses it first. One turn at a time.
+
+    `rollout` is the file that keeps it; `notes` are texts for the model, read behind the response that goes on, to
+    which `hooks` add theirs.
+    """
 
     def __init__(
         self,
@@ -75,10 +77,12 @@ class Session(LoopBound):
         toolset: Toolset,
         *,
         front_end: FrontEnd | None = None,
+        rollout: Rollout | None = None,
         stored: StoredSession | None = None,
-        hooks: Sequence[Hook] = (),
+        hooks: SessionHooks | None = None,
+        notes: list[str] | None = None,
     ) -> None:
-        self.id = stored.meta.id if stored else new_session_id()
+        self.id = toolset.session_id
         self.settings = settings
         self.model = model
         self.model_name = model_name
@@ -86,43 +90,21 @@ class Session(LoopBound):
         self.history = History(_restored(stored, settings, model_name) if stored else ())
         self._lessons = stored.lessons if stored else ()
         toolset.recall(self.history.items)
-        toolset.session_id = self.id
         self.usage = TokenUsage()
         self.stream_retries = settings.provider.stream_max_retries if settings.provider else 0
         self._front_end = front_end
         self._instructions = with_examples(settings.instructions or BASE_INSTRUCTIONS, toolset.examples)
-        self._rollout = _rollout_of(settings, self.id, stored)
+        self._rollout = rollout
         self._stored = stored
         self._begun = self._started = False
         self._turn: asyncio.Task[TurnResult] | None = None
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._warned_of_rollout = False
-        toolset.host.on_interrupt = self.interrupt
-        self._context: list[str] = []
+        self._notes = [] if notes is None else notes
         self._loaded: list[ConfiguredToolSpec] | None = None
         self._loading: asyncio.Future[None] | None = None
         self._telling: asyncio.Future[None] | None = None
-        self.hooks = self._make_hooks((*settings.hooks, *hooks))
-
-    def _make_hooks(self, hooks: Sequence[Hook]) -> SessionHooks | None:
-        if not hooks:
-            return None
-        state = self.toolset.conversation
-        base = hook_base(
-            self.id,
-            state.cwd,
-            self.model_name,
-            state.permissions.approval_policy,
-            None if self._rollout is None else str(self._rollout.path),
-        )
-        commands = state.commands
-        made = SessionHooks(
-            hooks, PlainLauncher(), base, commands.base, commands.policy.secrets, self.toolset.workspace.places
-        )
-        made.report, made.add_context = self.emit, self.tell_model
-        made.programs = self.settings.hook_programs
-        self.toolset.use_hooks(made)
-        return made
+        self.hooks = hooks
 
     @property
     def observed(self) -> bool:
@@ -233,13 +215,13 @@ class Session(LoopBound):
 
     def record_context(self) -> None:
         """Put what hooks added for the model into history."""
-        context, self._context[:] = list(self._context), []
-        for text in context:
+        notes, self._notes[:] = list(self._notes), []
+        for text in notes:
             self.record(make_item(Message(role="developer", content=(InputText(text),))))
 
     def tell_model(self, text: str) -> None:
         """Let the model read this behind the response that goes on."""
-        self._context.append(text)
+        self._notes.append(text)
 
     def say(self, text: str) -> None:
         """Put words of the user into history."""
@@ -401,9 +383,3 @@ def _restored(stored: StoredSession, settings: Settings, model_name: str) -> lis
     who = (_provider_of(settings), model_name)
     marks = {mark for refused in stored.refused if (refused.provider, refused.model) == who for mark in refused.items}
     return without_marked(settled(stored.responses), marks)
-
-
-def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
-    if settings.ephemeral:
-        return None
-    return Rollout(stored.path) if stored else Rollout.create(settings.home, session_id)

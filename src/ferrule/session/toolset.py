@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -12,13 +12,12 @@ import msgspec
 
 from ferrule.config import ferrule_home
 from ferrule.dispatch.dispatcher import Dispatcher
-from ferrule.dispatch.front_end import FrontEnd, answers_of, callbacks, policy_for
+from ferrule.dispatch.front_end import FrontEnd, answers_of, callbacks, policy_for, reporter
 from ferrule.dispatch.hooks import ToolHooks
 from ferrule.dispatch.host import SessionHost
 from ferrule.dispatch.pending import PendingTable
 from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
-from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
@@ -36,7 +35,7 @@ from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
 from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
-from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.files import Files
 from ferrule.tools.local import LocalHost
@@ -48,7 +47,11 @@ if TYPE_CHECKING:
 
 
 class Toolset(LoopBound):
-    """Tools with everything behind them: registry, dispatch, processes, files. Leaving it ends its children."""
+    """Tools with everything behind them: registry, dispatch, processes, files. Leaving it ends its children.
+
+    `hooks` see calls and approvals. `property_names` matches the property names that the model's server takes; None:
+    any. `warnings` are for the user, before the runtime's own.
+    """
 
     def __init__(
         self,
@@ -57,23 +60,26 @@ class Toolset(LoopBound):
         *,
         front_end: FrontEnd | None = None,
         session_id: str = "",
+        hooks: SessionHooks | None = None,
+        property_names: re.Pattern[str] | None = None,
+        warnings: Sequence[str] = (),
     ) -> None:
         self.conversation = runtime.conversation
         self.asks_for_risk = runtime.conversation.profile.security_risk
         self.workspace = runtime.workspace
-        self.warnings = runtime.warnings
+        self.warnings = (*warnings, *runtime.warnings)
         self.pending = PendingTable()
-        self.host = SessionHost(runtime.orchestrator, front_end, self.pending)
-        runtime.workspace.report_to(lambda text: self.host.emit(WarningEvent(message=text)))
+        asks = hooks is not None and hooks.has("PermissionRequest")
+        self._orchestrator = runtime.orchestrator(hooks.permission if hooks is not None and asks else None)
+        self.host = SessionHost(self._orchestrator, front_end, self.pending)
         self._sources = list(sources)
         self._live: list[LiveSource] = []
         self._dynamic: DynamicSource | None = None
-        self.property_names: re.Pattern[str] | None = None
-        """What the model's server takes as names of properties; None: anything."""
+        self.property_names = property_names
         self._search = SearchSource(runtime.conversation)
         self._files = Files(runtime.workspace.readable_files, runtime.conversation.cwd)
-        self._runtime = runtime
-        self._hooks: ToolHooks | None = None
+        sees_calls = hooks is not None and (hooks.has("PreToolUse") or hooks.has("PostToolUse"))
+        self._hooks: ToolHooks | None = hooks if sees_calls else None
         self.session_id = session_id
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
 
@@ -108,23 +114,14 @@ class Toolset(LoopBound):
             sandbox_policy=as_policy(sandbox),
         )
         front_end = callbacks(on_event, on_approval, on_question)
-        runtime = build_runtime(settings, profile, answers=answers_of(front_end))
+        runtime = build_runtime(settings, profile, answers=answers_of(front_end), report=reporter(front_end))
         include = profiles.tool_set(profile.tools).include
         brought = group_by_owner(tools)
         sources = tool_sources(runtime.conversation, include, brought.own)
         toolset = cls(runtime, [*sources, NativeSource((*brought.remote, *brought.hosted))], front_end=front_end)
         if brought.dynamic:
             toolset.add_dynamic_tools(brought.dynamic)
-        if front_end is not None:
-            front_end.decide = toolset.pending.decide
         return toolset
-
-    def use_hooks(self, hooks: SessionHooks) -> None:
-        """Let these hooks see calls and approvals."""
-        if hooks.has("PreToolUse") or hooks.has("PostToolUse"):
-            self._hooks = hooks
-        if hooks.has("PermissionRequest"):
-            self._runtime.orchestrator.permission_hook = hooks.permission
 
     def add_source(self, source: ToolSource) -> None:
         """More tools, from the next request on."""
@@ -196,20 +193,19 @@ class Toolset(LoopBound):
         functions = (function for spec in specs for function in as_functions(spec))
         return [chat for function in functions if (chat := function.to_chat()) is not None]
 
-    def dispatcher(self, turn_id: str = "") -> Dispatcher:
-        """What runs the calls of one sampling step."""
-        dispatcher = Dispatcher(
+    def dispatcher(self, turn_id: str = "", on_interrupt: Callable[[], object] | None = None) -> Dispatcher:
+        """Make the dispatcher for the calls of one sampling step. `on_interrupt` ends the turn that they belong to."""
+        return Dispatcher(
             self.current()[1],
             self._context,
             hooks=self._hooks,
             session_id=self.session_id,
             turn_id=turn_id,
             asks_for_risk=self.asks_for_risk,
+            on_interrupt=on_interrupt,
         )
-        self.host.dispatcher = dispatcher
-        return dispatcher
 
-    def _context(self, invocation: ToolInvocation) -> ToolContext:
+    def _context(self, invocation: ToolInvocation, caller: ToolCaller) -> ToolContext:
         state = self.conversation
         return ToolContext(
             invocation.call_id,
@@ -220,6 +216,7 @@ class Toolset(LoopBound):
             self.host,
             invocation.turn_id,
             invocation.risk,
+            caller,
         )
 
     async def run(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
@@ -287,15 +284,11 @@ class Toolset(LoopBound):
         return wait_for_coroutine(self.call(name, arguments, call_id), timeout)
 
     def local_context(self) -> ToolContext:
-        """A context for a definition of this toolset that a program calls by itself."""
-
-        async def call(invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-            return await self.dispatcher().call(invocation, ctx)
-
+        """Make a context for a definition of this toolset that a program calls by itself."""
         emit, ask = (self.host.emit if self.host.observed else None), self.host.question
-        host = LocalHost(self._runtime.orchestrator, emit, ask if self.host.can_ask else None, call)
-        made = self._context(ToolInvocation(f"call_{secrets.token_hex(8)}", "", FunctionPayload("{}")))
-        return msgspec.structs.replace(made, host=host)
+        host = LocalHost(self._orchestrator, emit, ask if self.host.can_ask else None)
+        invocation = ToolInvocation(f"call_{secrets.token_hex(8)}", "", FunctionPayload("{}"))
+        return msgspec.structs.replace(self._context(invocation, _ToolsOfNow(self)), host=host)
 
     def run_sync(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
         """`run`, for plain code."""
@@ -337,6 +330,20 @@ class Toolset(LoopBound):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _ToolsOfNow:
+    """The caller of a context that outlives a turn: it reaches the tools that there are when it is called."""
+
+    def __init__(self, toolset: Toolset) -> None:
+        self._toolset = toolset
+
+    async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        """See `ToolContext.call`."""
+        return await self._toolset.dispatcher().call(invocation, ctx)
+
+    def interrupt(self) -> None:
+        """Do nothing: there is no turn to end."""
 
 
 def tool_sources(

@@ -199,7 +199,7 @@ class Turn:
         session = self.session
         await session.toolset.settled()
         specs, _ = session.toolset.current()
-        dispatcher = session.toolset.dispatcher(self.id)
+        dispatcher = session.toolset.dispatcher(self.id, session.interrupt)
         request = session.request(specs, self.interrupted_calls, self.tool_choice)
         self._began = len(request.items)
         self._ended = asyncio.Event()

@@ -10,6 +10,7 @@ import msgspec
 
 from ferrule.process.launcher import Launcher
 from ferrule.protocol.approvals import SecurityRisk
+from ferrule.protocol.errors import UnknownTool
 from ferrule.protocol.events import Event
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
@@ -76,9 +77,25 @@ class ToolHost(Protocol):
     def observed(self) -> bool: ...
     async def run(self, ctx: "ToolContext", effect: Effect, attempt: Attempt[T]) -> T: ...
     async def ask(self, ctx: "ToolContext", question: Question) -> Answer: ...
-    async def call(self, ctx: "ToolContext", invocation: ToolInvocation) -> ToolOutput: ...
     def emit(self, event: Event | ToolEvent) -> None: ...
+
+
+class ToolCaller(Protocol):
+    """The dispatcher of a call, as the call sees it: it reaches the other tools, and its turn."""
+
+    async def call(self, invocation: ToolInvocation, ctx: "ToolContext") -> ToolOutput: ...
     def interrupt(self) -> None: ...
+
+
+class NoOtherTools:
+    """The caller of a context that belongs to no turn."""
+
+    async def call(self, invocation: ToolInvocation, ctx: "ToolContext") -> ToolOutput:
+        """Refuse: there is nothing to call. Raises `UnknownTool`."""
+        raise UnknownTool(f"unsupported call: {invocation.tool_name}; there are no other tools here")
+
+    def interrupt(self) -> None:
+        """Do nothing: there is no turn to end."""
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -93,6 +110,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     host: ToolHost
     turn_id: str = ""
     risk: SecurityRisk = SecurityRisk.UNKNOWN
+    caller: ToolCaller = NoOtherTools()
 
     @staticmethod
     def local(
@@ -133,7 +151,7 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     async def call(self, invocation: ToolInvocation) -> ToolOutput:
         """Call another tool under this call's gate."""
-        return await self.host.call(self, invocation)
+        return await self.caller.call(invocation, self)
 
     def emit(self, event: Event | ToolEvent) -> None:
         """Send an event to the front end."""

@@ -130,7 +130,6 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
     under `# Examples` of its instructions, not in the description.
     """
 
-    acts_through_context = True
     starts_processes: ClassVar[bool] = False
     """Whether its calls start processes: the sandbox is then prepared with the session."""
     command_field: ClassVar[str | None] = None
@@ -175,8 +174,9 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self._text_field = next(iter(action.model_fields), "input")
         execution = self._execution(blocking)
         self._execute = execution.call
-        self._acts_alone = not (execution.takes_context or self.annotations.readOnlyHint)
-        self._needs_context = executor is not None and (execution.takes_context or self._acts_alone)
+        read_only = self.annotations.readOnlyHint
+        self.acts_through_context = execution.takes_context or read_only
+        self._needs_context = executor is not None and (execution.takes_context or not read_only)
         self._spec: ToolSpec | None = None
 
     @classmethod
@@ -260,6 +260,14 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         """Return True unless the tool is annotated as read-only."""
         return not self.annotations.readOnlyHint
 
+    def whole_effect(self, invocation: ToolInvocation) -> ToolEffect:
+        """Return the call with its validated arguments."""
+        return self._effect(self.read_action(invocation))
+
+    def _effect(self, action: A) -> ToolEffect:
+        shown = action.model_dump_json(exclude_unset=True)
+        return ToolEffect(name=self.name, arguments=shown, annotations=self.annotations)
+
     def read_action(self, invocation: ToolInvocation) -> A:
         """Parse the action of a call. Raises `RespondToModel` that names what is wrong."""
         if invocation.decoded is not _UNSET:
@@ -281,12 +289,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         observed = ctx.host.observed
         if observed:
             ctx.emit(ActionEvent(invocation.call_id, self.name, action))
-        if self._acts_alone:
-            shown = action.model_dump_json(exclude_unset=True)
-            effect = ToolEffect(name=self.name, arguments=shown, annotations=self.annotations)
-            result = await ctx.run(effect, lambda access: self._execute(action, ctx))
-        else:
-            result = await self._execute(action, ctx)
+        result = await self._execute(action, ctx)
         if observed and isinstance(result, Observation):
             ctx.emit(ObservationEvent(invocation.call_id, self.name, result))
         return output_of(result, invocation.call_id)
@@ -327,10 +330,9 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return wait_for_coroutine(self(action, context), timeout)
 
     async def _act(self, action: A, ctx: ToolContext) -> O:
-        if self._acts_alone:
-            effect = ToolEffect(name=self.name, arguments=action.model_dump_json(), annotations=self.annotations)
-            return await ctx.run(effect, lambda access: self._execute(action, ctx))
-        return await self._execute(action, ctx)  # type: ignore[no-any-return]  # the executor says what it returns
+        if self.acts_through_context:
+            return await self._execute(action, ctx)  # type: ignore[no-any-return]  # the executor says what it returns
+        return await ctx.run(self._effect(action), lambda access: self._execute(action, ctx))
 
     async def close(self) -> None:
         """Close the executor, if it can be closed."""

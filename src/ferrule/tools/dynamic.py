@@ -24,7 +24,6 @@ from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.schemas.sanitize import Sanitized, sanitize
-from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.arguments import read_arguments, validate_value
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.effects import ToolEffect
@@ -60,8 +59,6 @@ class _Tool(msgspec.Struct, frozen=True):
 class DynamicToolHandler(ToolHandler):
     """The handler of all dynamic tools of a session."""
 
-    acts_through_context = True
-
     def __init__(self) -> None:
         self.tools: dict[str, _Tool] = {}
 
@@ -69,21 +66,28 @@ class DynamicToolHandler(ToolHandler):
         """Return True: the effects of a client's tool are unknown."""
         return True
 
-    async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-        """Call the client. Raises `RespondToModel` if the arguments are wrong or no answer comes."""
+    def whole_effect(self, invocation: ToolInvocation) -> ToolEffect:
+        """Return the call with its validated arguments."""
+        tool = self._tool(invocation)
+        shown = msgspec.json.encode(_arguments(invocation, tool)).decode()
+        return ToolEffect(name=tool.spec.name, arguments=shown, annotations=self.annotations)
+
+    def _tool(self, invocation: ToolInvocation) -> _Tool:
         tool = self.tools.get(invocation.tool_name)
         if tool is None:
             raise RespondToModel(f"unsupported call: {invocation.tool_name}")
-        arguments = _arguments(invocation, tool)
+        return tool
+
+    async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+        """Call the client. Raises `RespondToModel` if the arguments are wrong or no answer comes."""
+        tool = self._tool(invocation)
         request = DynamicToolCallRequest(
-            call_id=invocation.call_id, turn_id=invocation.turn_id, tool=tool.spec.name, arguments=arguments
+            call_id=invocation.call_id,
+            turn_id=invocation.turn_id,
+            tool=tool.spec.name,
+            arguments=_arguments(invocation, tool),
         )
-        effect = ToolEffect(
-            name=tool.spec.name,
-            arguments=msgspec.json.encode(arguments).decode(),
-            annotations=ToolAnnotations(),
-        )
-        answer = await ctx.run(effect, lambda access: tool.ask(request, tool.timeout))
+        answer = await tool.ask(request, tool.timeout)
         if isinstance(answer, NoAnswer):
             raise RespondToModel(f"the tool {tool.spec.name} gave no answer: {answer.reason}")
         return _output(answer)

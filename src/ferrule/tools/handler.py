@@ -16,7 +16,9 @@ from ferrule.protocol.payload import (
     ToolOutput,
     ToolPayload,
 )
+from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext, ToolInvocation
+from ferrule.tools.effects import ToolEffect
 
 
 class InputWatcher(Protocol):
@@ -31,8 +33,9 @@ class ToolHandler:
     """A handler of one tool's invocations. Subclass it for a bare handler, or write a `ToolDefinition`."""
 
     acts_through_context: bool = False
-    """It acts only through `ctx.run`, where each act is approved. Else a call that `is_mutating` is approved as a
-    whole."""
+    """It acts only through `ctx.run`, where each act is approved. Otherwise dispatch has a call that `is_mutating`
+    approved as a whole, by its `whole_effect`."""
+    annotations: ToolAnnotations = ToolAnnotations()
     kind: ToolKind = ToolKind.FUNCTION
     """The payloads it serves."""
 
@@ -59,6 +62,14 @@ class ToolHandler:
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Return whether the call might change the user's environment."""
         return False
+
+    def whole_effect(self, invocation: ToolInvocation) -> ToolEffect:
+        """Return what the user is asked about if the call is approved as a whole. Raises `RespondToModel` if its
+        arguments are wrong."""
+        decoded = invocation.decoded
+        arguments = self.tool_input(invocation.payload) if decoded is msgspec.UNSET else decoded
+        shown = msgspec.json.encode(arguments).decode()
+        return ToolEffect(name=invocation.tool_name, arguments=shown, annotations=self.annotations)
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """Run the call. Raises `RespondToModel` with the model's text if there is no result."""

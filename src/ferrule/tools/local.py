@@ -6,12 +6,10 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ferrule.protocol.errors import UnknownTool
 from ferrule.protocol.events import Event
-from ferrule.protocol.payload import ToolOutput
 from ferrule.sync import background_loop
 from ferrule.tools.answering import Listener
-from ferrule.tools.context import Attempt, ToolContext, ToolInvocation
+from ferrule.tools.context import Attempt, ToolContext
 from ferrule.tools.effects import Effect, McpEffect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, NoAnswer, Question
@@ -19,7 +17,6 @@ from ferrule.tools.questions import Answer, NoAnswer, Question
 T = TypeVar("T")
 
 Ask = Callable[[Question], Awaitable[Answer]]
-Call = Callable[[ToolInvocation, ToolContext], Awaitable[ToolOutput]]
 
 
 class Runner(Protocol):
@@ -30,20 +27,18 @@ class Runner(Protocol):
 
 class LocalHost:
     """Stands behind a context that belongs to no turn. `ask` None: nobody can be asked, and who calls a tool of an MCP
-    server approves of that. `call` reaches other tools, where there are any."""
+    server approves of that."""
 
     def __init__(
         self,
         runner: Runner,
         emit: Listener | None,
         ask: Ask | None,
-        call: Call | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._runner = runner
         self._emit = emit
         self._ask = ask
-        self._call = call
         self._close = close
         self._owner: asyncio.AbstractEventLoop | None = None
         self.observed = emit is not None
@@ -52,9 +47,6 @@ class LocalHost:
         """Tell the program, if it listens."""
         if self._emit is not None:
             self._emit(event)
-
-    def interrupt(self) -> None:
-        """There is no turn to end."""
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         """See `ToolContext.run`."""
@@ -65,12 +57,6 @@ class LocalHost:
     async def ask(self, ctx: ToolContext, question: Question) -> Answer:
         """See `ToolContext.ask`."""
         return NoAnswer("nobody can answer questions here") if self._ask is None else await self._ask(question)
-
-    async def call(self, ctx: ToolContext, invocation: ToolInvocation) -> ToolOutput:
-        """See `ToolContext.call`."""
-        if self._call is None:
-            raise UnknownTool(f"unsupported call: {invocation.tool_name}; there are no other tools here")
-        return await self._call(invocation, ctx)
 
     async def on_own_loop(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do `work` on the loop that was first to. Raises `RuntimeError` where that is another one's and not the one
