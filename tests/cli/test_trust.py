@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from ferrule.testing import ScriptedModel, function_call, step
 from tests.cli.command import COMMAND, FULL_ACCESS, SOURCE, Done, Place
+from tests.cli.warm import Warm, WarmPlace, warm
 
 pytest.importorskip("mcp")
 
@@ -62,9 +64,15 @@ class Project:
         return self.place.run("trust", *arguments)
 
 
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Warm]:
+    with warm() as started:
+        yield started
+
+
 @pytest.fixture
-def project(place: Place) -> Project:
-    return Project(place)
+def project(place: Place, forker: Warm) -> Project:
+    return Project(WarmPlace(place.cwd, place.home, forker))
 
 
 def shell(command: str) -> dict[str, object]:

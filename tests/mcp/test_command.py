@@ -4,6 +4,7 @@ import json
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ferrule.cli.main import main
 from ferrule.config.edit import put_server, remove_server
 from ferrule.mcp.logins import Login, LoginStore
 from tests.cli.command import Place
+from tests.cli.warm import Warm, WarmPlace, warm
 from tests.mcp.stub import server
 from tests.mcp.web import mcp_result, stub
 
@@ -31,10 +33,16 @@ trust_level = "trusted"
 """
 
 
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Warm]:
+    with warm() as started:
+        yield started
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, forker: Warm) -> Place:
     (tmp_path / "work").mkdir()
-    place = Place((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule")
+    place = WarmPlace((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule", forker)
     place.home.mkdir(parents=True)
     return place
 
@@ -147,8 +155,8 @@ def test_m051_what_a_login_needs_is_configured_and_forgotten_by_the_command(plac
 
 
 def test_the_state_of_each_server_is_one_line(place: Place) -> None:
-    made = {"good": server(), "dead": server("crash-at-start"), "off": server(), "mute": server("silent")}
-    made["off"]["enabled"], made["mute"]["startup_timeout"] = False, 1
+    mute = {"command": "sh", "args": ["-c", "echo still loading; cat > /dev/null"], "startup_timeout": 0.2}
+    made = {"good": server(), "dead": server("crash-at-start"), "off": {**server(), "enabled": False}, "mute": mute}
     with stub(lambda asked: (401, {}, b"")) as url:
         made["web"] = {"url": url}
         tables = (
@@ -163,7 +171,7 @@ def test_the_state_of_each_server_is_one_line(place: Place) -> None:
     assert ": ready, 14 tools and 1 that cannot be used (stub 1)" in states["good"]
     assert states["dead"].endswith(": exited with code 3; its stderr ends with: no license found")
     assert states["off"].endswith(": disabled")
-    assert "did not answer within 1 seconds (startup_timeout)" in states["mute"]
+    assert "did not answer within 0.2 seconds (startup_timeout)" in states["mute"]
     assert states["web"] == f"{url}: needs a login (HTTP 401): run `ferrule mcp login web`"
     assert [server.get("status") for server in found] == ["ready", "failed", None, "failed", "login"]
     shown = place.run("mcp", "get", "good").out
