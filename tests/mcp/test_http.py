@@ -95,6 +95,8 @@ async def test_b121_a_lost_session_is_begun_anew_once_for_all_who_wait(body: byt
             expired.add("s1")
             results = await asyncio.gather(*(web.call_tool("echo", {"text": i}) for i in range(5)))
             assert [text_of(result) for result in results] == [f"ECHO: {i}" for i in range(5)]
+            alive = [task for task in asyncio.all_tasks() if task.get_name().startswith("ferrule-mcp-")]
+            assert len(alive) == 1, "the lost connection is closed, not only forgotten"
     assert [line for line in log if "initialize " in line] == ["initialize None", "initialize None"]
     assert log.count("tools/call s2") == 5
     assert log.count("tools/call s1") <= 5

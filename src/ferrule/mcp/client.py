@@ -5,7 +5,8 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -19,7 +20,7 @@ from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.extra import sdk_needed
 from ferrule.process.launcher import Launcher
 from ferrule.process.plain import PlainLauncher
-from ferrule.protocol.errors import RespondToModel, UsageError
+from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.mcp_settings import McpServerSettings
@@ -28,11 +29,14 @@ from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:
+    from mcp.shared.exceptions import MCPError
+
     from ferrule.mcp.connection import Connection
 
 log = logging.getLogger("ferrule.mcp")
 
 T = TypeVar("T")
+Answer = dict[str, JsonValue]
 
 MAX_PAGES = 100
 """Pages of one list: a server that never ends its list is cut here."""
@@ -128,7 +132,7 @@ class MCPClient:
         *,
         on_progress: Progress | None = None,
         timeout: float | None = None,
-    ) -> dict[str, JsonValue]:
+    ) -> Answer:
         """The result as the server gave it: `content`, `structuredContent`, `isError`. `timeout` is in seconds.
 
         A lost server is started again first. Raises `McpFailure`, and `RespondToModel` with what went wrong with this
@@ -137,7 +141,7 @@ class MCPClient:
         limit = self.settings.tool_timeout if timeout is None else timeout
         return await self._on_own_loop(lambda: self._call(tool, arguments, limit, on_progress))
 
-    async def request(self, method: str, params: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    async def request(self, method: str, params: Mapping[str, JsonValue]) -> Answer:
         """One answer to `resources/list`, `resources/templates/list` (with `cursor`) or `resources/read` (with `uri`).
 
         Raises `McpFailure`, and `RespondToModel` with the server's refusal.
@@ -248,10 +252,10 @@ class MCPClient:
         self._connection = None
         await asyncio.gather(*(connection.close() for connection in {*mine, *self._users}))
 
-    async def _request(self, method: str, params: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    async def _request(self, method: str, params: Mapping[str, JsonValue]) -> Answer:
         limit = self.settings.tool_timeout
         try:
-            return await self._with_renewal(method, lambda c: _in_time(c.request(method, params), limit))
+            return await self._asked(method, lambda connection: connection.request(method, params, limit))
         except TimeoutError as error:
             raise RespondToModel(f"{method} had no answer within {limit:g} seconds (tool_timeout)") from error
 
@@ -273,7 +277,7 @@ class MCPClient:
         cursor: str | None = None
         seen: set[str] = set()
         while True:
-            page = await self._with_renewal("tools/list", methodcaller("list_tools", cursor))
+            page = await self._asked("tools/list", methodcaller("list_tools", cursor))
             connection = self._connection
             runs_tasks = connection is not None and connection.declares("tasks", "requests", "tools", "call")
             for raw in _entries(page.get("tools")):
@@ -293,69 +297,52 @@ class MCPClient:
 
     async def _call(
         self, tool: str, arguments: dict[str, JsonValue], timeout: float, on_progress: Progress | None
-    ) -> dict[str, JsonValue]:
+    ) -> Answer:
+        what, as_task = f"{self.name}/{tool}", tool in self._as_tasks
+
+        def call(connection: "Connection") -> Awaitable[Answer]:
+            return connection.call_tool(tool, arguments, timeout, on_progress, as_task=as_task)
+
         try:
-            as_task = tool in self._as_tasks
-            result = await self._with_renewal(
-                f"{self.name}/{tool}",
-                lambda c: c.call_tool(tool, arguments, timeout, on_progress, as_task=as_task),
-                acts=True,
-            )
+            result = await self._asked(what, call, acts=True)
         except TimeoutError as error:
-            text = (
-                f"{self.name}/{tool} did not answer within {timeout:g} seconds (tool_timeout); it may still be running"
-            )
+            text = f"{what} did not answer within {timeout:g} seconds (tool_timeout); it may still be running"
             raise RespondToModel(text) from error
         self._failures = 0
         return result
 
-    async def _with_renewal(
-        self,
-        what: str,
-        request: Callable[["Connection"], Coroutine[Any, Any, dict[str, JsonValue]]],
-        *,
-        acts: bool = False,
-    ) -> dict[str, JsonValue]:
-        """One request, which `acts` or only reads.
+    async def _asked(
+        self, what: str, request: "Callable[[Connection], Awaitable[Answer]]", *, acts: bool = False
+    ) -> Answer:
+        """Return the answer to a request, which `acts` or only reads.
 
-        Where the session on the server's side has ended, it was not looked at: a new session, once.
+        If the server's side of the session has expired, the server did not look at the request: it is sent once more,
+        in a new session.
         """
         from mcp.shared.exceptions import MCPError
-        from mcp.types import CONNECTION_CLOSED
 
-        from ferrule.mcp.http import LOGIN_NEEDED, SESSION_EXPIRED
+        from ferrule.mcp.http import SESSION_EXPIRED
 
+        renewed = False
+        while True:
+            async with self._leased() as connection:
+                try:
+                    return await request(connection)
+                except MCPError as error:
+                    if error.code != SESSION_EXPIRED or renewed:
+                        raise await self._failure(what, connection, error, acts=acts) from error
+                renewed = True
+                if self._connection is connection:
+                    self._connection = None
+                    self._on_tools_changed()
+
+    @asynccontextmanager
+    async def _leased(self) -> "AsyncIterator[Connection]":
+        """Yield the living connection. The last user of one that was replaced meanwhile closes it."""
         connection = await self._connected()
-        try:
-            try:
-                return await self._using(connection, request)
-            except MCPError as error:
-                if error.code != SESSION_EXPIRED:
-                    raise
-            if self._connection is connection:
-                self._connection = None
-                self._on_tools_changed()
-            connection = await self._connected()
-            return await self._using(connection, request)
-        except MCPError as error:
-            if error.code == LOGIN_NEEDED:
-                raise McpFailure(self.name, "login", error.message) from error
-            if error.code == CONNECTION_CLOSED:
-                await self._drop(connection)
-                self._failed()
-                lost = connection.failure
-                why = lost if lost is not None and lost.kind != "refused" else error.message
-                then = "It may have run, so it was not repeated; the next call" if acts else "The next request"
-                raise RespondToModel(f"{what} failed: {why}. {then} starts the server again") from error
-            raise RespondToModel(f"{what} failed: {error.message}") from error
-
-    async def _using(
-        self, connection: "Connection", request: Callable[["Connection"], Coroutine[Any, Any, dict[str, JsonValue]]]
-    ) -> dict[str, JsonValue]:
-        """One request on this connection. One that was replaced is closed by its last user."""
         self._users[connection] += 1
         try:
-            return await request(connection)
+            yield connection
         finally:
             self._users[connection] -= 1
             if not self._users[connection]:
@@ -363,10 +350,22 @@ class MCPClient:
                 if connection is not self._connection:
                     await connection.close()
 
+    async def _failure(self, what: str, connection: "Connection", error: "MCPError", *, acts: bool) -> FerruleError:
+        """Return the error for a request that failed; a connection that was lost is dropped."""
+        from mcp.types import CONNECTION_CLOSED
 
-async def _in_time(answer: Coroutine[Any, Any, T], seconds: float) -> T:
-    async with asyncio.timeout(seconds):
-        return await answer
+        from ferrule.mcp.http import LOGIN_NEEDED
+
+        if error.code == LOGIN_NEEDED:
+            return McpFailure(self.name, "login", error.message)
+        if error.code != CONNECTION_CLOSED:
+            return RespondToModel(f"{what} failed: {error.message}")
+        await self._drop(connection)
+        self._failed()
+        lost = connection.failure
+        why = lost if lost is not None and lost.kind != "refused" else error.message
+        then = "It may have run, so it was not repeated; the next call" if acts else "The next request"
+        return RespondToModel(f"{what} failed: {why}. {then} starts the server again")
 
 
 def _load_connection() -> "type[Connection]":

@@ -26,6 +26,7 @@ from ferrule.mcp.wire import Wire, take_answer
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.events import ElicitationRequest
 from ferrule.protocol.json_text import JsonValue
+from ferrule.sync import close_at_exit
 from ferrule.tools.questions import Elicited
 from mcp import types
 
@@ -96,6 +97,7 @@ class Connection:
             self._opened.set_exception(McpFailure(self.server, "refused", "was closed"))
 
     async def _own(self, opened: "asyncio.Future[None]", timeout: float) -> None:
+        closed = close_at_exit(self.close)
         try:
             async with AsyncExitStack() as stack:
                 try:
@@ -111,6 +113,8 @@ class Connection:
             self.failure = self._explain(error, timeout)
         else:
             self.failure = self._explain(None, timeout)
+        finally:
+            closed()
         if not opened.done():
             opened.set_exception(self.failure)
 
@@ -293,19 +297,21 @@ class Connection:
             raise MCPError.from_error_data(answer)
         return answer
 
-    async def request(self, method: str, params: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Lists of resources and their contents, as JSON. Raises `MCPError`."""
+    async def request(self, method: str, params: Mapping[str, JsonValue], timeout: float) -> dict[str, JsonValue]:
+        """Lists of resources and their contents, as JSON. Raises `MCPError` and `TimeoutError`."""
         cursor = params.get("cursor")
         page = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-        with _readable():
-            if method == "resources/list":
-                await self._session.list_resources(params=page)
-            elif method == "resources/templates/list":
-                await self._session.list_resource_templates(params=page)
-            else:
-                result = await self._session.read_resource(str(params["uri"]), allow_input_required=True)
-                if isinstance(result, types.InputRequiredResult):
-                    raise MCPError(types.INTERNAL_ERROR, "the server asks for input first, which only calls can give")
+        async with asyncio.timeout(timeout):
+            with _readable():
+                if method == "resources/list":
+                    await self._session.list_resources(params=page)
+                elif method == "resources/templates/list":
+                    await self._session.list_resource_templates(params=page)
+                else:
+                    result = await self._session.read_resource(str(params["uri"]), allow_input_required=True)
+                    if isinstance(result, types.InputRequiredResult):
+                        text = "the server asks for input first, which only calls can give"
+                        raise MCPError(types.INTERNAL_ERROR, text)
         return take_answer()
 
     def _explain(self, error: BaseException | None, timeout: float) -> McpFailure:
