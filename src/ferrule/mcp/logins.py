@@ -4,26 +4,25 @@ A file per address, readable by the user alone. Whoever renews holds the file's 
 once, and the next one must be on disk before anybody needs it.
 """
 
-import asyncio
 import hashlib
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
 import msgspec
 
-from ferrule.locks import try_lock
+from ferrule.locks import take_in_time, try_lock
 
 FOLDER = "mcp_logins"
 EARLY_SECONDS = 30.0
 """A token is renewed this long before it expires, so that it does not expire on its way."""
 LOCK_SECONDS = 15.0
 """How long another process may take to renew; then we go on without it."""
-_LOCK_POLL = 0.02
 
 
 class Login(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,9 +115,7 @@ class LoginStore:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not try_lock(descriptor) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process has it
-                await asyncio.sleep(_LOCK_POLL)
+            await take_in_time(partial(try_lock, descriptor), LOCK_SECONDS)
             yield
         finally:
             os.close(descriptor)

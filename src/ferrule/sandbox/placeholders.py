@@ -8,7 +8,6 @@ a confined command cannot take a write lock on a file that it only reads.
 Beside the lock file, a record of a root's placeholders (paths, each ended by a NUL) stands while there are any.
 """
 
-import asyncio
 import errno
 import fcntl
 import hashlib
@@ -16,12 +15,13 @@ import os
 import re
 import struct
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ferrule.locks import take_in_time
 from ferrule.process.launcher import LaunchError
 from ferrule.sandbox.boundary import PLACEHOLDER_MODE, Cover
 from ferrule.sandbox.plan import Root
@@ -77,11 +77,8 @@ class Placeholders:
         os.close(self.folder)
 
     async def _share(self, root: str) -> None:
-        deadline = time.monotonic() + LOCK_PATIENCE
-        while not _lock(self.lock, record_name(root), fcntl.F_RDLCK):
-            if time.monotonic() > deadline:
-                raise LaunchError(f"another process does not let go of the protected folders of {root}")
-            await asyncio.sleep(0.001)
+        if not await take_in_time(partial(_lock, self.lock, record_name(root), fcntl.F_RDLCK), LOCK_PATIENCE):
+            raise LaunchError(f"another process does not let go of the protected folders of {root}")
 
     def _make(self, path: str) -> bool:
         self._record(path)
