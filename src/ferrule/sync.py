@@ -1,26 +1,53 @@
 """The only sync facade: a background event loop that runs everything called from synchronous code."""
 
 import asyncio
+import atexit
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
 
+AT_EXIT_SECONDS = 6.0
+"""How long a program that closed nothing takes to end at most: a stubborn MCP server is killed after 4 seconds."""
+
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
+_open: "set[Callable[[], Coroutine[Any, Any, None]]]" = set()
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
     """Return the loop that serves all synchronous callers of this process, started on first use."""
-    global _loop  # noqa: PLW0603 - the one sync loop
+    global _loop, _thread  # noqa: PLW0603 - the one sync loop
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="ferrule-sync", daemon=True).start()
+            _thread = threading.Thread(target=_loop.run_forever, name="ferrule-sync", daemon=True)
+            _thread.start()
+            atexit.register(_close_what_is_open)
         return _loop
+
+
+def close_at_exit(close: "Callable[[], Coroutine[Any, Any, None]]") -> Callable[[], None]:
+    """Run `close` when the program ends, unless the function returned was called before.
+
+    For what starts processes on the background loop, where no end of a loop cancels it. Elsewhere this does nothing.
+    """
+    if asyncio.get_running_loop() is not _loop:
+        return lambda: None
+    _open.add(close)
+    return lambda: _open.discard(close)
+
+
+def _close_what_is_open() -> None:
+    loop, thread = _loop, _thread
+    if loop is None or thread is None or not thread.is_alive():  # a forked child has the loop without its thread
+        return
+    wait([asyncio.run_coroutine_threadsafe(close(), loop) for close in tuple(_open)], AT_EXIT_SECONDS)
 
 
 def call_async_from_sync(

@@ -26,7 +26,7 @@ from ferrule.protocol.permissions import ReviewDecision
 from ferrule.testing import ScriptedModel, function_call, message
 from ferrule.tools.questions import Answer, Elicited
 from tests.mcp.stub import server, tool
-from tests.processes import until
+from tests.processes import alive, running, until
 
 __all__ = ["connection"]  # imported here, so that its second does not count in a test
 WIRES = ("responses", "chat")
@@ -428,11 +428,26 @@ async def test_without_servers_nothing_of_it_is_there(tmp_path: Path) -> None:
 
 async def test_the_tools_of_servers_stand_in_the_tools_map(tmp_path: Path) -> None:
     with ScriptedModel([]) as model:
-        made = agent(model, "chat", tmp_path, {"stub": server()})
-        tools = await asyncio.to_thread(lambda: made.tools_map)
-        await made.aclose()
+        async with agent(model, "chat", tmp_path, {"stub": server(str(tmp_path))}) as made:
+            tools = await asyncio.to_thread(lambda: made.tools_map)
+            assert running(str(tmp_path))
     assert isinstance(tools["mcp__stub__echo"], MCPToolDefinition)
     assert tools["stub/echo"] is tools["mcp__stub__echo"]
+    assert not running(str(tmp_path))
+
+
+async def test_servers_that_a_plain_program_forgets_end_with_it(tmp_path: Path) -> None:
+    """These ignore the end of their input, and so outlived the program."""
+    mine, bare = (server("stubborn", f"child={tmp_path}/{name}") for name in ("mine", "bare"))
+    program = (
+        "from ferrule import Agent; from ferrule.mcp import create_mcp_tools; "
+        f"Agent('m', tools=[], mcp_config={{'mcpServers': {{'stub': {mine!r}}}}}).tools_map; "
+        f"create_mcp_tools({{'mcpServers': {{'stub': {bare!r}}}}})"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await process.wait() == 0
+    assert not running(f"child={tmp_path}")
+    assert not any(alive(int((tmp_path / name).read_text())) for name in ("mine", "bare"))
 
 
 @pytest.mark.parametrize("wire", WIRES)

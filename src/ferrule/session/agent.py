@@ -4,7 +4,8 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
@@ -22,13 +23,14 @@ from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.tool_choice import ToolChoiceLike
 from ferrule.session.turn import TurnResult
-from ferrule.sync import background_loop, wait_for_coroutine
+from ferrule.sync import background_loop, close_at_exit, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolContext
 
 
 class Agent:
-    """Runs prompts. Each `run` is a session of its own; `open` gives a session for several turns.
+    """Runs prompts. Each `run` is a session of its own; `open` gives a session for several turns. The end of `async
+    with` or `with` closes what `tools_map` keeps open.
 
     `model` is a name, or a `Model`. `base_url` and `wire` reach any server; without them it is OpenAI by
     `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
@@ -104,7 +106,7 @@ class Agent:
         """Every tool by name, as the definition that would run; no provider is needed.
 
         `tool.call(action)` runs one by itself, in the agent's directory and with its rights. What they need, such as
-        MCP servers, stays open until `close`.
+        MCP servers, stays open until `close`, the end of `with`, or the end of the program.
         """
         return wait_for_coroutine(self._tools_map())
 
@@ -134,6 +136,22 @@ class Agent:
         """`aclose`, for plain code."""
         wait_for_coroutine(self.aclose())
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 class _Kept:
     """The session behind `tools_map`, on the loop of plain code."""
@@ -142,6 +160,7 @@ class _Kept:
         self.session = session
         self._context = session.toolset.local_context()
         self._closed = False
+        self._forget = close_at_exit(session.aclose)
 
     def context(self) -> ToolContext | None:
         """Where the tools act; None once it is closed."""
@@ -150,6 +169,7 @@ class _Kept:
     def close(self) -> "Future[None]":
         """End the session, once."""
         self._closed = True
+        self._forget()
         return asyncio.run_coroutine_threadsafe(self.session.aclose(), background_loop())
 
 
