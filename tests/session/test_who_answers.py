@@ -10,6 +10,7 @@ from ferrule.dispatch.security import RuleBased
 from ferrule.protocol.approvals import SecurityRisk
 from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.specs import ApplyPatchTool, ContainerAuto, LocalShell, ShellTool
 from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel
 from ferrule.tools.effects import ToolEffect
@@ -87,6 +88,35 @@ async def test_f21_a_native_shell_falls_back_where_the_server_has_none(wire: str
             assert (await session.run("go")).text == "done"
     names = model.requests[0].tool_names
     assert ("shell_command" in names, "local_shell" in names) == (wire == "chat", wire == "responses")
+
+
+NATIVE: list[tuple[list[object], set[str]]] = [
+    ([LocalShell()], {"shell_command"}),
+    ([ShellTool(), ApplyPatchTool()], {"shell_command", "apply_patch"}),
+    ([LocalShell(), "shell_command"], {"shell_command"}),
+    ([ShellTool(environment=ContainerAuto()), "view_image"], {"view_image"}),
+]
+
+
+@pytest.mark.parametrize(("tools", "names"), NATIVE)
+def test_f21_a_toolset_for_chat_has_functions_for_native_tools(
+    tmp_path: Path, tools: list[object], names: set[str]
+) -> None:
+    with Toolset.for_model("m", cwd=tmp_path, sandbox="danger-full-access", tools=tools) as toolset:
+        chat = toolset.specs("chat")
+        found = [spec["function"]["name"] for spec in chat]
+        assert set(found) == names and len(found) == len(names)
+        if "shell_command" in names:
+            output = toolset.call_sync("shell_command", {"command": "echo here"})
+            assert (output.success, output.text.endswith("\nhere\n")) == (True, True)
+            called = {"name": "shell_command", "arguments": '{"command": "echo there"}'}
+            [answer] = toolset.run_sync([{"id": "c", "type": "function", "function": called}])
+            assert "there" in str(answer)
+
+
+def test_f21_the_usual_model_with_a_native_shell_has_one_over_chat(tmp_path: Path) -> None:
+    with Toolset.for_model("codex-mini-latest", cwd=tmp_path) as toolset:
+        assert "shell_command" in [spec["function"]["name"] for spec in toolset.specs("chat")]
 
 
 @pytest.mark.parametrize(

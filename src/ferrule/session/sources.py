@@ -10,7 +10,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ShellFeatures
-from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSearchTool
+from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSearchTool, ToolSpec, runs_here
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
@@ -28,6 +28,14 @@ _NATIVE_SPECS: dict[type[Any], str] = {
     ToolSearchTool: "tool_search",
 }
 """The built-in tools that run what these specs stand for."""
+
+_FUNCTION_FORMS: dict[type[Any], str] = {
+    LocalShell: "shell_command",
+    ShellTool: "shell_command",
+    ApplyPatchTool: PATCH_TOOL,
+}
+"""The built-in functions that do the same for a server that knows only functions."""
+_NATIVE_SHELLS = frozenset({"local_shell", "native_shell"})
 
 
 ASKS_USER = "request_user_input"
@@ -56,8 +64,17 @@ class BuiltinSource:
             if not tool.hidden and (tool.name != ASKS_USER or self._state.permissions.answers_questions):
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
             builder.register_handler(tool.called, self._handlers[tool.name], namespace=tool.namespace)
+        if not _NATIVE_SHELLS.isdisjoint(self._handlers):
+            shell = BUILTINS[_FUNCTION_FORMS[LocalShell]]
+            builder.register_fallback(shell.called, DeferredHandler(_loader(shell, self._state)))
         if self.runs_commands:  # a command that is a patch goes to the patch tool, offered or not
             builder.register_fallback(PATCH_TOOL, self._patch)
+
+
+def function_form(spec: ToolSpec, state: ConversationState) -> ToolSpec:
+    """Return the function that does what a native tool does which runs here; every other tool as it is."""
+    name = _FUNCTION_FORMS.get(type(spec))
+    return BUILTINS[name].spec(state) if name is not None and runs_here(spec) else spec
 
 
 def _loader(tool: Builtin, state: ConversationState) -> Callable[[], ToolHandler]:

@@ -27,12 +27,20 @@ from ferrule.protocol.permissions import (
     as_policy,
 )
 from ferrule.protocol.settings import Settings, ShellFeatures
-from ferrule.protocol.specs import ConfiguredToolSpec, Wire
+from ferrule.protocol.specs import ConfiguredToolSpec, Wire, spec_name
 from ferrule.session.brought import NativeSource, group_by_owner
 from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
-from ferrule.session.sources import BuiltinSource, DefinitionSource, SearchSource, ToolLike, expand_profile, split_tools
+from ferrule.session.sources import (
+    BuiltinSource,
+    DefinitionSource,
+    SearchSource,
+    ToolLike,
+    expand_profile,
+    function_form,
+    split_tools,
+)
 from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
@@ -190,7 +198,8 @@ class Toolset(LoopBound):
         if wire == "responses":
             told = searched_for(specs)
             return [spec.to_responses() for spec in specs if spec not in told]
-        functions = (function for spec in specs for function in as_functions(spec))
+        forms = {spec_name(form): form for spec in specs for form in [function_form(spec, self.conversation)]}
+        functions = (function for form in forms.values() for function in as_functions(form))
         return [chat for function in functions if (chat := function.to_chat()) is not None]
 
     def dispatcher(self, turn_id: str = "", on_interrupt: Callable[[], object] | None = None) -> Dispatcher:
