@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ferrule import Agent, ReviewDecision, ToolAnnotations, Toolset, tool
 from ferrule.dispatch.security import RuleBased
 from ferrule.protocol.approvals import SecurityRisk
+from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import ApplyPatchTool, ContainerAuto, LocalShell, ShellTool
@@ -15,9 +17,8 @@ from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.questions import NoAnswer
-from tests.builtin.states import conversation
 from tests.cli.command import Place
-from tests.session.models import InProcessModel, says
+from tests.session.models import InProcessModel, calls, says
 
 TOOLS = ["shell_command", "request_user_input"]
 
@@ -132,13 +133,26 @@ def test_f23_the_hints_of_every_tool_count(hints: ToolAnnotations, risk: Securit
     assert RuleBased().assess(effect, SecurityRisk.LOW) is risk
 
 
-def test_f23_also_of_a_tool_that_was_made_of_a_function(tmp_path: Path) -> None:
-    @tool(annotations=ToolAnnotations(destructiveHint=True))
+@pytest.mark.parametrize(("destroys", "asked"), [(True, ["tool"]), (False, [])])
+async def test_f23_a_session_asks_about_a_tool_that_may_destroy(
+    tmp_path: Path, destroys: bool, asked: list[str]
+) -> None:
+    @tool(annotations=ToolAnnotations(destructiveHint=destroys))
     def wipe() -> str:
         return "wiped"
 
-    assert wipe.annotations.destructiveHint
-    assert conversation(tmp_path).permissions.answers_approvals
+    shown: list[str] = []
+
+    def answer(question: ExecApproval) -> ReviewDecision:
+        shown.append(question.kind)
+        return ReviewDecision.APPROVED
+
+    model = InProcessModel([calls("wipe", '{"security_risk": "low"}')], [says("done")])
+    agent = Agent(model, cwd=tmp_path, sandbox="danger-full-access", tools=[wipe], on_approval=answer)
+    agent.settings = msgspec.structs.replace(agent.settings, confirmation="risky")
+    async with await agent.open() as session:
+        assert (await session.run("go")).text == "done"
+    assert shown == asked
 
 
 async def test_f25_a_plan_has_one_step_in_progress(tmp_path: Path) -> None:
