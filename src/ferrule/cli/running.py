@@ -1,30 +1,15 @@
-"""Run one turn in a new or stored session, with clean-up however it ends. `exec` and `demo` call it."""
+"""Run a command's work in an event loop of its own, with clean-up however it ends."""
 
 import asyncio
 import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ferrule.dispatch.front_end import FrontEnd
-from ferrule.protocol.settings import Settings
-from ferrule.session.opening import open_session
-from ferrule.session.rollout import StoredSession
-from ferrule.session.session import Prompt
-from ferrule.session.turn import TurnResult
-
 T = TypeVar("T")
 
 
 class Interrupted(KeyboardInterrupt):
     """The work was interrupted by Ctrl-C or a signal; everything was closed."""
-
-
-async def run_turn(
-    settings: Settings, front_end: FrontEnd, prompt: Prompt, stored: StoredSession | None = None
-) -> TurnResult:
-    """Open the session, run the turn, close the session. Raises what `open_session` and `Session.run` raise."""
-    async with await open_session(settings, front_end, stored=stored) as session:
-        return await session.run(prompt)
 
 
 def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:

@@ -16,7 +16,7 @@ from ferrule.cli.options import (
     print_warnings,
 )
 from ferrule.cli.running import run_interruptibly
-from ferrule.cli.terminal import safe
+from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.payload import ToolOutput

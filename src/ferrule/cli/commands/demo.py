@@ -10,11 +10,12 @@ from pathlib import Path
 
 from ferrule.cli.demo_task import FILES, PROMPT, script
 from ferrule.cli.exit_codes import DONE, FAILED
-from ferrule.cli.human import Human
 from ferrule.cli.options import Parser, working_directory
-from ferrule.cli.running import run_interruptibly, run_turn
-from ferrule.cli.terminal import BOLD, DIM, Terminal
+from ferrule.cli.running import run_interruptibly
 from ferrule.config import ferrule_home
+from ferrule.doors.headless.human import Human
+from ferrule.doors.headless.running import run_turn
+from ferrule.doors.headless.terminal import BOLD, DIM, Terminal
 from ferrule.lookup import Places, locate
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings

@@ -13,8 +13,8 @@ from ferrule._version import __version__
 from ferrule.builtin.js_repl.node import find_node
 from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, add_model_flags, configuration
-from ferrule.cli.terminal import safe
 from ferrule.config import CONFIG_FILE, ferrule_home
+from ferrule.doors.headless.terminal import safe
 from ferrule.lookup import Located, Places, locate
 from ferrule.model.provider import list_models, open_model
 from ferrule.model.stream import ModelError

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.cli.human import Human, is_one_place
-from ferrule.cli.jsonl import INTERRUPTED, JsonLines
 from ferrule.cli.options import (
     NOBODY_TO_ASK,
     Parser,
@@ -20,9 +18,12 @@ from ferrule.cli.options import (
     is_given,
     working_directory,
 )
-from ferrule.cli.running import Interrupted, run_interruptibly, run_turn
-from ferrule.cli.terminal import Terminal, safe
+from ferrule.cli.running import Interrupted, run_interruptibly
 from ferrule.config import ferrule_home
+from ferrule.doors.headless.human import Human, is_one_place
+from ferrule.doors.headless.jsonl import INTERRUPTED, JsonLines
+from ferrule.doors.headless.running import run_turn
+from ferrule.doors.headless.terminal import Terminal, safe
 from ferrule.images import read_header
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import FerruleError, UsageError

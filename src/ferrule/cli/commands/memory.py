@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 
 from ferrule.cli.options import Parser
-from ferrule.cli.terminal import safe
 from ferrule.config import ferrule_home
+from ferrule.doors.headless.terminal import safe
 from ferrule.memory import MemoryStore
 from ferrule.protocol.errors import UsageError
 

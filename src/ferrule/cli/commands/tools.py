@@ -15,7 +15,7 @@ from ferrule.cli.options import (
     add_rights_flags,
     configuration,
 )
-from ferrule.cli.terminal import safe
+from ferrule.doors.headless.terminal import safe
 from ferrule.model.adapt import WireTool
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import Settings

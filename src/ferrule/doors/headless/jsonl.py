@@ -8,7 +8,16 @@ from typing import BinaryIO
 
 import msgspec
 
-from ferrule.cli.calls import Call, CommandCall, InvalidCall, McpCall, PatchCall, PlanCall, ToolCall, read_call
+from ferrule.doors.headless.calls import (
+    Call,
+    CommandCall,
+    InvalidCall,
+    McpCall,
+    PatchCall,
+    PlanCall,
+    ToolCall,
+    read_call,
+)
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (
     ErrorEvent,

@@ -5,9 +5,9 @@ import os
 import msgspec
 
 from ferrule._version import __version__
-from ferrule.cli.calls import Call, CommandCall, InvalidCall, PatchCall, PlanCall, call_line, read_call
-from ferrule.cli.jsonl import reasoning_text
-from ferrule.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
+from ferrule.doors.headless.calls import Call, CommandCall, InvalidCall, PatchCall, PlanCall, call_line, read_call
+from ferrule.doors.headless.jsonl import reasoning_text
+from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
 from ferrule.process.screen_text import visible_text
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (

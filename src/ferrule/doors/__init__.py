@@ -1,0 +1,1 @@
+"""The doors through which people and programs use sessions. A door translates; no door imports another."""
