@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ferrule.model.chat_completions import ChatModel
+from ferrule.model.chat.client import ChatModel
 from ferrule.model.http import Endpoint, Server
 from ferrule.model.profiles import ProviderProfile, load_profiles
-from ferrule.model.responses import ResponsesModel
+from ferrule.model.responses.client import ResponsesModel
 from ferrule.model.sse import SseDecoder
 from ferrule.model.stream import ItemDone, ModelError, ModelRequest, ResponseEvent
 from ferrule.model.wire import WireModel

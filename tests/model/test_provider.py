@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ferrule.model.chat_completions import ChatModel
+from ferrule.model.chat.client import ChatModel
 from ferrule.model.profiles import load_profiles
 from ferrule.model.provider import choose_model, list_models, open_model
-from ferrule.model.responses import ResponsesModel
+from ferrule.model.responses.client import ResponsesModel
 from ferrule.model.stream import ModelError
 from ferrule.model.wire import WireModel
 from ferrule.protocol.errors import UsageError

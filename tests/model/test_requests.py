@@ -11,9 +11,10 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter, ValidationError
 
-from ferrule.model import chat_request, responses_request
+from ferrule.model.chat import request as chat_request
 from ferrule.model.http import Endpoint, Server
 from ferrule.model.profiles import load_profiles
+from ferrule.model.responses import request as responses_request
 from ferrule.model.stream import ForcedTool, ModelError, ModelRequest
 from ferrule.model.wire import WireModel
 from ferrule.protocol.content import InputImage, InputText, OutputText

@@ -151,3 +151,10 @@ def _query(text: str) -> object:
         return decode(text)
     except RespondToModel:
         return {"query": text}
+
+
+def without_placeholder(text: str) -> str:
+    """Return the arguments without a `{}` placeholder before the real ones."""
+    if text.startswith("{}") and (rest := text[2:].lstrip()).startswith("{"):
+        return rest
+    return text

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Callable, Mapping
 
-from ferrule.model.chat_completions import ChatModel
+from ferrule.model.chat.client import ChatModel
 from ferrule.model.http import Endpoint, Server, split_base_url
 from ferrule.model.profiles import Profiles, ProviderProfile, load_profiles
-from ferrule.model.responses import ResponsesModel
+from ferrule.model.responses.client import ResponsesModel
 from ferrule.model.stream import ModelError
 from ferrule.model.wire import WireModel
 from ferrule.protocol.errors import UsageError

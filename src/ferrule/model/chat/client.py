@@ -1,8 +1,8 @@
 """A model behind the Chat Completions API."""
 
 from ferrule.model.calls import CallReader
-from ferrule.model.chat_request import ChatBody
-from ferrule.model.chat_stream import ChatStream
+from ferrule.model.chat.request import ChatBody
+from ferrule.model.chat.stream import ChatStream
 from ferrule.model.recipient import Recipient
 from ferrule.model.wire import WireModel
 

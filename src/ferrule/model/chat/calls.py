@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from ferrule.model.calls import OpenCall
-from ferrule.model.kept import CALL_FIELDS, Fields, given, merged
+from ferrule.model.calls import OpenCall, without_placeholder
+from ferrule.model.chat.kept import CALL_FIELDS, Fields, given, merged
 
 
 class FunctionDelta(msgspec.Struct):
@@ -127,13 +127,6 @@ class CallDeltas:
         if index is not None:
             return self._by_index.get(index)
         return self._by_id.get(call_id or "") or self._last
-
-
-def without_placeholder(text: str) -> str:
-    """Return the arguments without a `{}` placeholder before the real ones."""
-    if text.startswith("{}") and (rest := text[2:].lstrip()).startswith("{"):
-        return rest
-    return text
 
 
 def _joined(begun: str, piece: str) -> str:

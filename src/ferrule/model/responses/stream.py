@@ -10,12 +10,11 @@ from typing import Any, get_args
 
 import msgspec
 
-from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoning
-from ferrule.model.chat_calls import without_placeholder
+from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoning, without_placeholder
 from ferrule.model.merger import StreamMerger
-from ferrule.model.numbers import Numbers
 from ferrule.model.payloads import UNREADABLE, fitting
 from ferrule.model.refusals import as_model_error, read_error
+from ferrule.model.responses.numbers import Numbers
 from ferrule.model.stream import (
     Completed,
     Created,

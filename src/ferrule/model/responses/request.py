@@ -7,12 +7,12 @@ import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
-from ferrule.model.item_fields import pruned
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
+from ferrule.model.responses.item_fields import pruned
 from ferrule.model.sampling import output_format, sampling, shared_fields
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import ContentPart, InputText, is_empty

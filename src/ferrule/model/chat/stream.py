@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from ferrule.model.calls import CallReader, made_message, made_reasoning
-from ferrule.model.chat_calls import CallDelta, CallDeltas, ChatCall, FunctionDelta
-from ferrule.model.kept import (
+from ferrule.model.chat.calls import CallDelta, CallDeltas, ChatCall, FunctionDelta
+from ferrule.model.chat.kept import (
     MESSAGE_FIELDS,
     THINKING_PARTS,
     THOUGHT_FIELDS,

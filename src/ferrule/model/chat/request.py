@@ -8,7 +8,7 @@ import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
-from ferrule.model.kept import THINKING_PARTS, Fields, merged, read_fields
+from ferrule.model.chat.kept import THINKING_PARTS, Fields, merged, read_fields
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object, without_fields

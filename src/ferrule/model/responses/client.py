@@ -2,8 +2,8 @@
 
 from ferrule.model.calls import CallReader
 from ferrule.model.recipient import Recipient
-from ferrule.model.responses_request import ResponsesBody
-from ferrule.model.responses_stream import ResponsesStream
+from ferrule.model.responses.request import ResponsesBody
+from ferrule.model.responses.stream import ResponsesStream
 from ferrule.model.wire import WireModel
 
 
