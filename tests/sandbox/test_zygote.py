@@ -49,3 +49,16 @@ def test_s03_what_comes_and_goes_is_covered_or_passed_over(
     assert len(tries) == filesystem.ATTEMPTS
     filesystem.cover([("read", b"/nonexistent/x", b"")])
     assert len(tries) == filesystem.ATTEMPTS + 1
+
+
+def test_s03_what_is_there_again_is_covered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def cover_one(*cover: object) -> None:
+        tries.append(cover)
+        if len(tries) < 5:
+            raise StepError(errno.ENOENT, "move_mount")
+
+    monkeypatch.setattr(filesystem, "cover_one", cover_one)
+    filesystem.cover([("read", os.fsencode(tmp_path), b"")])
+    assert len(tries) == 5
