@@ -140,20 +140,17 @@ async def test_s05_s06_level_3_tells_and_writes_nothing(
 
 
 async def test_s06_level_3_compares_with_the_start_of_the_session(open_at: OpenAt, project: Path) -> None:
-    """A change of one command is told though another, which began after it, still runs."""
+    """What one command has changed is no baseline for another that begins while it runs: it is told once."""
     sandbox = await open_at(Level.LANDLOCK)
     env = {"PATH": os.environ["PATH"]}
-    line = "read x; echo evil > .git/hooks/post-merge; echo done"
+    line = "echo evil > .git/hooks/post-merge; echo done; read x"
     first = await sandbox.launch(["/bin/sh", "-c", line], env, str(project), Pipes(stdin=True, merge=True), Limits())
-    assert first.stdin is not None
-    second = await sandbox.launch(["/bin/cat"], env, str(project), Pipes(stdin=True, merge=True), Limits())
-    os.write(first.stdin, b"\n")
-    told = (await finish(first)).left
+    assert await asyncio.to_thread(os.read, first.stdout, 10) == b"done\n"
+    told = (await run(sandbox, "true", str(project))).left
     assert told is not None and ".git/hooks/post-merge" in told
-    assert second.stdin is not None
-    os.close(os.dup(second.stdin))
-    await second.kill_tree()
-    assert (await finish(second)).left is None
+    assert first.stdin is not None
+    os.write(first.stdin, b"\n")
+    assert (await finish(first)).left is None
 
 
 async def test_s06_level_3_the_users_own_change_is_not_told(open_at: OpenAt, project: Path, reports: list[str]) -> None:

@@ -422,3 +422,10 @@ def test_reserved_names_are_searched_below_the_top(root: Path, record: Ownership
     found = repositories_of(record, Root(str(root)))
     found.look(None)
     assert found.users == (f"{root}/below/.agents/x/.git",)
+
+
+def test_s03_a_folder_that_is_gone_when_it_is_read(found: Repositories, root: Path, tmp_path: Path) -> None:
+    """As one that another program removes between the listing of its parent and its own: here it is the root."""
+    root.rename(tmp_path / "elsewhere")
+    found.look(None)
+    assert (found.users, found.own) == ((), ())
