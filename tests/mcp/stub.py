@@ -71,6 +71,9 @@ class Stub:
             self.raw(b"still loading\n")
             time.sleep(300)
         for line in sys.stdin.buffer:
+            if "received" in self.modes:
+                with Path(self.modes["received"]).open("ab") as received:
+                    received.write(line)
             message = json.loads(line)
             if "method" not in message:
                 self.answers[message["id"]] = message

@@ -8,6 +8,7 @@ import pytest
 
 from ferrule.mcp.client import MCPClient, offered_roots
 from ferrule.mcp.errors import McpFailure
+from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.mcp_settings import McpServerSettings
 from tests.mcp.stub import server
 from tests.mcp.test_client import client, settings, text_of
@@ -111,6 +112,17 @@ async def test_m047_the_workspace_is_offered_as_a_root_and_sampling_is_not(tmp_p
     assert said["sampling/createMessage"]["error"]["message"] == "Sampling not supported"
     assert said["ping"]["result"] == {}
     assert said["x/unknown"]["error"]["code"] == -32601
+
+
+async def test_m047_a_call_that_asks_for_sampling_on_the_newer_protocol_fails_with_the_reason(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    wanted = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+    asking = {"resultType": "input_required", "inputRequests": {"q": wanted}, "requestState": "s"}
+    async with client("modern", f"received={log}") as stub:
+        with pytest.raises(RespondToModel, match=r"stub/result failed: .* not offered here \(Sampling not supported\)"):
+            await stub.call_tool("result", {"result": asking})
+        assert text_of(await stub.call_tool("echo", {"text": "on"})) == "ECHO: on"
+    assert "clientCapabilities" in log.read_text() and '"sampling"' not in log.read_text()
 
 
 async def test_m047_roots_can_be_others_and_none(tmp_path: Path) -> None:

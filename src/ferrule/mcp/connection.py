@@ -294,7 +294,7 @@ class Connection:
         context = ClientRequestContext(session=self._session, request_id=key, meta=None)
         answer = await self._session.dispatch_input_request(context, wanted)
         if isinstance(answer, types.ErrorData):
-            raise MCPError.from_error_data(answer)
+            raise MCPError(answer.code, f"the server asks for what is not offered here ({answer.message})")
         return answer
 
     async def request(self, method: str, params: Mapping[str, JsonValue], timeout: float) -> dict[str, JsonValue]:
