@@ -132,6 +132,24 @@ async def test_n043_a_guessed_encoding(edit: Call, tmp_path: Path) -> None:
     assert path.read_bytes() == "日本語の試験\nb\n".encode("cp932")
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le"])
+async def test_n043_an_old_macs_line_ends(edit: Call, tmp_path: Path, codec: str) -> None:
+    def data(text: str) -> bytes:
+        return ("\ufeff" + text).encode(codec)
+
+    path = tmp_path / "f"
+    path.write_bytes(data("one\rtwo\rthree\r"))
+    assert "     2\ttwo\n     3\tthree\n" in (await edit("view", path)).text
+    assert "     3\tthree\n" in (await edit("view", path, view_range=[3, 3])).text
+    edited = await edit("str_replace", path, old_str="one\ntwo\n", new_str="1\n2\n2.5\n")
+    assert "     3\t2.5\n     4\tthree\n" in edited.text
+    await edit("insert", path, insert_line=4, new_str="four\nfive")
+    assert path.read_bytes() == data("1\r2\r2.5\rthree\rfour\rfive\r")
+    await edit("undo_edit", path)
+    assert "     2\ttwo\n     3\tthree\n" in (await edit("undo_edit", path)).text
+    assert path.read_bytes() == data("one\rtwo\rthree\r")
+
+
 async def test_n043_binary_and_damaged_files_are_named(edit: Call, tmp_path: Path) -> None:
     path = tmp_path / "f"
     for data, said in (

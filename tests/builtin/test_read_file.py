@@ -111,6 +111,20 @@ async def test_n043_odd_bytes_far_into_a_file(benches: Benches, tmp_path: Path) 
     assert await read(benches, tmp_path / "f", offset=2, limit=1) == "L2: plain"
 
 
+@pytest.mark.parametrize(
+    "data", [b"one\rtwo\rthree", "\ufeffone\rtwo\rthree\r".encode("utf-16-le"), b"one\rtwo\rthree \xff"]
+)
+async def test_n043_carriage_returns_alone_end_lines(benches: Benches, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "f").write_bytes(data)
+    assert (await read(benches, tmp_path / "f", offset=2, limit=1)).startswith("L2: two")
+    assert (await read(benches, tmp_path / "f", offset=3)).startswith("L3: three")
+
+
+async def test_n043_a_carriage_return_before_a_late_line_feed_ends_no_line(benches: Benches, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"10%\r" * 3000 + b"\nlast\n")
+    assert await read(benches, tmp_path / "f", offset=2) == "L2: last"
+
+
 async def test_n043_a_damaged_file_is_named(benches: Benches, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\xff\xfea\0\0\0b\0c")
     assert (await read(benches, tmp_path / "f")).endswith("a binary file: it starts like UTF-16LE, and the rest is not")

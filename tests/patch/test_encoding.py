@@ -27,8 +27,10 @@ TEXTS = {
     "euc_jp": ["日本語のファイルです\n"],
     "euc_kr": ["안녕하세요 세계\n", "파일을 열 수 없습니다\n"],
     "big5": ["繁體中文測試\n", "這是一個測試檔案\n"],
-    "utf-16-le": ["hello\nworld\n"],
+    "utf-16-le": ["hello\nworld\n", "hello\rworld\r"],
     "utf-16-be": ["hello\nworld\n"],
+    "utf-32-le": ["hello\nworld\n"],
+    "utf-32-be": ["hello\nwörld\n"],
 }
 
 

@@ -17,7 +17,7 @@ from ferrule.patch.diff import compare
 from ferrule.patch.encoding import PLAIN, Encoding, decoded, unwritable
 from ferrule.patch.miscopied import meanings
 from ferrule.patch.planner import reason
-from ferrule.patch.text import Text
+from ferrule.patch.text import CR, LF, Text, ends_with_cr
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.truncation import byte_length
 from ferrule.tools.context import ToolContext
@@ -120,8 +120,7 @@ class Editor:
         self._undo[now.entry.real].pop()
         if before is None:
             return f"Last edit to {path} undone successfully: the file that it created is removed."
-        lines = decoded(before)[0].removeprefix(_BOM).split("\n")
-        return f"Last edit to {path} undone successfully. {_numbered(path, lines, 1)}"
+        return f"Last edit to {path} undone successfully. {_numbered(path, Text.read(before).contents(), 1)}"
 
     def _read(self, path: str, ctx: ToolContext) -> "_Now":
         entry = _looked_at(path, ctx)
@@ -138,7 +137,10 @@ class Editor:
         text, encoding = decoded(data)
         if "\0" in text:
             raise RespondToModel(f"{binary(path, data)}. It cannot be edited as text.")
-        return _Now(entry, data, text.removeprefix(_BOM), encoding, text.startswith(_BOM))
+        marked, text = text.startswith(_BOM), text.removeprefix(_BOM)
+        if ends_with_cr(text):
+            return _Now(entry, data, text.replace(CR, LF), encoding, marked, newline=CR)
+        return _Now(entry, data, text, encoding, marked)
 
     async def _write(self, path: str, now: "_Now", after: bytes, ctx: ToolContext) -> None:
         await self._apply(path, now.entry, now.data, after, ctx)
@@ -172,13 +174,15 @@ class Editor:
 
 
 class _Now(NamedTuple):
-    """A file as it is: its bytes, and its text without the byte order mark that it starts with if it is `marked`."""
+    """A file as it is: its bytes, and its text without the byte order mark that it starts with if it is `marked`. The
+    text has line feeds also where the file's `newline` is another."""
 
     entry: Entry
     data: bytes
     text: str
     encoding: Encoding
     marked: bool
+    newline: str = LF
 
     @property
     def crlf(self) -> bool:
@@ -192,8 +196,9 @@ class _Now(NamedTuple):
 
     def encoded(self, text: str, path: str) -> bytes:
         """The bytes of a new text. Raises `RespondToModel` where the encoding has no such character."""
+        ended = text.replace(LF, self.newline)
         try:
-            return self.encoding.encode(_BOM + text if self.marked else text)
+            return self.encoding.encode(_BOM + ended if self.marked else ended)
         except UnicodeEncodeError as error:
             raise RespondToModel(f"{path} was not edited: {unwritable(text, self.encoding)}") from error
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from io import BytesIO, FileIO
 
 from ferrule.patch.encoding import PLAIN, Encoding, decoded
+from ferrule.patch.text import CR, LF, ends_with_cr
 from ferrule.protocol.errors import RespondToModel
 
 BLOCK = 1024 * 1024
@@ -29,17 +30,25 @@ def read_lines(file: FileIO, path: str, take: Callable[[Source], list[bytes]]) -
     """The lines that `take` chooses, as UTF-8, and what the file is in. `take` gets the file at its start, or its
     text where that is in another encoding; then it is asked again. Raises `RespondToModel` for a binary file."""
     start = _read(file, PROBE)
-    file.seek(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
     is_wide = b"\0" in start or start.startswith(_WIDE_MARKS)
-    lines = [] if is_wide else take(file)
-    if not is_wide and all(map(_is_utf8, lines)):
-        return lines, PLAIN
+    has_lines = b"\n" in start or b"\r" not in start
+    if has_lines and not is_wide:
+        lines = _taken(file, start, take)
+        if all(map(_is_utf8, lines)):
+            return lines, PLAIN
     text, encoding = _whole(file)
-    if not encoding.is_utf8:
-        return take(BytesIO(text.removeprefix("\ufeff").encode())), encoding
-    if is_wide:
-        raise RespondToModel(binary(path, start))
-    return lines, PLAIN
+    if ends_with_cr(text):
+        text = text.replace(CR, LF)
+    elif encoding.is_utf8:
+        if is_wide:
+            raise RespondToModel(binary(path, start))
+        return _taken(file, start, take), PLAIN
+    return take(BytesIO(PLAIN.encode(text.removeprefix("\ufeff")))), encoding
+
+
+def _taken(file: FileIO, start: bytes, take: Callable[[Source], list[bytes]]) -> list[bytes]:
+    file.seek(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
+    return take(file)
 
 
 def binary(path: str, start: bytes) -> str:

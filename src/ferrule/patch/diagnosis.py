@@ -64,6 +64,8 @@ def _explain_encoding(run: list[str], text: Text) -> str:
         if not odd:
             return ""
         named = f" It starts like {marked}, and is damaged." if marked else ""
+        if not named and any("\0" in line for line in text.lines):
+            named = " It is a binary file."
         said = f"\nLines of the file with bytes that are not UTF-8, or NULs: {odd}.{named} Only the others can be named"
     if any(_REPLACEMENT in line for line in run):
         said += f"; {_REPLACEMENT} stands for bytes that a reader could not show, and matches nothing"

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ferrule.patch.text import Edit, Text
+from ferrule.patch.text import LF, Edit, Text
 
 CONTEXT_LINES = 3
 COMPARED_PAIRS = 100_000
@@ -103,10 +103,11 @@ class _Side:
 
 
 def _keys(text: Text) -> list[str]:
-    """Return lines as comparison keys; an unterminated last line differs from a terminated one."""
-    if text.terminated or not text.lines:
-        return text.lines
-    return [*text.lines[:-1], text.lines[-1] + _NO_NEWLINE]
+    """Return lines as comparison keys, which differ where line ends do: an unterminated last line, a bare `\\r`."""
+    lines = text.lines if text.newline == LF else [line + text.newline for line in text.lines]
+    if text.terminated or not lines:
+        return lines
+    return [*lines[:-1], text.lines[-1] + _NO_NEWLINE]
 
 
 def _shared(left: Sequence[str], right: Sequence[str]) -> int:

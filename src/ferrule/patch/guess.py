@@ -19,7 +19,7 @@ _TYPICAL = 0.85
 """Share of characters that must be common in the language of a guess. Its texts reach 95 % and more; a text read in a
 wrong encoding stays below 70 %."""
 _WIDE = 0.7
-"""Share of ASCII among the characters of UTF-16 without a mark; less is no evidence."""
+"""Share of ASCII among the characters of UTF-16 or UTF-32 without a mark; less is no evidence."""
 _ENOUGH = 6
 """Korean characters from which on a text is no Chinese one by chance, half of whose first bytes are the Korean ones;
 and letters that make a Russian word."""
@@ -43,6 +43,7 @@ _HIGH = bytes(range(0x80, 0x100))
 _UTF8_CHARACTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _RUN = re.compile(rb"([A-Za-z]?)([\x80-\xff]+)(?=([A-Za-z]?))")
 _ASCII = bytes(range(0x20, 0x7F))
+_LINE_END = re.compile("[\n\r]")
 _UNUSUAL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 """Control characters that never occur in text."""
 
@@ -79,14 +80,14 @@ def _text(data: bytes, codec: str) -> str | None:
 
 
 def _wide(data: bytes) -> list[str]:
-    """Detect UTF-16 without a mark: one half of its bytes is mostly NUL, the other never."""
+    """Detect UTF-16 and UTF-32 without a mark: the byte that holds ASCII is never NUL, the others mostly are."""
     found = []
-    for codec, full in (("utf-16-le", 0), ("utf-16-be", 1)):
-        nuls = data.count(0)
-        if len(data) % 2 or nuls < len(data) / 2 * _WIDE or (0 in data[full::2] and nuls):
+    for codec, width, full in (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1)):
+        least = len(data) * (width - 1) / width * _WIDE
+        if len(data) % width or data.count(0) < least or 0 in data[full::width]:
             continue
         text = _text(data, codec)
-        if text and "\n" in text and not _UNUSUAL.search(text):
+        if text and _LINE_END.search(text) and not _UNUSUAL.search(text):
             found.append(codec)
     return found
 

@@ -39,6 +39,7 @@ _DIFF_LINES = (
     "--- ", "+++ ", "@@ -", "diff --git ", "index ", "old mode ", "new mode ", "new file mode ", "deleted file mode ",
     "similarity index ", "rename from ", "rename to ", "Index: ", "=======",
 )  # fmt: skip
+_BARE_CR = "Its lines end with a carriage return alone (\\r): send line feeds (\\n)."
 _EMPTY = "Update hunk does not contain any lines"
 
 
@@ -316,7 +317,8 @@ class PatchParser:
         """Return whether the update may end here, at a header or (None) at the end marker."""
         file = self._files[-1]
         if not file.sections and file.move_to is None:
-            self._break(f"Update file hunk for path '{file.path}' is empty", line=file.line)
+            hint = _BARE_CR if "\r" in file.path else ""
+            self._break(f"Update file hunk for path '{file.path}' is empty", line=file.line, hint=hint)
         elif file.sections and not file.sections[-1].lines:
             self._break(
                 _EMPTY
@@ -394,6 +396,8 @@ def _is_diff_line(line: str) -> bool:
 
 
 def _first_hint(line: str) -> str:
+    if "\r" in line:
+        return _BARE_CR
     if line.lstrip("'\"").startswith(BEGIN) and "\\n" in line:
         return r"It holds `\n` as two characters where a line ends: send real line ends, without escapes and quotes."
     if line.lstrip().startswith("```"):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ferrule.patch.encoding import PLAIN, Encoding, decoded
 
 _BOM = "\ufeff"
+LF, CR = "\n", "\r"
 
 
 class Edit(NamedTuple):
@@ -17,9 +18,9 @@ class Edit(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text file split at `\\n`. `lines` keep a `\\r` before it, so that joining them restores every byte; invalid
-    bytes of UTF-8 are surrogate escapes. `terminated`: the last line ends with a newline (True for an empty file).
-    `crlf`: most lines end with `\\r\\n`, so new ones do."""
+    """A text file split at `newline`: `\\n`, or `\\r` where that alone ends lines. `lines` keep a `\\r` before a `\\n`,
+    so that joining them restores every byte; invalid bytes of UTF-8 are surrogate escapes. `terminated`: the last line
+    ends with a newline (True for an empty file). `crlf`: most lines end with `\\r\\n`, so new ones do."""
 
     lines: list[str]
     terminated: bool = True
@@ -27,6 +28,7 @@ class Text(NamedTuple):
     mixed: bool = False
     bom: bool = False
     encoding: Encoding = PLAIN
+    newline: str = LF
 
     @classmethod
     def read(cls, data: bytes, encoding: Encoding | None = None) -> "Text":
@@ -37,13 +39,14 @@ class Text(NamedTuple):
             text = text[1:]
         if not text:
             return cls([], bom=bom, encoding=encoding)
-        terminated = text.endswith("\n")
-        lines = text.split("\n")
+        newline = CR if ends_with_cr(text) else LF
+        terminated = text.endswith(newline)
+        lines = text.split(newline)
         if terminated:
             lines.pop()
         with_cr = text.count("\r\n") if "\r" in text else 0
         if not with_cr:
-            return cls(lines, terminated, bom=bom, encoding=encoding)
+            return cls(lines, terminated, bom=bom, encoding=encoding, newline=newline)
         ends = text.count("\n")
         crlf = with_cr * 2 > ends or (with_cr * 2 == ends and lines[0].endswith("\r"))
         return cls(lines, terminated, crlf, with_cr != ends, bom, encoding)
@@ -64,7 +67,7 @@ class Text(NamedTuple):
     def write(self) -> bytes:
         """Return the bytes again. Raises `UnicodeEncodeError` for a line that the encoding does not have."""
         last = [""] if self.lines and self.terminated else []
-        text = "\n".join(self.lines + last)
+        text = self.newline.join(self.lines + last)
         return self.encoding.encode(_BOM + text if self.bom else text)
 
     def edited(self, edits: Iterable[Edit], *, terminated: bool) -> "Text":
@@ -76,4 +79,9 @@ class Text(NamedTuple):
             lines += edit.added
             position = edit.end
         lines += self.lines[position:]
-        return Text(lines, terminated, self.crlf, self.mixed, self.bom, self.encoding)
+        return Text(lines, terminated, self.crlf, self.mixed, self.bom, self.encoding, self.newline)
+
+
+def ends_with_cr(text: str) -> bool:
+    """Return whether a carriage return alone ends the lines, as on old Macs."""
+    return LF not in text and CR in text
