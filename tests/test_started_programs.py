@@ -20,7 +20,7 @@ WHY = {
     "cli/commands/doctor.py": "--version of what was located",
     "cli/commands/mcp.py": "our interpreter, which looks for a browser in a safe PATH",
     "cli/commands/sandbox.py": "the user's own command",
-    "execpolicy/host.py": "looks for what a command would start, to judge it",
+    "execpolicy/local_host.py": "looks for what a command would start, to judge it",
     "execpolicy/load.py": "our interpreter",
     "lookup.py": "passes over what commands can write",
     "mcp/stdio.py": "servers, located",

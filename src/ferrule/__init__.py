@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from ferrule.session.toolset import Toolset
     from ferrule.session.turn import TurnLimit, TurnResult
     from ferrule.sync import call_async_from_sync
+    from ferrule.tools.action import Action, Observation
     from ferrule.tools.annotations import ToolAnnotations
     from ferrule.tools.catalogue import Tool, register_tool, resolve_tool
     from ferrule.tools.context import ToolContext, ToolInvocation
     from ferrule.tools.decorator import tool
-    from ferrule.tools.definition import Action, Observation, ToolBase, ToolDefinition
+    from ferrule.tools.definition import ToolBase, ToolDefinition
     from ferrule.tools.events import ActionEvent, AgentErrorEvent, ObservationEvent
     from ferrule.tools.executor import ToolExecutor
     from ferrule.tools.handler import ToolHandler
     from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder
 
 _HOMES = {
-    "Action": "tools.definition",
+    "Action": "tools.action",
     "ActionEvent": "tools.events",
     "AdditionalProperties": "protocol.json_schema",
     "Agent": "session.agent",
@@ -57,7 +58,7 @@ _HOMES = {
     "InputText": "protocol.content",
     "JsonSchema": "protocol.json_schema",
     "ModelError": "model.stream",
-    "Observation": "tools.definition",
+    "Observation": "tools.action",
     "ObservationEvent": "tools.events",
     "RespondToModel": "protocol.errors",
     "ResponsesApiTool": "protocol.specs",

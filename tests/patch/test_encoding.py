@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.patch import MatchError, PlainFiles, apply_patch, parse, plan
-from ferrule.patch.encoding import PLAIN, decoded
-from ferrule.patch.text import Text
+from ferrule.patch.encoding import PLAIN
+from ferrule.patch.text import Text, decoded
 from tests.patch.tree import edited, update
 
 BOM = "\ufeff"

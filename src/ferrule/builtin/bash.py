@@ -10,10 +10,11 @@ from ferrule.builtin.shell_keeper import ShellKeeper
 from ferrule.process.run import TIMEOUT_EXIT_CODE
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import NO_OUTPUT
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

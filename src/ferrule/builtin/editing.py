@@ -14,10 +14,10 @@ from ferrule.builtin.paging import shown_line, shown_name
 from ferrule.builtin.tree import Tree
 from ferrule.patch import Entry, Kind, Operation, OperationKind, Place, Plan
 from ferrule.patch.diff import compare
-from ferrule.patch.encoding import PLAIN, Encoding, decoded, unwritable
+from ferrule.patch.encoding import PLAIN, Encoding, unwritable
 from ferrule.patch.miscopied import meanings
 from ferrule.patch.planner import reason
-from ferrule.patch.text import CR, LF, Text, ends_with_cr
+from ferrule.patch.text import CR, LF, Text, decoded, ends_with_cr
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.truncation import byte_length
 from ferrule.tools.context import ToolContext

@@ -35,9 +35,9 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.sandbox.caches import cache_hint
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands, Origin
 from ferrule.tools.context import Access, ToolContext
-from ferrule.tools.definition import Action, Observation
 
 DESCRIPTION = """\
 Run a shell command and return its output, or, if it still runs after `yield_time_ms`, what it wrote so far and a \

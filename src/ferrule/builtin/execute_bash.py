@@ -10,10 +10,11 @@ from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.builtin.shell_keeper import ShellKeeper
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import TerminalInteraction
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

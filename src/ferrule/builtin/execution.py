@@ -20,10 +20,11 @@ from ferrule.protocol.events import Event, ExecCommandBegin, ExecCommandEnd, Exe
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.permissions import SandboxPermissions, WorkspaceWrite
 from ferrule.sandbox.caches import cache_hint
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect, CommandResult
 from ferrule.tools.executor import ToolExecutor
 

@@ -7,9 +7,10 @@ from pydantic import Field
 
 from ferrule.builtin.editing import Editor, missing
 from ferrule.builtin.hints import EDITOR, EDITS
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.tasks import run_blocking
 from ferrule.tools.turn_diff import TurnDiffTracker

@@ -3,7 +3,8 @@
 from pydantic import Field
 
 from ferrule.builtin.hints import LOOKS
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.action import Action, Observation
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

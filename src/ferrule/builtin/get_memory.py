@@ -9,8 +9,9 @@ from pydantic import Field
 from ferrule.builtin.hints import LOOKS
 from ferrule.memory import MemoryStore
 from ferrule.protocol.errors import RespondToModel, UsageError
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

@@ -13,9 +13,10 @@ from ferrule.builtin.searching.globs import GlobError, glob_regex
 from ferrule.builtin.searching.request import Search
 from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

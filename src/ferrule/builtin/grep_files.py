@@ -9,9 +9,10 @@ from ferrule.builtin.paging import shown_name, whole
 from ferrule.builtin.searching.door import Searcher, shown_warnings
 from ferrule.builtin.searching.request import Search
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

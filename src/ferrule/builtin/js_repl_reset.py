@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from ferrule.builtin.js_repl.repl import Repl
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = "Restarts the js_repl kernel for this run and clears persisted top-level bindings."

@@ -6,8 +6,8 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from io import BytesIO, FileIO
 
-from ferrule.patch.encoding import PLAIN, Encoding, decoded
-from ferrule.patch.text import CR, LF, ends_with_cr
+from ferrule.patch.encoding import PLAIN, Encoding
+from ferrule.patch.text import CR, LF, decoded, ends_with_cr
 from ferrule.protocol.errors import RespondToModel
 
 BLOCK = 1024 * 1024

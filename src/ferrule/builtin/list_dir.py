@@ -10,8 +10,9 @@ from ferrule.builtin.paging import shown_name, whole
 from ferrule.builtin.tree import Tree
 from ferrule.patch.planner import reason
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

@@ -11,9 +11,10 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import ApplyPatchCallOutput
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.specs import ApplyPatchTool, ToolSpec
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.registry import NATIVE
 from ferrule.tools.turn_diff import TurnDiffTracker

@@ -21,9 +21,10 @@ from ferrule.protocol.items import ShellCallOutput, ShellCommandOutput, ShellExi
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.specs import ShellTool, ToolSpec
 from ferrule.protocol.truncation import OutputBudget, byte_length
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.registry import NATIVE
 
 

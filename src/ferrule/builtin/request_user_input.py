@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import UserInputRequest
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.questions import NoAnswer, UserAnswers
 

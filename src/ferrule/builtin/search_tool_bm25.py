@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ferrule.builtin.hints import LOOKS
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.search import DEFAULT_LIMIT, Hit, ToolSearch
 

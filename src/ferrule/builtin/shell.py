@@ -28,9 +28,9 @@ from ferrule.builtin.interception import apply_intercepted
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation
 
 DESCRIPTION = """\
 Run a command and return its output. `command` is the program and its arguments; no shell reads them, so put a script \

@@ -27,8 +27,8 @@ from ferrule.builtin.interception import apply_intercepted
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget, count_lines
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation
 
 DESCRIPTION = """\
 Run a shell script and return its exit code and output (stdout and stderr in order of arrival). Set `workdir` instead \

@@ -8,9 +8,10 @@ from pydantic import Field
 from ferrule.builtin.editing import missing
 from ferrule.builtin.file_editor import FileEditorAction, FileEditorExecutor, FileEditorObservation
 from ferrule.builtin.hints import EDITOR, EDITS
+from ferrule.tools.action import Action
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.turn_diff import TurnDiffTracker
 

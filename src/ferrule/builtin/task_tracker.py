@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ferrule.builtin.hints import KEEPS
 from ferrule.protocol.events import PlanStep, PlanUpdate
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

@@ -12,9 +12,10 @@ from ferrule.protocol.items import ToolSearchOutput
 from ferrule.protocol.payload import NativePayload, ToolOutput
 from ferrule.protocol.specs import ToolSearchTool as ToolSearchSpec
 from ferrule.protocol.specs import ToolSpec
+from ferrule.tools.action import Observation
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.registry import NATIVE
 from ferrule.tools.search import DeferredTool, ToolSearch, as_loaded_specs

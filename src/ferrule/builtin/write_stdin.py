@@ -17,9 +17,10 @@ from ferrule.process.interactive import StdinClosed, clamp_yield
 from ferrule.process.sessions import UnknownSession
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import TerminalInteraction
+from ferrule.tools.action import Action
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 
 DESCRIPTION = """\
 Send input to a session that `exec_command` started, and return what it wrote since the last call. Empty `chars` only \

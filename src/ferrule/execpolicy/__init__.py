@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ferrule.execpolicy.decision import decide
     from ferrule.execpolicy.display import visible
     from ferrule.execpolicy.evaluate import RulesError
-    from ferrule.execpolicy.host import Host, LocalHost, UnknownHost
+    from ferrule.execpolicy.host import Host, UnknownHost
     from ferrule.execpolicy.invocation import command_text
     from ferrule.execpolicy.load import load_rules, read_rules, rule_files, with_project_rules
+    from ferrule.execpolicy.local_host import LocalHost
     from ferrule.execpolicy.report import policy_report
     from ferrule.execpolicy.risk import command_risk
     from ferrule.execpolicy.rules import Rules
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DEFAULT_RULES": "amendment", "AmendmentError": "amendment", "Host": "host", "LocalHost": "host",
+    "DEFAULT_RULES": "amendment", "AmendmentError": "amendment", "Host": "host", "LocalHost": "local_host",
     "PolicyStore": "amendment", "Rules": "rules", "RulesError": "evaluate", "UnknownHost": "host",
     "command_risk": "risk", "command_text": "invocation", "decide": "decision", "load_rules": "load",
     "policy_report": "report", "read_rules": "load", "rule_files": "load", "visible": "display",

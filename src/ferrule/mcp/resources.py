@@ -13,9 +13,10 @@ from ferrule.mcp.errors import McpFailure
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 Clients = Mapping[str, MCPClient]

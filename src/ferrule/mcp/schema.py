@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, create_model
 
 from ferrule.protocol.json_text import JsonValue
-from ferrule.tools.definition import Action
+from ferrule.tools.action import Action
 
 MAX_DEPTH = 16
 """Objects within objects that become models; what lies deeper stays plain JSON."""

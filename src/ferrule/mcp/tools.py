@@ -21,9 +21,10 @@ from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import FunctionPayload, McpPayload, ToolKind, ToolPayload
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.schemas.sanitize import Sanitized, sanitize
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.arguments import read_arguments, validate_value
 from ferrule.tools.context import Access, ToolContext, ToolInvocation
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import McpEffect
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.foreign import ForeignValidator

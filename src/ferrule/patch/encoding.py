@@ -51,19 +51,6 @@ class Encoding(NamedTuple):
 PLAIN = Encoding()
 
 
-def decoded(data: bytes) -> tuple[str, Encoding]:
-    """Return the text of any bytes, and the encoding that restores exactly these bytes."""
-    try:
-        if b"\0" not in data:
-            return data.decode(), PLAIN
-    except UnicodeDecodeError:
-        pass
-    from ferrule.patch.guess import encoding_of
-
-    encoding = encoding_of(data)
-    return encoding.decode(data), encoding
-
-
 def unwritable(text: str, encoding: Encoding) -> str:
     """Explain why a text cannot be written in a file of this encoding, and what to do."""
     missing = next((char for char in text if not _has(encoding, char)), "")

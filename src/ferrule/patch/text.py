@@ -3,10 +3,23 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ferrule.patch.encoding import PLAIN, Encoding, decoded
+from ferrule.patch.encoding import PLAIN, Encoding
 
 _BOM = "\ufeff"
 LF, CR = "\n", "\r"
+
+
+def decoded(data: bytes) -> tuple[str, Encoding]:
+    """Return the text of any bytes, and the encoding that restores exactly these bytes."""
+    try:
+        if b"\0" not in data:
+            return data.decode(), PLAIN
+    except UnicodeDecodeError:
+        pass
+    from ferrule.patch.guess import encoding_of
+
+    encoding = encoding_of(data)
+    return encoding.decode(data), encoding
 
 
 class Edit(NamedTuple):

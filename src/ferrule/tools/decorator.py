@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast, overload
 
 from ferrule.schemas.writer import keyword_arguments, signature_model
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Execute, Execution, Observation, ToolDefinition, in_the_loop, on_a_thread
+from ferrule.tools.definition import Execute, Execution, ToolDefinition, in_the_loop, on_a_thread
 
 
 class FunctionTool(ToolDefinition[Action, Observation]):

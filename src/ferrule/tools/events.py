@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from ferrule.tools.definition import Action, Observation
+    from ferrule.tools.action import Action, Observation
 else:
     Action = Observation = object  # type hints resolve without pydantic
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from ferrule.tools.definition import Action, Observation
+    from ferrule.tools.action import Action, Observation
 
 A = TypeVar("A", bound="Action")
 O = TypeVar("O", bound="Observation")  # noqa: E741 - as in Observation

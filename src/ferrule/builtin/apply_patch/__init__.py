@@ -17,9 +17,10 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import FileChange, PatchApplyBegin, PatchApplyEnd, TurnDiff
 from ferrule.protocol.payload import CustomPayload, ToolPayload
 from ferrule.protocol.specs import FreeformToolFormat
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import PatchEffect
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.turn_diff import TurnDiffTracker

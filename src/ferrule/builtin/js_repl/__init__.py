@@ -20,10 +20,11 @@ from ferrule.protocol.json_text import JsonValue, decode
 from ferrule.protocol.payload import NO_OUTPUT, CustomPayload, FunctionPayload, ToolPayload
 from ferrule.protocol.specs import FreeformToolFormat
 from ferrule.protocol.truncation import truncate_text
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.executor import ToolExecutor
 

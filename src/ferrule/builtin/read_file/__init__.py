@@ -13,8 +13,9 @@ from ferrule.builtin.read_file.block import Reach, block_around
 from ferrule.patch.encoding import PLAIN
 from ferrule.patch.planner import reason
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\

@@ -13,9 +13,10 @@ from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import ViewImage
 from ferrule.protocol.profiles import ModelProfile
+from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import Action, Observation, ToolDefinition
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
