@@ -16,6 +16,7 @@ from ferrule.config.mcp_json import mcp_servers_of
 from ferrule.lookup import Places
 from ferrule.mcp import clock
 from ferrule.mcp.client import MAX_TOOLS, MCPClient
+from ferrule.mcp.connection import Connection
 from ferrule.mcp.errors import McpFailure
 from ferrule.protocol.errors import RespondToModel, UsageError
 from ferrule.protocol.events import ElicitationRequest
@@ -354,6 +355,24 @@ async def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises((McpFailure, asyncio.CancelledError)):
         await connecting
     assert is_gone(int(log.read_text().split()[1]))
+
+
+async def test_many_servers_start_at_once_but_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, most = 0, 0
+    opened = Connection.open
+
+    async def counted(self: Connection, timeout: float) -> None:
+        nonlocal now, most
+        now, most = now + 1, max(most, now + 1)
+        await opened(self, timeout)
+        now -= 1
+
+    monkeypatch.setattr(Connection, "open", counted)
+    monkeypatch.setattr("ferrule.mcp.client.MAX_STARTING", 2)
+    clients = [client() for _ in range(5)]
+    lists = await asyncio.gather(*(one.list_tools() for one in clients))
+    await asyncio.gather(*(one.close() for one in clients))
+    assert all(lists) and most == 2
 
 
 def test_plain_code_uses_it_with_a_timeout() -> None:

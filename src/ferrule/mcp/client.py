@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -47,6 +48,9 @@ FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
 MOST_DOUBLINGS = 16
 """Far beyond the longest delay, and far below what a number of seconds can hold after hours of failures."""
 NO_TASKS = "it runs only as a task, and the server does not say that it runs tasks"
+MAX_STARTING = 64
+"""Servers that are started or reached at once. Hundreds would compete for descriptors and processors until each of them
+had used up its `startup_timeout`, which begins when its turn has come."""
 LONGEST_WAIT = 2.0
 """Seconds that a call waits for the next start; a longer one is refused at once."""
 
@@ -204,7 +208,8 @@ class MCPClient:
         roots = offered_roots(self.settings, self._cwd)
         connection = from_import(self.name, await self._transport(), self._ask, self._on_tools_changed, roots)
         try:
-            await connection.open(self.settings.startup_timeout)
+            async with _turn_to_start():
+                await connection.open(self.settings.startup_timeout)
         except McpFailure:
             self._failed()
             raise
@@ -366,6 +371,14 @@ class MCPClient:
         why = lost if lost is not None and lost.kind != "refused" else error.message
         then = "It may have run, so it was not repeated; the next call" if acts else "The next request"
         return RespondToModel(f"{what} failed: {why}. {then} starts the server again")
+
+
+_starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _turn_to_start() -> asyncio.Semaphore:
+    """Return the semaphore that all clients on this loop share."""
+    return _starting.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_STARTING))
 
 
 def _load_connection() -> "type[Connection]":
