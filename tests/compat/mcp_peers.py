@@ -1,6 +1,8 @@
-"""Every tool of the official servers, once through a session of ours and once with the SDK's own client.
+"""Every tool of the official servers, once through a session of ours, once with the SDK's own client, and once with the
+command line of the official inspector.
 
-`scripts/mcp_peers` installs the servers and runs this. Each side has a server of its own over the same fresh files.
+`scripts/mcp_peers` installs them and runs this. Each side has a server of its own over the same fresh files; the
+inspector starts one for each call.
 """
 
 import asyncio
@@ -212,6 +214,35 @@ async def theirs(peer: Peer, root: Path) -> tuple[set[str], list[types.CallToolR
     return names, answers
 
 
+async def inspected(peer: Peer, root: Path) -> tuple[set[str], list[types.CallToolResult | None]]:
+    """The same with the inspector, which declares neither roots nor elicitation: None for a tool it is not offered."""
+    listed = await _inspect(peer, root, "tools/list")
+    names = {tool["name"] for tool in listed["tools"]}
+    answers: list[types.CallToolResult | None] = []
+    for tool, arguments in peer.calls:
+        words = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in arguments.items()]
+        flags = ["--tool-name", tool, *(flag for word in words for flag in ("--tool-arg", word))]
+        known = tool in names and tool not in peer.not_theirs
+        raw = await _inspect(peer, root, "tools/call", *flags) if known else None
+        answers.append(None if raw is None else types.CallToolResult.model_validate(raw))
+    return names, answers
+
+
+async def _inspect(peer: Peer, root: Path, method: str, *flags: str) -> dict[str, Any]:
+    inspector = root.parent / "node_modules/.bin/mcp-inspector"
+    variables = [flag for key, value in peer.env.items() for flag in ("-e", f"{key}={value}")]
+    process = await asyncio.create_subprocess_exec(
+        str(inspector), *variables, "--cli", peer.command, *peer.args, "--method", method, *flags,
+        cwd=root, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(START_SECONDS):
+        out, err = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{peer.name}: the inspector's {method} {' '.join(flags)} failed: {err.decode()[-500:]}")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
 def texts_of(output: Any) -> list[str]:
     return [output] if isinstance(output, str) else [part["text"] for part in output if part["type"] == "input_text"]
 
@@ -256,11 +287,11 @@ def _is(text: str, structured: Mapping[str, Any]) -> bool:
 
 async def compared(peer: Peer, root: Path) -> int:
     """Prints one line for the server, and one for each difference; gives their number."""
-    sides = []
-    for side in (ours, theirs):
+    sides: list[Any] = []
+    for side in (ours, theirs, inspected):
         fresh(root)
         sides.append(await side(peer, root))
-    (names, outputs), (known, results) = sides
+    (names, outputs), (known, results), (_, shown) = sides
     problems = [f"not called: {name}" for name in sorted(known - {tool for tool, _ in peer.calls} - peer.not_theirs)]
     problems += [f"not offered: {name}" for name in sorted(known - names)]
     for (tool, _), output, result in zip(peer.calls, outputs, results, strict=True):
@@ -269,11 +300,16 @@ async def compared(peer: Peer, root: Path) -> int:
         else:
             problem = None if tool in peer.differing else difference(output, result)
         problems += [f"{tool}: {problem}"] if problem else []
-    return told(f"{peer.name}: {len(names)} tools, {len(peer.calls)} calls", problems)
+    by_inspector = [(call[0], *pair) for call, *pair in zip(peer.calls, outputs, shown, strict=True) if pair[1]]
+    for tool, output, result in by_inspector:
+        problem = None if tool in peer.differing else difference(output, result)
+        problems += [f"{tool}: not as the inspector shows it: {problem}"] if problem else []
+    what = f"{peer.name}: {len(names)} tools, {len(peer.calls)} calls, {len(by_inspector)} of them by the inspector too"
+    return told(what, problems)
 
 
 def told(what: str, problems: Sequence[str]) -> int:
-    print(f"{what}: {'as the SDK shows them' if not problems else f'{len(problems)} differences'}", flush=True)
+    print(f"{what}: {'the same' if not problems else f'{len(problems)} differences'}", flush=True)
     for problem in problems:
         print(f"  ! {problem}", flush=True)
     return len(problems)
