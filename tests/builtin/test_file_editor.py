@@ -193,6 +193,44 @@ async def test_n049_what_changed_a_copied_text_is_named(edit: Call, file: Path, 
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("old", ["two\nthree", "two\r\nthree"])
+async def test_n046_a_file_with_crlf_stays_so(edit: Call, tmp_path: Path, old: str) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"one\r\ntwo\r\nthree\r\nlone\nend\r\n")
+    await edit("str_replace", path, old_str=old, new_str="2\n3\r\n4")
+    assert path.read_bytes() == b"one\r\n2\r\n3\r\n4\r\nlone\nend\r\n"
+    await edit("insert", path, insert_line=4, new_str="x\ny")
+    assert path.read_bytes() == b"one\r\n2\r\n3\r\n4\r\nx\r\ny\r\nlone\nend\r\n"
+
+
+async def test_n047_tabs_stay_and_other_white_space_is_named(edit: Call, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    before = b"a:\n\tpass\n\nb:\n\tpass\n\ttail  \nlast\n"
+    path.write_bytes(before)
+    spaces = await edit("str_replace", path, old_str="b:\n    pass", new_str="x")
+    assert "Lines 4 to 5 differ from it only in white space" in spaces.text
+    twice = await edit("str_replace", path, old_str=":\n\tpass", new_str="x")
+    assert "occurs 2 times" in twice.text and "in lines 1, 4." in twice.text
+    assert path.read_bytes() == before
+    await edit("str_replace", path, old_str="last", new_str="end")
+    assert path.read_bytes() == before.replace(b"last", b"end")
+
+
+@pytest.mark.parametrize("name", ["a b.txt", " lead", "new\nline", "tab\t", "'quoted'", "ä\u0308", "-rf", "$x", "*"])
+async def test_n043_any_name_of_a_file(edit: Call, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("one\n")
+    assert (await edit("str_replace", path, old_str="one", new_str="two")).success
+    assert path.read_text() == "two\n" and "\ttwo\n" in (await edit("view", path)).text
+
+
+async def test_a_link_is_edited_where_it_leads_and_stays(edit: Call, tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("one\n")
+    (tmp_path / "link").symlink_to("real")
+    await edit("str_replace", tmp_path / "link", old_str="one", new_str="two")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "two\n"
+
+
 async def test_undo_takes_back_edit_by_edit(edit: Call, file: Path, tmp_path: Path) -> None:
     original = file.read_bytes()
     await edit("insert", file, insert_line=0, new_str="top")

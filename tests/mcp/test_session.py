@@ -436,6 +436,12 @@ async def test_the_tools_of_servers_stand_in_the_tools_map(tmp_path: Path) -> No
     assert not running(str(tmp_path))
 
 
+async def test_m056_a_question_that_nobody_can_answer_is_cancelled_and_the_call_goes_on(tmp_path: Path) -> None:
+    with ScriptedModel([[function_call("mcp__stub__ask", {})], [message("done")]]) as model:
+        await agent(model, "chat", tmp_path, {"stub": server(tool_timeout=5)}).run("go")
+        assert '{"action": "cancel"}' in model.requests[1].outputs[0].text
+
+
 async def test_servers_that_a_plain_program_forgets_end_with_it(tmp_path: Path) -> None:
     """These ignore the end of their input, and so outlived the program."""
     mine, bare = (server("stubborn", f"child={tmp_path}/{name}") for name in ("mine", "bare"))
