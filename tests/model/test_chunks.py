@@ -49,7 +49,7 @@ def parsed(pieces: Sequence[bytes]) -> Read:
                 if isinstance(event, h11.ConnectionClosed):
                     return events, body, count
     except h11.RemoteProtocolError as error:
-        events.append(str(error))
+        events.append(str(error).partition(":")[0])  # what follows quotes as much as had come
     return events, body, count
 
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-import msgspec
-
-from ferrule.model.payloads import UNREADABLE, Unread, load, unread
+from ferrule.model.payloads import UNREADABLE, Unread, unread
 from ferrule.model.stream import ModelError, PassedOver, ResponseEvent
 from ferrule.protocol.json_text import JsonValue
 
@@ -42,9 +40,8 @@ class StreamMerger:
         except UNREADABLE:
             self._pass_over(payload, unread(payload, "holds a value that cannot be read"))
 
-    def _load(self, payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | None:
-        """Decode the event, or its plain object; None if it has no meaning for us."""
-        event = load(payload, decoder)
+    def _known(self, payload: bytes, event: T | dict[str, JsonValue] | Unread) -> T | dict[str, JsonValue] | None:
+        """Return the event; None, after a warning, if it has no meaning for us."""
         if isinstance(event, Unread):
             self._pass_over(payload, event)
             return None
@@ -62,6 +59,9 @@ class StreamMerger:
         """Build the error for a stream without its end, with the last text that was not an event."""
         said = f' It had sent, as no event of this API: "{self._passed_over}".' if self._passed_over else ""
         return ModelError(f"{self._server} closed the stream before {missing}.{said}", retryable=True)
+
+    def _filtered(self) -> ModelError:
+        return ModelError(f"The content filter of {self._server} stopped the answer.")
 
     def _done(self) -> None:
         """Handle `[DONE]`."""

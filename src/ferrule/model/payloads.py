@@ -32,15 +32,19 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 def load(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | Unread:
-    """Decode the typed event, or the plain object if it does not fit the type.
+    """Decode the typed event, or the plain object if it does not fit the type."""
+    try:
+        return decoder.decode(payload)
+    except UNREADABLE:
+        return load_odd(payload, decoder)
+
+
+def load_odd(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, JsonValue] | Unread:
+    """Decode like `load` an event that `decoder` has refused as it stands.
 
     Lone surrogates are kept, because the other half may be in the next delta; in whole items they become U+FFFD, as do
     bytes that are not UTF-8.
     """
-    try:
-        return decoder.decode(payload)
-    except UNREADABLE:
-        pass
     try:
         value = _tolerantly(payload)
         if not isinstance(value, dict):

@@ -61,15 +61,23 @@ class SseDecoder:
         return [data for block in text.split(b"\n\n") for data in _data(block) if data]
 
 
+_STRAY = b" \t\0" + _BOM
+"""Bytes before a field's name that say nothing: indents, and the mark of a stream that was put behind another."""
+_FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})
+
+
 def _data(block: bytes) -> Sequence[bytes]:
-    """Return the data of one event, preceded by unframed content: an error as a field, a bare body."""
+    """Return the data of one event, preceded by unframed content: an error as a field, a bare body, bare words."""
     if block.startswith(b"data: ") and b"\n" not in block:
         return (block[6:],)
     values: list[bytes] = []
     loose: list[bytes] = []
     name = b""
+    is_framed = False
     for line in block.split(b"\n"):
         field, _, value = line.partition(b":")
+        field = field.strip(_STRAY).lower()
+        is_framed = is_framed or (bool(line) and field in _FIELDS)
         if field == b"data":
             values.append(value.removeprefix(b" "))
         elif field == b"event":
@@ -78,10 +86,41 @@ def _data(block: bytes) -> Sequence[bytes]:
             loose.append(_as_error(value.strip()))
         elif loose or line.startswith(b"{"):
             loose.append(line)
-    data = b"\n".join(values)
-    if name == b"error" and data.strip():
-        data = _as_error(data) if not data.lstrip().startswith(b"{") else data
-    return (b"\n".join(loose), data)
+    bare = block.strip() and not is_framed and not loose
+    return [block] if bare else [*_payloads(loose), *(_named(name, data) for data in _payloads(values))]
+
+
+def _payloads(lines: Sequence[bytes]) -> Sequence[bytes]:
+    """Join the lines of one payload; lines that are an object each are events without the blank line between them."""
+    *first, last = [line for line in lines if line.strip()] or (b"",)
+    whole = all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in first)
+    if first and whole and last.startswith((b"{", b"[DONE]")):
+        return [*first, last]
+    return [b"\n".join(lines)]
+
+
+def _named(name: bytes, data: bytes) -> bytes:
+    """Return the data of an event with a name that only its `event` field says."""
+    if name == b"error" and data.strip() and not data.lstrip().startswith(b"{"):
+        return _as_error(data)
+    if name.startswith(b"response.") and name not in data and data.startswith(b"{") and _is_untyped(data):
+        rest = data[1:].lstrip()
+        return b'{"type":"%b"%b%b' % (name, b"" if rest == b"}" else b",", rest)
+    return data
+
+
+class _Typed(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw()
+
+
+_typed_decoder = msgspec.json.Decoder(_Typed)
+
+
+def _is_untyped(data: bytes) -> bool:
+    try:
+        return not bytes(_typed_decoder.decode(data).type)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def _as_error(words: bytes) -> bytes:

@@ -13,7 +13,7 @@ class FunctionDelta(msgspec.Struct):
     """Part of a function call. Some servers put the id here, and send arguments as an object."""
 
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
     id: str | None = None
 
 
@@ -23,15 +23,27 @@ class _CustomDelta(msgspec.Struct):
 
 
 class CallDelta(msgspec.Struct):
-    """One entry of `delta.tool_calls`."""
+    """One entry of `delta.tool_calls`. Some servers put the function's fields here."""
 
     index: int | None = None
     id: str | None = None
     function: FunctionDelta | None = None
     custom: _CustomDelta | None = None
+    name: str | None = None
+    arguments: Any = None
     extra_content: Any = None
     provider_specific_fields: Any = None
     thought_signature: Any = None
+
+
+def placed(calls: list[CallDelta] | CallDelta) -> list[CallDelta]:
+    """Return the entries of one delta; several without an index are as many calls, each at its place."""
+    if isinstance(calls, CallDelta):
+        return [calls]
+    if len(calls) > 1 and all(call.index is None for call in calls):
+        for place, call in enumerate(calls):
+            call.index = place
+    return calls
 
 
 class ChatCall:
@@ -150,11 +162,11 @@ def _read(delta: CallDelta) -> tuple[str | None, str | None, str]:
     """Return a delta's id, name and text; empty ones count as absent."""
     if delta.custom is not None:
         return delta.id or None, delta.custom.name or None, delta.custom.input or ""
-    function = delta.function or FunctionDelta()
+    function = delta.function or FunctionDelta(delta.name, delta.arguments)
     arguments = function.arguments
-    if isinstance(arguments, dict):
-        arguments = msgspec.json.encode(arguments).decode()
-    return delta.id or function.id or None, function.name or None, arguments or ""
+    if not isinstance(arguments, str):
+        arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
+    return delta.id or function.id or None, function.name or None, arguments
 
 
 def _is_json(text: str) -> bool:

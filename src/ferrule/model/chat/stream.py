@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from ferrule.model.calls import CallReader, made_message, made_reasoning
-from ferrule.model.chat.calls import CallDelta, CallDeltas, ChatCall, FunctionDelta
+from ferrule.model.chat.calls import CallDelta, CallDeltas, ChatCall, FunctionDelta, placed
 from ferrule.model.chat.kept import (
     MESSAGE_FIELDS,
     THINKING_PARTS,
@@ -17,6 +17,7 @@ from ferrule.model.chat.kept import (
     stored,
     thought_in,
 )
+from ferrule.model.meanings import Finish, finish_of
 from ferrule.model.merger import StreamMerger
 from ferrule.model.payloads import fitting, load
 from ferrule.model.refusals import as_model_error, read_error
@@ -37,7 +38,7 @@ from ferrule.protocol.json_text import encodable
 
 
 class _Delta(msgspec.Struct):
-    content: str | list[dict[str, Any]] | None = None
+    content: str | list[dict[str, Any]] | dict[str, Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_text: str | None = None
@@ -47,7 +48,7 @@ class _Delta(msgspec.Struct):
     reasoning_opaque: Any = None
     extra_content: Any = None
     refusal: str | None = None
-    tool_calls: list[CallDelta] | None = None
+    tool_calls: list[CallDelta] | CallDelta | None = None
     function_call: FunctionDelta | None = None
 
 
@@ -56,6 +57,8 @@ class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
+    error: msgspec.Raw = msgspec.Raw()
+    usage: "_Usage | None" = None
 
 
 class _Usage(msgspec.Struct):
@@ -77,17 +80,6 @@ _plain_decoder = msgspec.json.Decoder()
 _NOTHING = (b"", b"null")
 
 _PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "tool_search_call": "tsc"}
-
-_CUT = ("length", "max_tokens")
-"""Finish reasons that mean the answer was cut off."""
-
-_FAILURES = {
-    "error": "reported an error in the middle of the answer",
-    "insufficient_system_resource": "has no capacity left for the answer",
-    "network_error": "lost the model in the middle of the answer",
-    "abort": "gave the answer up",
-}
-"""Finish reasons that are failures; a retry may help."""
 
 
 class _Words:
@@ -119,6 +111,7 @@ class ChatStream(StreamMerger):
         self._count = 0
         self._kept: Fields = {}
         self._finish: str | None = None
+        self._repeats = False
         self._more = True
         self._usage: TokenUsage | None = None
 
@@ -134,7 +127,7 @@ class ChatStream(StreamMerger):
         if self._finish is None and not (self.ended and self._count):
             raise self._closed_early("it was finished")
         self._close_all()
-        reason = "max_output_tokens" if self._finish in _CUT else None
+        reason = "max_output_tokens" if self._is_cut else None
         events.append(Completed(self._response_id, self._usage, None, reason))
         return events
 
@@ -146,15 +139,15 @@ class ChatStream(StreamMerger):
         return self._message(words, "incomplete")
 
     def _take(self, payload: bytes) -> None:
-        chunk = self._load(payload, _decoder)
+        event = load(payload, _decoder)
+        chunk = self._known(payload, event)
         if chunk is None:
             return
         if isinstance(chunk, dict):
-            if (error := read_error(chunk)) is not None:
-                raise as_model_error(error, self._server)
+            self._check_error(chunk)
             chunk = fitting(chunk, _Chunk)
         elif bytes(chunk.error) not in _NOTHING or (chunk.choices is None and chunk.usage is None):
-            self._check_error(payload)
+            self._check_error(load(payload, _plain_decoder))
         if not self._created and (chunk.id or chunk.choices):
             self._created = True
             self._response_id = chunk.id or ""
@@ -164,19 +157,24 @@ class ChatStream(StreamMerger):
         for choice in chunk.choices or ():
             self._choice(choice)
 
-    def _check_error(self, payload: bytes) -> None:
-        if (error := read_error(load(payload, _plain_decoder))) is not None:
+    def _check_error(self, payload: object) -> None:
+        if (error := read_error(payload)) is not None:
             raise as_model_error(error, self._server)
 
     def _choice(self, choice: _Choice) -> None:
         """Treat choices as parts of one answer, since only one is requested: text is read from the first that has any,
         calls from the first that has any."""
         delta, number = choice.delta or choice.message, choice.index or 0
+        if bytes(choice.error) not in _NOTHING:
+            self._check_error({"error": load(bytes(choice.error), _plain_decoder)})
+        if choice.usage is not None:
+            self._usage = _usage(choice.usage)
         if delta is not None:
             if delta.tool_calls or delta.function_call is not None:
                 self._calls_of = number if self._calls_of is None else self._calls_of
             if self._words_of is None and (number == 0 or delta.content):
                 self._words_of = number
+            self._repeats = self._finish is not None or choice.delta is None
             self._delta(delta, words=number == self._words_of, calls=number == self._calls_of)
         if choice.finish_reason and (not number or number in (self._words_of, self._calls_of)):
             self._finished(choice.finish_reason)
@@ -190,11 +188,11 @@ class ChatStream(StreamMerger):
                 if isinstance(delta.content, str):
                     self._say("message", delta.content)
                 else:
-                    self._content_parts(delta.content)
+                    self._content_parts([delta.content] if isinstance(delta.content, dict) else delta.content)
             if delta.refusal:
                 self._say("refusal", delta.refusal)
         if calls and delta.tool_calls:
-            for call in delta.tool_calls:
+            for call in placed(delta.tool_calls):
                 self._call_delta(call)
         if calls and delta.function_call is not None:
             self._call_delta(CallDelta(index=0, function=delta.function_call))
@@ -221,8 +219,8 @@ class ChatStream(StreamMerger):
 
     def _say(self, kind: str, text: str, field: str = "") -> None:
         words = self._words
-        if words is not None and self._finish is not None and text == "".join(words.parts):
-            return  # everything repeated, after the finish reason
+        if words is not None and self._repeats and text == "".join(words.parts):
+            return  # everything repeated, after the finish reason or as a whole message
         self._more = True
         if words is None or words.kind != kind:
             if not text.strip():
@@ -249,7 +247,7 @@ class ChatStream(StreamMerger):
             thought = encodable("".join(words.parts))
             self._events.append(ItemDone(made_reasoning(words.item_id, content=thought, more=more), words.place))
         else:
-            status = "incomplete" if self._finish in _CUT else "completed"
+            status = "incomplete" if self._is_cut else "completed"
             self._events.append(ItemDone(self._message(words, status), words.place))
 
     def _message(self, words: _Words, status: str) -> ResponseItem:
@@ -312,16 +310,21 @@ class ChatStream(StreamMerger):
         self._close_calls()
         self._keep_rest()
 
+    @property
+    def _is_cut(self) -> bool:
+        return finish_of(self._finish) is Finish.CUT
+
     def _finished(self, reason: str) -> None:
-        if reason in _FAILURES:
-            raise ModelError(f"{self._server} {_FAILURES[reason]}.", retryable=True)
-        if reason == "content_filter":
-            raise ModelError(f"The content filter of {self._server} stopped the answer.")
-        if self._more and self._finish not in _CUT:
+        meaning = finish_of(reason)
+        if meaning is Finish.FAILED:
+            raise ModelError(f"{self._server} gave up in the middle of the answer ({reason}).", retryable=True)
+        if meaning is Finish.FILTERED:
+            raise self._filtered()
+        if self._more and not self._is_cut:
             self._finish = reason
         self._more = False
         self.said_all = True
-        if self._finish in _CUT:
+        if self._is_cut:
             self._open = [call for call in self._open if not call.custom]  # half a patch or script must not run
         self._close_calls(only_whole=True)
 

@@ -11,8 +11,9 @@ from typing import Any, get_args
 import msgspec
 
 from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoning, without_placeholder
+from ferrule.model.meanings import Finish, finish_of
 from ferrule.model.merger import StreamMerger
-from ferrule.model.payloads import UNREADABLE, fitting
+from ferrule.model.payloads import UNREADABLE, fitting, load_odd
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.responses.numbers import Numbers
 from ferrule.model.stream import (
@@ -61,8 +62,12 @@ class _ReasoningDelta(_Delta, tag="response.reasoning_text.delta"):
     pass
 
 
+class _TextDone(_Located, tag="response.output_text.done"):
+    text: str | None = None
+
+
 class _ArgumentsDelta(_Delta, tag="response.function_call_arguments.delta"):
-    pass
+    delta: Any = None
 
 
 class _InputDelta(_Delta, tag="response.custom_tool_call_input.delta"):
@@ -70,13 +75,13 @@ class _InputDelta(_Delta, tag="response.custom_tool_call_input.delta"):
 
 
 class _ArgumentsDone(_Located, tag="response.function_call_arguments.done"):
-    arguments: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
     name: str | None = None
     call_id: str | None = None
 
 
 class _InputDone(_Located, tag="response.custom_tool_call_input.done"):
-    input: str | None = None
+    input: msgspec.Raw = msgspec.Raw()
     name: str | None = None
     call_id: str | None = None
 
@@ -102,7 +107,7 @@ class _Response(msgspec.Struct):
     usage: _Usage | None = None
     end_turn: bool | None = None
     incomplete_details: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
+    error: Any = None
     status: str | None = None
 
 
@@ -126,9 +131,18 @@ class _Failed(_Lifecycle, tag="response.failed"):
     pass
 
 
+class _Cancelled(_Lifecycle, tag="response.cancelled"):
+    pass
+
+
+class _Done(_Lifecycle, tag="response.done"):
+    pass
+
+
 _Event = (
     _TextDelta | _RefusalDelta | _SummaryDelta | _ReasoningDelta | _ArgumentsDelta | _InputDelta | _ArgumentsDone
-    | _InputDone | _ItemAdded | _ItemDone | _Created | _Completed | _Incomplete | _Failed
+    | _InputDone | _ItemAdded | _ItemDone | _TextDone | _Created | _Completed | _Done | _Incomplete | _Failed
+    | _Cancelled
 )  # fmt: skip
 _decoder: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
 
@@ -145,7 +159,7 @@ class _Other(_Numbered, kw_only=True):
     @property
     def is_passed_over(self) -> bool:
         """Whether the kind alone shows that nothing in this event is for us."""
-        return self.type not in _KINDS and self.type not in ("", "error") and self.object != "response"
+        return self.type not in _KINDS and self.object != "response" and bool(self.type) and not _is_error(self.type)
 
 
 _other_decoder = msgspec.json.Decoder(_Other)
@@ -224,7 +238,8 @@ class ResponsesStream(StreamMerger):
             other = _other_decoder.decode(payload)
             if other.is_passed_over:
                 return other
-        return self._load(payload, _decoder)
+        event = load_odd(payload, _decoder)
+        return self._known(payload, event)
 
     def _is_past(self, event: _Numbered) -> bool:
         """Return whether an out-of-order event comes after the end of its item."""
@@ -251,11 +266,11 @@ class ResponsesStream(StreamMerger):
         if not self._numbers.is_new(number if isinstance(number, int) else None, payload):
             return
         if event.get("object") == "response" and "output" in event:
-            self._complete(_Completed(response=fitting(event, _Response)))
+            self._end_as_said(_Completed(response=fitting(event, _Response)))
         elif isinstance(kind, str) and kind in _KINDS:
             read = fitting(event, _KINDS[kind])
             _HANDLERS[type(read)](self, read)
-        elif kind in (None, "", "error") and (error := read_error(event)):
+        elif (not kind or _is_error(kind)) and (error := read_error(event)):
             raise as_model_error(error, self._server)
 
     def _create(self, event: _Created) -> None:
@@ -316,6 +331,12 @@ class ResponsesStream(StreamMerger):
             item.parts.append(event.delta)
             self._events.append(TextDelta(item.item_id, encodable(event.delta)))
 
+    def _text_done(self, event: _TextDone) -> None:
+        """Take the text of a message that came without deltas."""
+        known = self._find(event)
+        if event.text and (known is None or not (known.done or known.parts)):
+            self._text(_TextDelta(item_id=event.item_id, output_index=event.output_index, delta=event.text))
+
     def _reasoning(self, event: _SummaryDelta | _ReasoningDelta) -> None:
         if event.delta:
             item = self._found(event, "reasoning")
@@ -327,17 +348,18 @@ class ResponsesStream(StreamMerger):
         if not event.delta:
             return
         item = self._found(event, "function_call" if isinstance(event, _ArgumentsDelta) else "custom_tool_call")
-        item.parts.append(event.delta)
-        if item.call is not None and (delta := item.call.delta(event.delta)):
+        text = event.delta if isinstance(event.delta, str) else msgspec.json.encode(event.delta).decode()
+        item.parts.append(text)
+        if item.call is not None and (delta := item.call.delta(text)):
             self._events.append(ToolInputDelta(item.item_id, item.call.call_id, encodable(delta)))
 
     def _arguments_done(self, event: _ArgumentsDone) -> None:
-        self._found_done(event, "function_call", event.arguments)
+        self._found_done(event, "function_call", _string(event.arguments))
 
     def _input_done(self, event: _InputDone) -> None:
-        self._found_done(event, "custom_tool_call", event.input)
+        self._found_done(event, "custom_tool_call", _string(event.input))
 
-    def _found_done(self, event: _ArgumentsDone | _InputDone, kind: str, body: str | None) -> None:
+    def _found_done(self, event: _ArgumentsDone | _InputDone, kind: str, body: str) -> None:
         known = self._find(event)
         if known is None or not known.done:
             self._found(event, kind, event.name, event.call_id).body = body
@@ -374,7 +396,7 @@ class ResponsesStream(StreamMerger):
         whole: ResponseItem | None
         if item.kind in _CALLS:
             whole = self._whole_call(item, given, head or _Head())
-        elif given is not None and not _is_empty(given):
+        elif given is not None and not _is_empty(given, item.kind):
             whole = given
         else:
             whole = _from_deltas(item) or given
@@ -395,6 +417,16 @@ class ResponsesStream(StreamMerger):
 
     # The end
 
+    def _end_as_said(self, event: _Lifecycle) -> None:
+        """End as the response's status says, whatever its event is called."""
+        ends = {"failed": self._fail, "cancelled": self._fail, "incomplete": self._cut_short}
+        ends.get(event.response.status or "", self._complete)(event)
+
+    def _done(self) -> None:
+        """End at `[DONE]` if every item is whole, for bridges that send no `response.completed`."""
+        if not self.ended and self._items and all(item.done for item in self._items):
+            self._complete(_Completed())
+
     def _complete(self, event: _Lifecycle) -> None:
         self._take_output(event.response.output or [])
         self._check_whole()
@@ -403,8 +435,8 @@ class ResponsesStream(StreamMerger):
 
     def _cut_short(self, event: _Lifecycle) -> None:
         reason = str((event.response.incomplete_details or {}).get("reason") or "incomplete")
-        if reason == "content_filter":
-            raise ModelError(f"The content filter of {self._server} stopped the answer.")
+        if finish_of(reason) is Finish.FILTERED:
+            raise self._filtered()
         self._take_output(event.response.output or [])
         for item in self._items:
             if not item.done and item.kind == "custom_tool_call":
@@ -413,7 +445,8 @@ class ResponsesStream(StreamMerger):
         self._end(event.response, reason)
 
     def _fail(self, event: _Lifecycle) -> None:
-        error = read_error({"error": event.response.error or {"message": event.response.status}})
+        said = event.response.error or {"message": f"the response was {event.response.status or 'not completed'}"}
+        error = read_error({"error": said})
         assert error is not None
         raise as_model_error(error, self._server)
 
@@ -468,11 +501,19 @@ _HANDLERS: dict[type, Any] = {
     _ItemAdded: ResponsesStream._add,
     _ItemDone: ResponsesStream._item_done,
     _Created: ResponsesStream._create,
-    _Completed: ResponsesStream._complete,
+    _TextDone: ResponsesStream._text_done,
+    _Completed: ResponsesStream._end_as_said,
+    _Done: ResponsesStream._end_as_said,
     _Incomplete: ResponsesStream._cut_short,
     _Failed: ResponsesStream._fail,
+    _Cancelled: ResponsesStream._fail,
     _Other: lambda stream, event: None,
 }
+
+
+def _is_error(kind: str) -> bool:
+    """Return whether an event is an error by its kind (`error`, `response.error`)."""
+    return kind.endswith("error")
 
 
 def _same(head: _Head, index: int, raw: bytes, free: Sequence[_Open]) -> _Open | None:
@@ -521,9 +562,9 @@ def _from_deltas(item: _Open) -> ResponseItem | None:
     return None
 
 
-def _is_empty(item: ResponseItem) -> bool:
+def _is_empty(item: ResponseItem, kind: str) -> bool:
     """Return whether a message has no content, as some bridges close one that they streamed."""
-    return isinstance(item.view, Message) and is_empty(item.view.content)
+    return is_empty(item.view.content) if isinstance(item.view, Message) else kind == "message"
 
 
 def _usage(usage: _Usage) -> TokenUsage:
