@@ -140,7 +140,7 @@ async def test_m010_m058_an_error_at_another_place_is_told_in_the_servers_words(
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 @pytest.mark.parametrize("kind", ["response.completed", "response.done", None])
 async def test_m018_a_status_counts_more_than_the_name_of_the_event(status: str, kind: str | None) -> None:
-    response = {"id": "r", "status": status, "error": None, "output": []}
+    response: dict[str, Any] = {"id": "r", "status": status, "error": None, "output": []}
     end = {**response, "object": "response"} if kind is None else {"type": kind, "response": response}
     found = await replay("responses", sse(end))
     assert found.error is not None and found.error.retryable and status in str(found.error)

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from ferrule.model.payloads import UNREADABLE, Unread, unread
 from ferrule.model.stream import ModelError, PassedOver, ResponseEvent
-from ferrule.protocol.json_text import JsonValue
 
 T = TypeVar("T")
 
@@ -40,14 +39,8 @@ class StreamMerger:
         except UNREADABLE:
             self._pass_over(payload, unread(payload, "holds a value that cannot be read"))
 
-    def _known(self, payload: bytes, event: T | dict[str, JsonValue] | Unread) -> T | dict[str, JsonValue] | None:
-        """Return the event; None, after a warning, if it has no meaning for us."""
-        if isinstance(event, Unread):
-            self._pass_over(payload, event)
-            return None
-        return event
-
     def _pass_over(self, payload: bytes, what: Unread) -> None:
+        """Warn of an event without meaning for us. Raises `ModelError` if it may contain part of a call."""
         if self._is_of_a_call(payload):
             raise ModelError(f"{self._server} sent a part of a call that cannot be read.", retryable=True)
         self._passed_over = what.excerpt.strip() or self._passed_over

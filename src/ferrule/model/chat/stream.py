@@ -19,7 +19,7 @@ from ferrule.model.chat.kept import (
 )
 from ferrule.model.meanings import Finish, finish_of
 from ferrule.model.merger import StreamMerger
-from ferrule.model.payloads import fitting, load
+from ferrule.model.payloads import Unread, fitting, load
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.stream import (
     Completed,
@@ -139,9 +139,9 @@ class ChatStream(StreamMerger):
         return self._message(words, "incomplete")
 
     def _take(self, payload: bytes) -> None:
-        event = load(payload, _decoder)
-        chunk = self._known(payload, event)
-        if chunk is None:
+        chunk = load(payload, _decoder)
+        if isinstance(chunk, Unread):
+            self._pass_over(payload, chunk)
             return
         if isinstance(chunk, dict):
             self._check_error(chunk)

@@ -5,16 +5,16 @@ deltas, else the final response. Bridges leave any of these out, and some give a
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from ferrule.model.calls import CallReader, OpenCall, made_message, made_reasoning, without_placeholder
 from ferrule.model.meanings import Finish, finish_of
 from ferrule.model.merger import StreamMerger
-from ferrule.model.payloads import UNREADABLE, fitting, load_odd
+from ferrule.model.payloads import Unread, fitting
 from ferrule.model.refusals import as_model_error, read_error
+from ferrule.model.responses import events
 from ferrule.model.responses.numbers import Numbers
 from ferrule.model.stream import (
     Completed,
@@ -31,138 +31,6 @@ from ferrule.protocol.content import is_empty, text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
-
-
-class _Numbered(msgspec.Struct, kw_only=True):
-    sequence_number: int | None = None
-
-
-class _Located(_Numbered, kw_only=True):
-    item_id: str | None = None
-    output_index: int | None = None
-
-
-class _Delta(_Located):
-    delta: str | None = None
-
-
-class _TextDelta(_Delta, tag="response.output_text.delta"):
-    pass
-
-
-class _RefusalDelta(_Delta, tag="response.refusal.delta"):
-    pass
-
-
-class _SummaryDelta(_Delta, tag="response.reasoning_summary_text.delta"):
-    pass
-
-
-class _ReasoningDelta(_Delta, tag="response.reasoning_text.delta"):
-    pass
-
-
-class _TextDone(_Located, tag="response.output_text.done"):
-    text: str | None = None
-
-
-class _ArgumentsDelta(_Delta, tag="response.function_call_arguments.delta"):
-    delta: Any = None
-
-
-class _InputDelta(_Delta, tag="response.custom_tool_call_input.delta"):
-    pass
-
-
-class _ArgumentsDone(_Located, tag="response.function_call_arguments.done"):
-    arguments: msgspec.Raw = msgspec.Raw()
-    name: str | None = None
-    call_id: str | None = None
-
-
-class _InputDone(_Located, tag="response.custom_tool_call_input.done"):
-    input: msgspec.Raw = msgspec.Raw()
-    name: str | None = None
-    call_id: str | None = None
-
-
-class _ItemAdded(_Located, tag="response.output_item.added"):
-    item: msgspec.Raw = msgspec.Raw()
-
-
-class _ItemDone(_Located, tag="response.output_item.done"):
-    item: msgspec.Raw = msgspec.Raw()
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = 0
-    output_tokens: int | None = 0
-    input_tokens_details: dict[str, Any] | None = None
-    output_tokens_details: dict[str, Any] | None = None
-
-
-class _Response(msgspec.Struct):
-    id: str | None = None
-    output: list[msgspec.Raw] | None = None
-    usage: _Usage | None = None
-    end_turn: bool | None = None
-    incomplete_details: dict[str, Any] | None = None
-    error: Any = None
-    status: str | None = None
-
-
-class _Lifecycle(_Numbered, kw_only=True):
-    response: _Response = msgspec.field(default_factory=_Response)
-
-
-class _Created(_Lifecycle, tag="response.created"):
-    pass
-
-
-class _Completed(_Lifecycle, tag="response.completed"):
-    pass
-
-
-class _Incomplete(_Lifecycle, tag="response.incomplete"):
-    pass
-
-
-class _Failed(_Lifecycle, tag="response.failed"):
-    pass
-
-
-class _Cancelled(_Lifecycle, tag="response.cancelled"):
-    pass
-
-
-class _Done(_Lifecycle, tag="response.done"):
-    pass
-
-
-_Event = (
-    _TextDelta | _RefusalDelta | _SummaryDelta | _ReasoningDelta | _ArgumentsDelta | _InputDelta | _ArgumentsDone
-    | _InputDone | _ItemAdded | _ItemDone | _TextDone | _Created | _Completed | _Done | _Incomplete | _Failed
-    | _Cancelled
-)  # fmt: skip
-_decoder: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
-
-_KINDS: dict[str, type[_Event]] = {str(kind.__struct_config__.tag): kind for kind in get_args(_Event)}
-
-
-class _Other(_Numbered, kw_only=True):
-    """An event of a kind without meaning for us: only its number counts, and the rest is not decoded. Servers send the
-    whole request back in some of them."""
-
-    type: str
-    object: str = ""
-
-    @property
-    def is_passed_over(self) -> bool:
-        """Whether the kind alone shows that nothing in this event is for us."""
-        return self.type not in _KINDS and self.object != "response" and bool(self.type) and not _is_error(self.type)
-
-
-_other_decoder = msgspec.json.Decoder(_Other)
 
 _CALLS = {"function_call", "custom_tool_call"}
 
@@ -221,29 +89,17 @@ class ResponsesStream(StreamMerger):
         self._numbers = Numbers()
 
     def _take(self, payload: bytes) -> None:
-        event = self._read(payload)
-        if event is None:
-            return
-        if isinstance(event, dict):
+        event = events.read_event(payload)
+        if isinstance(event, Unread):
+            self._pass_over(payload, event)
+        elif isinstance(event, dict):
             self._plain(event, payload)
         elif self._numbers.is_new(event.sequence_number, payload) and not self._is_past(event):
             _HANDLERS[type(event)](self, event)
 
-    def _read(self, payload: bytes) -> _Event | _Other | dict[str, Any] | None:
-        try:
-            return _decoder.decode(payload)
-        except UNREADABLE:
-            pass
-        with suppress(*UNREADABLE):
-            other = _other_decoder.decode(payload)
-            if other.is_passed_over:
-                return other
-        event = load_odd(payload, _decoder)
-        return self._known(payload, event)
-
-    def _is_past(self, event: _Numbered) -> bool:
+    def _is_past(self, event: events.Numbered) -> bool:
         """Return whether an out-of-order event comes after the end of its item."""
-        if not self._numbers.is_late(event.sequence_number) or not isinstance(event, _Located):
+        if not self._numbers.is_late(event.sequence_number) or not isinstance(event, events.Located):
             return False
         item = self._find(event)
         return item is not None and item.done
@@ -266,25 +122,25 @@ class ResponsesStream(StreamMerger):
         if not self._numbers.is_new(number if isinstance(number, int) else None, payload):
             return
         if event.get("object") == "response" and "output" in event:
-            self._end_as_said(_Completed(response=fitting(event, _Response)))
-        elif isinstance(kind, str) and kind in _KINDS:
-            read = fitting(event, _KINDS[kind])
+            self._end_as_said(events.Completed(response=fitting(event, events.Response)))
+        elif isinstance(kind, str) and kind in events.KINDS:
+            read = fitting(event, events.KINDS[kind])
             _HANDLERS[type(read)](self, read)
-        elif (not kind or _is_error(kind)) and (error := read_error(event)):
+        elif (not isinstance(kind, str) or not kind or events.is_error(kind)) and (error := read_error(event)):
             raise as_model_error(error, self._server)
 
-    def _create(self, event: _Created) -> None:
+    def _create(self, event: events.Created) -> None:
         self._events.append(Created(event.response.id or ""))
 
     # Finding and opening items
 
-    def _find(self, event: _Located) -> _Open | None:
+    def _find(self, event: events.Located) -> _Open | None:
         item = self._by_id.get(event.item_id or "")
         if item is None and event.output_index is not None:
             item = self._by_index.get(event.output_index)
         return item
 
-    def _found(self, event: _Located, kind: str, name: str | None = None, call_id: str | None = None) -> _Open:
+    def _found(self, event: events.Located, kind: str, name: str | None = None, call_id: str | None = None) -> _Open:
         """Find an event's open item; create one if the server never opened it."""
         item = self._find(event)
         if item is None or item.done or (item.kind != kind and not {item.kind, kind} <= _CALLS):
@@ -293,7 +149,7 @@ class ResponsesStream(StreamMerger):
             self._open_call(item, _Head(kind, event.item_id, call_id, name))
         return item
 
-    def _open(self, head: _Head, event: _Located) -> _Open:
+    def _open(self, head: _Head, event: events.Located) -> _Open:
         item_id = head.id or event.item_id or f"item_{self._calls.new_id()}"
         item = _Open(head.type, item_id, event.output_index, len(self._items))
         self._items.append(item)
@@ -315,7 +171,7 @@ class ResponsesStream(StreamMerger):
         for part in item.parts:
             self._events.append(ToolInputDelta(item.item_id, call.call_id, encodable(call.delta(part))))
 
-    def _add(self, event: _ItemAdded) -> None:
+    def _add(self, event: events.ItemAdded) -> None:
         head = _read_head(event.item)
         known = self._find(event)
         if known is None or known.done or known.kind != head.type:
@@ -325,48 +181,48 @@ class ResponsesStream(StreamMerger):
 
     # Deltas
 
-    def _text(self, event: _TextDelta | _RefusalDelta) -> None:
+    def _text(self, event: events.TextDelta | events.RefusalDelta) -> None:
         if event.delta:
             item = self._found(event, "message")
             item.parts.append(event.delta)
             self._events.append(TextDelta(item.item_id, encodable(event.delta)))
 
-    def _text_done(self, event: _TextDone) -> None:
+    def _text_done(self, event: events.TextDone) -> None:
         """Take the text of a message that came without deltas."""
         known = self._find(event)
         if event.text and (known is None or not (known.done or known.parts)):
-            self._text(_TextDelta(item_id=event.item_id, output_index=event.output_index, delta=event.text))
+            self._text(events.TextDelta(item_id=event.item_id, output_index=event.output_index, delta=event.text))
 
-    def _reasoning(self, event: _SummaryDelta | _ReasoningDelta) -> None:
+    def _reasoning(self, event: events.SummaryDelta | events.ReasoningDelta) -> None:
         if event.delta:
             item = self._found(event, "reasoning")
             item.parts.append(event.delta)
-            item.text = "summary" if isinstance(event, _SummaryDelta) else "content"
+            item.text = "summary" if isinstance(event, events.SummaryDelta) else "content"
             self._events.append(ReasoningDelta(item.item_id, encodable(event.delta)))
 
-    def _input(self, event: _ArgumentsDelta | _InputDelta) -> None:
+    def _input(self, event: events.ArgumentsDelta | events.InputDelta) -> None:
         if not event.delta:
             return
-        item = self._found(event, "function_call" if isinstance(event, _ArgumentsDelta) else "custom_tool_call")
+        item = self._found(event, "function_call" if isinstance(event, events.ArgumentsDelta) else "custom_tool_call")
         text = event.delta if isinstance(event.delta, str) else msgspec.json.encode(event.delta).decode()
         item.parts.append(text)
         if item.call is not None and (delta := item.call.delta(text)):
             self._events.append(ToolInputDelta(item.item_id, item.call.call_id, encodable(delta)))
 
-    def _arguments_done(self, event: _ArgumentsDone) -> None:
+    def _arguments_done(self, event: events.ArgumentsDone) -> None:
         self._found_done(event, "function_call", _string(event.arguments))
 
-    def _input_done(self, event: _InputDone) -> None:
+    def _input_done(self, event: events.InputDone) -> None:
         self._found_done(event, "custom_tool_call", _string(event.input))
 
-    def _found_done(self, event: _ArgumentsDone | _InputDone, kind: str, body: str) -> None:
+    def _found_done(self, event: events.ArgumentsDone | events.InputDone, kind: str, body: str) -> None:
         known = self._find(event)
         if known is None or not known.done:
             self._found(event, kind, event.name, event.call_id).body = body
 
     # Whole items
 
-    def _item_done(self, event: _ItemDone) -> None:
+    def _item_done(self, event: events.ItemDone) -> None:
         head = _read_head(event.item)
         item = self._match(head, event)
         if item is None:
@@ -374,7 +230,7 @@ class ResponsesStream(StreamMerger):
         if not item.done:
             self._finish(item, bytes(event.item), head)
 
-    def _match(self, head: _Head, event: _Located) -> _Open | None:
+    def _match(self, head: _Head, event: events.Located) -> _Open | None:
         """Find the streamed item that matches a whole item: same id, call, or place. None: it is new."""
         alike = [item for item in self._items if item.kind == head.type]
         for item in alike:
@@ -417,7 +273,7 @@ class ResponsesStream(StreamMerger):
 
     # The end
 
-    def _end_as_said(self, event: _Lifecycle) -> None:
+    def _end_as_said(self, event: events.Lifecycle) -> None:
         """End as the response's status says, whatever its event is called."""
         ends = {"failed": self._fail, "cancelled": self._fail, "incomplete": self._cut_short}
         ends.get(event.response.status or "", self._complete)(event)
@@ -425,15 +281,15 @@ class ResponsesStream(StreamMerger):
     def _done(self) -> None:
         """End at `[DONE]` if every item is whole, for bridges that send no `response.completed`."""
         if not self.ended and self._items and all(item.done for item in self._items):
-            self._complete(_Completed())
+            self._complete(events.Completed())
 
-    def _complete(self, event: _Lifecycle) -> None:
+    def _complete(self, event: events.Lifecycle) -> None:
         self._take_output(event.response.output or [])
         self._check_whole()
         self._close()
         self._end(event.response, None)
 
-    def _cut_short(self, event: _Lifecycle) -> None:
+    def _cut_short(self, event: events.Lifecycle) -> None:
         reason = str((event.response.incomplete_details or {}).get("reason") or "incomplete")
         if finish_of(reason) is Finish.FILTERED:
             raise self._filtered()
@@ -444,7 +300,7 @@ class ResponsesStream(StreamMerger):
         self._close()
         self._end(event.response, reason)
 
-    def _fail(self, event: _Lifecycle) -> None:
+    def _fail(self, event: events.Lifecycle) -> None:
         said = event.response.error or {"message": f"the response was {event.response.status or 'not completed'}"}
         error = read_error({"error": said})
         assert error is not None
@@ -458,7 +314,7 @@ class ResponsesStream(StreamMerger):
             head = _read_head(raw)
             item = _same(head, index, bytes(raw), free)
             if item is None:
-                self._finish(self._open(head, _Located(output_index=index)), bytes(raw), head)
+                self._finish(self._open(head, events.Located(output_index=index)), bytes(raw), head)
                 continue
             free.remove(item)
             if not item.done:
@@ -483,37 +339,32 @@ class ResponsesStream(StreamMerger):
             if not item.done:
                 self._finish(item, None)
 
-    def _end(self, response: _Response, incomplete: str | None) -> None:
+    def _end(self, response: events.Response, incomplete: str | None) -> None:
         self.ended = self.said_all = True
         usage = None if response.usage is None else _usage(response.usage)
         self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
 
 
 _HANDLERS: dict[type, Any] = {
-    _TextDelta: ResponsesStream._text,
-    _RefusalDelta: ResponsesStream._text,
-    _SummaryDelta: ResponsesStream._reasoning,
-    _ReasoningDelta: ResponsesStream._reasoning,
-    _ArgumentsDelta: ResponsesStream._input,
-    _InputDelta: ResponsesStream._input,
-    _ArgumentsDone: ResponsesStream._arguments_done,
-    _InputDone: ResponsesStream._input_done,
-    _ItemAdded: ResponsesStream._add,
-    _ItemDone: ResponsesStream._item_done,
-    _Created: ResponsesStream._create,
-    _TextDone: ResponsesStream._text_done,
-    _Completed: ResponsesStream._end_as_said,
-    _Done: ResponsesStream._end_as_said,
-    _Incomplete: ResponsesStream._cut_short,
-    _Failed: ResponsesStream._fail,
-    _Cancelled: ResponsesStream._fail,
-    _Other: lambda stream, event: None,
+    events.TextDelta: ResponsesStream._text,
+    events.RefusalDelta: ResponsesStream._text,
+    events.SummaryDelta: ResponsesStream._reasoning,
+    events.ReasoningDelta: ResponsesStream._reasoning,
+    events.ArgumentsDelta: ResponsesStream._input,
+    events.InputDelta: ResponsesStream._input,
+    events.ArgumentsDone: ResponsesStream._arguments_done,
+    events.InputDone: ResponsesStream._input_done,
+    events.ItemAdded: ResponsesStream._add,
+    events.ItemDone: ResponsesStream._item_done,
+    events.Created: ResponsesStream._create,
+    events.TextDone: ResponsesStream._text_done,
+    events.Completed: ResponsesStream._end_as_said,
+    events.Done: ResponsesStream._end_as_said,
+    events.Incomplete: ResponsesStream._cut_short,
+    events.Failed: ResponsesStream._fail,
+    events.Cancelled: ResponsesStream._fail,
+    events.Other: lambda stream, event: None,
 }
-
-
-def _is_error(kind: str) -> bool:
-    """Return whether an event is an error by its kind (`error`, `response.error`)."""
-    return kind.endswith("error")
 
 
 def _same(head: _Head, index: int, raw: bytes, free: Sequence[_Open]) -> _Open | None:
@@ -567,7 +418,7 @@ def _is_empty(item: ResponseItem, kind: str) -> bool:
     return is_empty(item.view.content) if isinstance(item.view, Message) else kind == "message"
 
 
-def _usage(usage: _Usage) -> TokenUsage:
+def _usage(usage: events.Usage) -> TokenUsage:
     cached = (usage.input_tokens_details or {}).get("cached_tokens") or 0
     reasoning = (usage.output_tokens_details or {}).get("reasoning_tokens") or 0
     return TokenUsage(usage.input_tokens or 0, int(cached), usage.output_tokens or 0, int(reasoning))
