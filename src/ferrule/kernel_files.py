@@ -1,12 +1,11 @@
-"""What tools that read files do not read: file systems that store no files but show what the kernel knows.
+"""Keep tools that read files away from file systems that store none but show the kernel's state.
 
-`/proc/self/environ` has the keys that commands must not see, `/proc/self/fd` the files that we have open. A command
-that looks there sees itself, so it may.
+`/proc/self/environ` contains the keys that commands must not see, `/proc/self/fd` leads to the files that we have open.
+A command that looks there sees only itself, so it may.
 
-What is read must lie on a file system that stores files: one that the kernel puts on a block device, or one of the
-known ones that need none. So a new kind of the kernel's is refused until somebody has looked at it. Each step of a path
-is opened before it is looked at, and what was looked at is what is read: whoever changes the path meanwhile leads
-nowhere else.
+A file must lie on a file system that stores files: one on a block device, or one of the known types that need none. So
+a new type is refused until somebody has reviewed it. Each step of a path is opened before it is checked, and the file
+that was checked is the one that is read, even if somebody changes the path meanwhile.
 """
 
 import errno
@@ -28,9 +27,9 @@ _WITHOUT_DEVICE = """
     nfs nfs4 cifs smb3 smbfs afs ceph coda lustre gpfs beegfs orangefs pvfs2 panfs wekafs
 """
 STORING = frozenset(_WITHOUT_DEVICE.split())
-"""Types of file systems that store files without a block device: in memory, over others, from a host or a server."""
+"""Types of file systems that store files without a block device: in memory, over others, on a host or a server."""
 TYPES = "/proc/filesystems"
-"""A line of a type that needs a block device begins with a tab, others with `nodev` (proc(5))."""
+"""A type that needs a block device has a line that begins with a tab, others with `nodev` (proc(5))."""
 MOUNTS = "/proc/self/mountinfo"
 
 _STEP = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,13 +41,13 @@ class KernelFileError(OSError):
 
 
 class Storage:
-    """Tells which open files are stored ones, and remembers their devices. Make one for each call."""
+    """Tell which open files are stored ones, and remember their devices. Make one for each call."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()
 
     def check(self, descriptor: int, path: str) -> None:
-        """Raise `KernelFileError` unless what is open (also by `O_PATH`) is stored."""
+        """Raise `KernelFileError` unless the open file (also one opened with `O_PATH`) is a stored one."""
         device = os.fstat(descriptor).st_dev
         if sys.platform != "linux" or os.major(device) or device in self._known:  # 0: on no block device
             return
@@ -64,10 +63,10 @@ class Storage:
 
 
 def open_stored(path: str, flags: int, check: Callable[[int], None] = lambda mode: None) -> int:
-    """Open the absolute path, links followed. `check` gets the mode of what is there before it is opened, and raises
-    `OSError` for what is not wanted.
+    """Open the absolute path, following links. `check` receives the file's mode before it is opened, and raises
+    `OSError` to refuse it.
 
-    Raises `OSError`: a `KernelFileError` where it, or a link on the way, is not stored.
+    Raises `OSError`: a `KernelFileError` if the file, or a link on the way, is not stored.
     """
     if sys.platform != "linux":
         check(os.stat(path).st_mode)
@@ -83,7 +82,7 @@ def open_stored(path: str, flags: int, check: Callable[[int], None] = lambda mod
 def refuse_kernel_files(path: str, *, below: bool = False) -> None:
     """Raise `OSError` for a path that `open_stored` would not open, whatever its kind.
 
-    `below`: what is under it will be read, too, so that nothing that stores no files may be mounted there.
+    `below`: everything under it will be read, too, so no file system that stores no files may be mounted there.
     """
     if sys.platform != "linux":
         return
@@ -92,14 +91,14 @@ def refuse_kernel_files(path: str, *, below: bool = False) -> None:
         real = os.path.realpath(path).rstrip("/")
         for mount in mounts():
             if mount.point.startswith(f"{real}/") and not _stores(mount.kind):
-                raise KernelFileError(f"it holds {mount.point}, a file system of the kernel: name a folder below it")
+                raise KernelFileError(f"it contains {mount.point}, a file system of the kernel: name a folder below it")
 
 
 def _reach(path: str) -> int:
-    """What stands at the path, open by `O_PATH`. A link is followed only where somebody stored it: `/proc/self/fd/5`
-    and its like are the kernel's word."""
+    """Open the path with `O_PATH`. A link is followed only if it is a stored one: `/proc/self/fd/5` and the like are
+    made by the kernel."""
     if "\0" in path:
-        raise OSError(errno.EINVAL, "it holds a NUL", path)
+        raise OSError(errno.EINVAL, "it contains a NUL", path)
     storage, todo, links = Storage(), deque(path.split("/")), 0
     here = os.open("/", _STEP)
     try:
@@ -128,7 +127,7 @@ def _reach(path: str) -> int:
 
 
 def _target(link: int, storage: Storage, path: str) -> str:
-    """Where an open link leads. Closes it."""
+    """Return the target of an open link, and close it."""
     try:
         storage.check(link, path)
         return os.readlink("", dir_fd=link)
@@ -137,7 +136,7 @@ def _target(link: int, storage: Storage, path: str) -> str:
 
 
 class Mount(NamedTuple):
-    """One line of mountinfo (proc(5)). `source` is the folder of the device's file system that `point` shows."""
+    """One line of mountinfo (proc(5)). `source` is the folder of the file system that is visible at `point`."""
 
     number: int
     device: int
@@ -147,7 +146,7 @@ class Mount(NamedTuple):
 
 
 def mounts(start: bytes = b"") -> Iterator[Mount]:
-    """What is mounted, of that whose line begins so; it begins with the mount's number. Linux only."""
+    """Yield the mounts whose line begins with `start`; a line begins with the mount's number. Linux only."""
     for line in _lines(MOUNTS):
         if not line.startswith(start):
             continue
@@ -160,8 +159,8 @@ def mounts(start: bytes = b"") -> Iterator[Mount]:
 
 
 def _type_of(descriptor: int, device: int) -> str | None:
-    """The type of the file system, by its mount; by its device where there is no number (gVisor). None: it is not
-    listed, as the root of a `chroot` is not."""
+    """Return the type of the file system, found by its mount, or by its device if there is no mount number (gVisor).
+    None if it is not listed, as the root of a `chroot` is not."""
     told = [line.split() for line in _lines(f"/proc/self/fdinfo/{descriptor}")]
     starts = [words[1] + b" " for words in told if words[0] == b"mnt_id:"]
     starts.append(b"")
@@ -177,7 +176,7 @@ def _stores(kind: str) -> bool:
 
 
 def _lines(path: str) -> list[bytes]:
-    """None where it cannot be read: then only our root and block devices are known."""
+    """Read a file's lines; none if it cannot be read: then only our root and block devices are known."""
     try:
         return Path(path).read_bytes().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Locks on files that several processes of ours share. They end with the descriptor, whatever ends the process."""
+"""Lock files that several of our processes share. A lock ends with its descriptor, however the process ends."""
 
 import asyncio
 import fcntl
@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 0.25
-"""Seconds to wait for a lock held for one small write: a command can hold one for ever on any file that it can read."""
+"""Seconds to wait for a lock held for one small write: a command can hold one forever on any file that it can read."""
 
 POLL_SECONDS = 0.002
-"""The kernel tells nobody with a deadline that a lock is free. This is short beside a disk write, and costs no work."""
+"""Seconds between tries: the kernel offers no wait with a deadline. Short compared with a disk write, and cheap."""
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock alone, at once; False where another process has it."""
+    """Take the exclusive lock at once; False if another process has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -22,7 +22,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:
-    """Take the lock, waiting for at most so many seconds; False where it is still held then. Blocking."""
+    """Take the exclusive lock, waiting at most this long; False if it is still held then. Blocking."""
     deadline = time.monotonic() + seconds
     while not try_lock(descriptor):
         if time.monotonic() > deadline:
@@ -32,7 +32,7 @@ def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:
 
 
 async def take_in_time(take: Callable[[], bool], seconds: float) -> bool:
-    """Try to take a lock of any kind again and again; return False if `take` has not returned True in time."""
+    """Call `take` until it returns True; False if it does not do so within this time."""
     deadline = time.monotonic() + seconds
     while not take():
         if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
-"""Finds a program where no command can have put it.
+"""Find programs where no command can have put them.
 
-What we start ourselves, and what a rule frees, runs with all rights. So it never comes from a place that a command of
-this or an earlier session could write: neither its folder, nor a link on the way, nor anything above.
+A program that we start ourselves, or that a rule frees, runs with all rights. So it never comes from a place that a
+command of this or an earlier session could write: not its folder, nor a link on the way, nor anything above.
 """
 
 import errno
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import msgspec
 
 MAX_LINKS = 40
-"""Of one path, as in the kernel; a longer chain leads nowhere."""
+"""Links on one path, as in the kernel; a longer chain leads nowhere."""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where commands can write: below `roots`, but not below `kept`, unless it is below `opened`. Absolute, real
+    """Where commands can write: below `roots` except below `kept`, and below `opened` in any case. Absolute, real
     paths."""
 
     roots: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Places(msgspec.Struct, frozen=True):
     opened: tuple[str, ...] = ()
 
     def hold(self, path: str) -> bool:
-        """Whether a command could put something at this path."""
+        """Tell whether a command could put something at this path."""
         return _below(path, self.opened) or (_below(path, self.roots) and not _below(path, self.kept))
 
 
@@ -32,21 +32,21 @@ NOWHERE = Places()
 
 
 class Located(msgspec.Struct, frozen=True):
-    """The program that was found, and those before it in PATH that were passed over because commands can write them."""
+    """The program found, and those before it in PATH that were passed over because commands can write there."""
 
     path: str | None
     passed_over: tuple[str, ...] = ()
 
     @property
     def problem(self) -> str:
-        """Why nothing is used, in one sentence."""
+        """Why no program is used."""
         if not self.passed_over:
             return "it is not installed"
         return f"{self.passed_over[0]} is not used: commands can write there"
 
 
 def locate(name: str, search: str | None, places: Places) -> Located:
-    """The first program of this name in the folders of `search` (PATH) that no command can have put there."""
+    """Find the first program of this name in the folders of `search` (PATH) that no command can have put there."""
     passed_over: list[str] = []
     for folder in _folders(search):
         found = shutil.which(os.path.join(folder or ".", name))
@@ -59,12 +59,12 @@ def locate(name: str, search: str | None, places: Places) -> Located:
 
 
 def safe_search(search: str | None, places: Places) -> str:
-    """PATH without the folders in which commands can write."""
+    """Return PATH without the folders that commands can write."""
     return os.pathsep.join(folder for folder in _folders(search) if not is_exposed(folder, places)) or os.defpath
 
 
 def exposed_folders(search: str | None, places: Places) -> tuple[str, ...]:
-    """The folders of PATH in which commands can write."""
+    """Return the folders of PATH that commands can write."""
     return tuple(folder for folder in _folders(search) if is_exposed(folder, places))
 
 
@@ -73,7 +73,8 @@ def _folders(search: str | None) -> list[str]:
 
 
 def is_exposed(path: str, places: Places) -> bool:
-    """Whether a command can decide what the path names: a step of it, links followed, lies where commands write."""
+    """Tell whether a command can decide what the path names: a step of it, following links, lies where commands
+    write."""
     if not os.path.isabs(path):
         return True
     try:
@@ -83,8 +84,8 @@ def is_exposed(path: str, places: Places) -> bool:
 
 
 def steps(path: str) -> Iterator[str]:
-    """Each step of an absolute path, and of the links on it: a path whose folders are no links. Raises `OSError` for
-    links that lead to themselves."""
+    """Yield each step of an absolute path and of the links on it, as a path whose folders are no links. Raises
+    `OSError` for links that lead to themselves."""
     here, links = "/", 0
     ahead = path.split("/")[::-1]
     while ahead:

@@ -1,8 +1,8 @@
-"""Read a file that somebody else may have made: a regular one, at most so many bytes, without waiting for anything.
+"""Read untrusted files: regular ones only, up to a limit, without waiting for anything.
 
-`read_file` reads where a path leads, as for the user's own files. `read_inside` reads below a folder and never leaves
-it: each part of the path is opened in the folder before it and not followed, and a link is resolved here, so that it
-may lead to another place below the folder only. Nobody can make it leave by changing the path meanwhile.
+`read_file` reads wherever a path leads, as for the user's own files. `read_inside` reads below a folder and never
+leaves it: each part of the path is opened in the folder before it without following links. Links are resolved here, and
+may lead only to other places below the folder. Nobody can make it leave by changing the path meanwhile.
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 MAX_LINKS = 40
-"""Links on the way to one file; the kernel follows as many."""
+"""Links on the way to one file, as many as the kernel follows."""
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK = 64 << 10
@@ -27,13 +27,13 @@ _KINDS = {
 
 
 class Unreadable(Exception):
-    """It is there but is not read. The text goes on after the file's name: "is a named pipe, not a file"."""
+    """The file exists but is not read. The text continues a sentence after its name: "is a named pipe, not a file"."""
 
 
 def read_file(path: str | os.PathLike[str], limit: int) -> bytes:
-    """The bytes of the file where `path` leads.
+    """Read the file that `path` leads to.
 
-    Raises `FileNotFoundError`, and `Unreadable` above `limit` bytes and for what is no regular file.
+    Raises `FileNotFoundError`, and `Unreadable` above `limit` bytes and for anything but a regular file.
     """
     with _explained():
         _must_be_file(os.stat(path).st_mode)
@@ -41,10 +41,10 @@ def read_file(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def read_inside(top: str, path: str, limit: int, *, cut: bool = False) -> bytes:
-    """The bytes of the file `path`, which is relative to the folder `top` (a real path) and lies below it.
+    """Read the file `path`, which is relative to the folder `top` (a real path) and lies below it.
 
-    Raises `FileNotFoundError`, also where a folder on the way is missing, and `Unreadable` above `limit` bytes (with
-    `cut` the first `limit` are returned), for what is no regular file, and for a link that leads out.
+    Raises `FileNotFoundError`, also if a folder on the way is missing, and `Unreadable` above `limit` bytes (with
+    `cut`, the first `limit` bytes are returned), for anything but a regular file, and for a link that leads out.
     """
     with _explained(), _opened(top) as folders:
         name = _walk(folders, top, path)
@@ -54,9 +54,9 @@ def read_inside(top: str, path: str, limit: int, *, cut: bool = False) -> bytes:
 
 
 def names_inside(top: str, path: str, limit: int) -> list[tuple[str, bool]]:
-    """What is in the folder `path` below `top`, sorted: names, and whether each is a folder itself (no link to one).
+    """List the folder `path` below `top`, sorted: names, and whether each is a folder itself (not a link to one).
 
-    Raises as `read_inside`, and `Unreadable` above `limit` names.
+    Raises as `read_inside` does, and `Unreadable` above `limit` names.
     """
     with _explained(), _opened(top) as folders:
         if _walk(folders, top, path) is not None:
@@ -82,7 +82,7 @@ def _explained() -> Iterator[None]:
 
 @contextmanager
 def _opened(top: str) -> Iterator[list[int]]:
-    """The open folders on the way down, the innermost last."""
+    """Yield the open folders on the way down, the innermost last."""
     folders = [os.open(top, _FOLDER)]
     try:
         yield folders
@@ -92,8 +92,8 @@ def _opened(top: str) -> Iterator[list[int]]:
 
 
 def _walk(folders: list[int], top: str, path: str) -> str | None:
-    """Open the folders down to the one that holds `path`. Returns its name there; None if it is a folder, which is then
-    the last one open."""
+    """Open the folders down to the one that contains `path`. Returns its name there; None if it is a folder, which is
+    then the last one open."""
     todo, links = deque(path.split("/")), 0
     while todo:
         part = todo.popleft()
@@ -119,7 +119,7 @@ def _walk(folders: list[int], top: str, path: str) -> str | None:
 
 
 def _target(folders: list[int], top: str, link: str) -> str:
-    """Where a link in the last folder leads, seen from the folder that is then the last."""
+    """Read a link in the last folder. Returns its target, relative to the folder that is the last one afterwards."""
     target = os.readlink(link, dir_fd=folders[-1])
     if not target.startswith("/"):
         return target
@@ -142,7 +142,7 @@ def _must_be_file(mode: int) -> None:
 
 
 def _read(descriptor: int, limit: int, *, cut: bool) -> bytes:
-    """No more than the file says that it holds: a file of the kernel (`/proc/self/environ`) says 0 bytes."""
+    """Read no more than the file's size says: a file of the kernel (`/proc/self/environ`) says 0 bytes."""
     data = bytearray()
     try:
         status = os.fstat(descriptor)

@@ -159,7 +159,7 @@ def test_s15_a_mount_point_with_a_blank_is_seen_from_above(tmp_path: Path, monke
     table.write_text(Path("/proc/self/mountinfo").read_text() + f"999 1 0:999 / {point} rw - proc proc rw\n")
     refuse_kernel_files(str(tmp_path), below=True)
     monkeypatch.setattr(kernel_files, "MOUNTS", str(table))
-    with pytest.raises(KernelFileError, match=f"it holds {tmp_path}/a b"):
+    with pytest.raises(KernelFileError, match=f"it contains {tmp_path}/a b"):
         refuse_kernel_files(str(tmp_path), below=True)
 
 
@@ -180,7 +180,7 @@ def test_ordinary_paths_pass(tmp_path: Path) -> None:
         refuse_kernel_files(f"{tmp_path}/self")
     with pytest.raises(FileNotFoundError):
         refuse_kernel_files(f"{tmp_path}/missing")
-    with pytest.raises(KernelFileError, match="it holds /"):
+    with pytest.raises(KernelFileError, match="it contains /"):
         refuse_kernel_files("/", below=True)
 
 

@@ -62,7 +62,7 @@ def test_a_kernel_without_landlock_is_told(place: Place) -> None:
     if said[0].startswith("Sandbox: bwrap"):
         pytest.skip("no namespaces here")
     assert said[0] == "Sandbox: namespaces and a system call filter"
-    assert said[-1].startswith("  missing: Landlock, a second wall behind the namespaces: this kernel has none, or")
+    assert said[-1].startswith("  missing: Landlock, a second layer behind the namespaces: the kernel lacks it, or")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of system calls are this machine's")
@@ -70,7 +70,7 @@ def test_a_machine_without_a_sandbox_says_each_reason_once(place: Place) -> None
     report = doctor(place, LANDLOCK, MOUNT, UNSHARE)
     said = sandbox_lines(report)
     assert said[0] == "Sandbox: nothing"
-    assert any("this kernel has no Landlock, or it was not chosen at boot" in line for line in said)
+    assert any("this kernel has no Landlock, or it was not enabled at boot" in line for line in said)
     assert any(line.startswith("  not available: namespaces, Landlock and a system call filter: ") for line in said)
     assert repeated(report) == []
 

@@ -72,7 +72,17 @@ OPEN_ENDED = [
         "watch ls",
         "eval ls",
     ),
-    *("busybox sh", "find", "cargo", "cargo run", "go run x.go", "unheard-of", "unheard-of -x", "unheard-of bash"),
+    *(
+        "busybox sh",
+        "find",
+        "cargo",
+        "cargo run",
+        "go run x.go",
+        "unheard-of",
+        "unheard-of -x",
+        "unheard-of bash",
+        "unheard-of sudo ls",
+    ),
     *("bash /dev/stdin", "python3 /dev/fd/0", "sh /proc/self/fd/0", "sh ../../dev/stdin", "sh //dev/stdin", "sh ./"),
     *("python3 .", "./python3 x.py", "''", "touch ''"),
 ]

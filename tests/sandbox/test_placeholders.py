@@ -89,7 +89,7 @@ async def test_a_lock_that_is_not_let_go(root: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(placeholders, "LOCK_PATIENCE", 0.05)
     holder, one = users(tmp_path / "state", root), users(tmp_path / "state", root)
     assert placeholders._lock(holder.lock, placeholders.record_name(str(root)), fcntl.F_WRLCK)
-    with pytest.raises(LaunchError, match="does not let go"):
+    with pytest.raises(LaunchError, match="does not release"):
         await one.acquire(missing(root))
     holder.close()
     await one.acquire(missing(root))

@@ -252,6 +252,14 @@ def test_a_record_of_another_user(root: Path, record: OwnershipRecord, monkeypat
     assert record.problem is not None and "Permission denied" in record.problem
 
 
+def test_nothing_is_written_to_a_device(record: OwnershipRecord, root: Path) -> None:
+    record._file.symlink_to("/dev/null")
+    what = identity(str(root))
+    assert what is not None
+    with pytest.raises(OSError, match="is no regular file"):
+        record.add({str(root): what})
+
+
 def test_a_damaged_record(root: Path, record: OwnershipRecord, found: Repositories) -> None:
     lines = ["null", "{}", "[]", '["x", 1e999, 1, 1]', '["x", {}, 1, 1]', "[" * 100_000, '["x", 1', "\0\xff"]
     record._file.write_bytes("\n".join(lines).encode("latin-1"))  # the last line is torn

@@ -1,1 +1,1 @@
-"""Git repositories, read as git reads them and without running it: where they lie, what their settings would run."""
+"""Read git repositories as git does, without running it: where they lie, what their settings would run."""

@@ -1,4 +1,4 @@
-"""Git's configuration files as (key, value) pairs (git-config(1), "Configuration file" and "Syntax")."""
+"""Parse git's configuration files (git-config(1), "Configuration file" and "Syntax")."""
 
 import os
 import re
@@ -16,16 +16,16 @@ _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*")
 _BLANK = re.compile(r"[ \t\r\n]+|[#;][^\n]*")
 _PLAIN = re.compile(r'([^"\\#;\r\n]*)(?=[#;\n]|\Z)')
 _SPACES = " \t\r"
-"""What git takes for white space; Python knows more of it."""
+"""What git treats as white space; Python includes more."""
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
 class ConfigError(Exception):
-    """A line that git would refuse; the text names its number."""
+    """A line that git would reject; the text gives its number."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """`section` and `name` in lower case, the subsection between them as it stands."""
+    """One setting: `section` and `name` in lower case, the subsection as written."""
 
     section: str
     subsection: str | None
@@ -34,20 +34,20 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """As `git config --list` writes it."""
+        """The key as `git config --list` writes it."""
         return ".".join(part for part in (self.section or None, self.subsection, self.name) if part is not None)
 
 
 def decode_config(content: bytes) -> str:
-    """The text of a configuration file; bytes that are no UTF-8 become what stands for them in a path."""
+    """Decode a configuration file; bytes that are not UTF-8 are escaped as in paths."""
     return content.decode("utf-8", "surrogateescape")
 
 
 def parse_config(text: str) -> Iterator[Entry]:
-    """The entries in their order; a key without a value means `true`. Raises `ConfigError` where git would fail.
+    """Yield the entries in order; a key without a value means `true`. Raises `ConfigError` where git would fail.
 
-    A key or value ends at a NUL, as git's strings do: `[core "fsmonitor<NUL>"]` sets `core.fsmonitor`, whatever the
-    name below it is.
+    A key or value ends at a NUL, as git's strings do: `[core "fsmonitor<NUL>"]` sets `core.fsmonitor`, whatever name
+    follows.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     position, section = 0, ""
@@ -65,7 +65,7 @@ def parse_config(text: str) -> Iterator[Entry]:
 
 
 def _section(header: re.Match[str]) -> str:
-    """What stands before a name in its key."""
+    """Return the part of a key before its name."""
     if header[2] is None:
         return f"{header[1].lower()}."
     subsection = re.sub(r"\\(.)", r"\1", header[2])
@@ -73,7 +73,7 @@ def _section(header: re.Match[str]) -> str:
 
 
 def _entry(key: str, value: str) -> Entry:
-    """Git, too, takes a key apart at its first and its last dot."""
+    """Split a key at its first and last dot, as git does."""
     section, dot, rest = key.partition(".")
     if not dot:
         return Entry("", None, section, value)
@@ -82,7 +82,7 @@ def _entry(key: str, value: str) -> Entry:
 
 
 def _value(text: str, position: int) -> tuple[str, int]:
-    """The value that begins at `position`, behind a key, and where the next line begins."""
+    """Parse the value at `position`, after a key. Returns it and the position behind it."""
     if text[position : position + 1] != "=":
         if text[position : position + 1] not in ("", "\n", "#", ";"):
             raise ConfigError(f"line {text.count(chr(10), 0, position) + 1}: a key is followed by neither = nor an end")
@@ -122,9 +122,9 @@ def _value(text: str, position: int) -> tuple[str, int]:
 
 
 def user_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """The user's own settings, the last value of each key: `~/.config/git/config`, then `~/.gitconfig`.
+    """Return the user's own settings, the last value of each key: `~/.config/git/config`, then `~/.gitconfig`.
 
-    Includes are not followed; a file that cannot be read says nothing.
+    Includes are not followed; a file that cannot be read is skipped.
     """
     home = env.get("HOME") or os.path.expanduser("~")
     files = (os.path.join(env.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/config"), f"{home}/.gitconfig")

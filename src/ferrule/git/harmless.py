@@ -1,7 +1,7 @@
-"""Which settings of a repository hold data only, whatever the user then does with git there.
+"""List the settings that only hold data, whatever the user does with git there.
 
-A list of what is known to start no program (git-config(1) of git 2.54, and what common tools write); every other key is
-reported by `programs`, so that a key that git learns tomorrow is shown and not missed.
+These are known to start no program (git-config(1) of git 2.54, and what common tools write). `programs` reports every
+other key, so that a key that git adds tomorrow is shown and not missed.
 """
 
 import re
@@ -34,13 +34,13 @@ _DATA_KEYS = """
 _SECTIONS, _KEYS = frozenset(_DATA_SECTIONS.split()), frozenset(_DATA_KEYS.split())
 _FLAGS = frozenset(["", "0", "1", "false", "no", "off", "on", "true", "yes"])
 _ADDRESSES = ("url", "pushurl", "remote", "pushremote")
-"""A branch may name an address instead of a remote."""
+"""Names whose value may be an address; a branch may name one instead of a remote."""
 _HELPER = re.compile(r"[A-Za-z0-9+.-]*::|-")
 """`ext::sh -c x` names a program, `foo::x` starts `git-remote-foo`; a leading dash would be an option of ssh."""
 
 
 def is_harmless(entry: Entry) -> bool:
-    """Whether the entry starts no program, neither by itself nor together with an attribute."""
+    """Tell whether the entry starts no program, neither by itself nor together with an attribute."""
     if entry.section == "core" and entry.name == "fsmonitor":
         return entry.value.lower() in _FLAGS  # `true` is git's own daemon
     if entry.name in _ADDRESSES and _HELPER.match(entry.value):

@@ -1,7 +1,7 @@
-"""Where git keeps a repository: `.git` folders, pointers and links, bare ones, shared ones.
+"""Find where git keeps a repository: `.git` folders, pointers and links, bare and shared repositories.
 
 The rules are git's own (gitrepository-layout(5); `read_gitfile_gently`, `get_common_dir` and `is_git_directory` in its
-`setup.c`): a `gitdir:` line is relative to the folder in which the `.git` stands, also where that is a link.
+`setup.c`): a `gitdir:` line is relative to the folder that contains the `.git`, even if that is a link.
 """
 
 import os
@@ -10,32 +10,32 @@ from collections.abc import Collection
 from ferrule.reading import Unreadable, read_file
 
 LARGEST_POINTER = 1 << 20
-"""Bytes of a `gitdir:` file; git reads no larger one."""
+"""Bytes of a `gitdir:` file; git reads none that is larger."""
 
 
 def is_bare_shape(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names for a repository without being pointed to it."""
+    """Tell whether git treats a folder with these names as a repository without a pointer to it."""
     return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
 
 
 def git_pointer(entry: str) -> str | None:
-    """The path that a `.git` stands for: itself if it is a folder, else what the pointer names, None if it names none.
+    """Resolve a `.git`: itself if it is a folder, otherwise the path in the pointer, None if there is none.
 
-    Nothing needs to lie there. Raises `Unreadable`.
+    The path need not exist. Raises `Unreadable`.
     """
     return entry if os.path.isdir(entry) else _named_in(entry, "gitdir: ", os.path.dirname(entry))
 
 
 def common_pointer(git: str) -> str | None:
-    """The path of the repository that a git directory shares with others; None if it stands alone.
+    """Return the path of the repository that a git directory shares with others; None if it shares none.
 
-    Nothing needs to lie there. Raises `Unreadable`.
+    The path need not exist. Raises `Unreadable`.
     """
     return _named_in(os.path.join(git, "commondir"), "", git)
 
 
 def directories(entry: str) -> tuple[str, ...]:
-    """The git directory behind a `.git` and the one that it shares, as far as they can be read; real paths."""
+    """Return the real paths of the git directory behind a `.git` and of the one that it shares, if readable."""
     found: list[str] = []
     try:
         if git := _existing(git_pointer(entry)):
@@ -43,7 +43,7 @@ def directories(entry: str) -> tuple[str, ...]:
             if common := _existing(common_pointer(git)):
                 found.append(common)
     except Unreadable:
-        pass  # git cannot read it either, or it is told as unreadable by whoever looks for programs
+        pass  # git cannot read it either, or `programs` reports it as unreadable
     return tuple(found)
 
 
@@ -52,7 +52,7 @@ def _existing(path: str | None) -> str | None:
 
 
 def _named_in(file: str, prefix: str, base: str) -> str | None:
-    """The path in a file, which ends at a NUL as git's strings do."""
+    """Read the path in a file, which ends at a NUL as git's strings do."""
     try:
         text = os.fsdecode(read_file(file, LARGEST_POINTER).rstrip(b"\r\n").partition(b"\0")[0])
     except FileNotFoundError:

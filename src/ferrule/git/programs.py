@@ -1,6 +1,6 @@
-"""What git would run in a repository when the user works there: hooks, settings, attributes, commands of a rebase.
+"""Find what git would run when the user works in a repository: hooks, settings, attributes, commands of a rebase.
 
-Git is not run to find out. Includes, shared repositories, worktrees and submodules are followed as git follows them.
+Git itself is not run. Includes, shared repositories, worktrees and submodules are followed as git follows them.
 """
 
 import os
@@ -16,26 +16,26 @@ from ferrule.git.reading import Stamp, names_in, stamp
 from ferrule.reading import Unreadable, read_file
 
 LARGEST_FILE = 1 << 18
-"""Bytes of a configuration file, an attributes file or a rebase's list; those that git writes hold a few kilobytes."""
+"""Bytes of a configuration file, attributes file or rebase list; those that git writes have a few kilobytes."""
 UNREADABLE = "could not be read"
 MAX_ENTRIES = 200
-"""Names in one folder of hooks, worktrees or submodules, more than any project has."""
+"""Names in one folder of hooks, worktrees or submodules: more than any project has."""
 MAX_DIRECTORIES = 100
-"""Git directories that one repository leads to: itself, what it shares, its worktrees and submodules."""
+"""Git directories of one repository: itself, what it shares, its worktrees and submodules."""
 MAX_INCLUDES = 10
-"""Depth at which git, too, stops to follow includes."""
+"""Depth at which git, too, stops following includes."""
 MAX_MODULE_DEPTH = 6
 """Folders between `modules` and a submodule, whose name may hold slashes."""
 MAX_PLACES = 5000
-"""Files and folders that are looked at for one repository; a hundred git directories have fewer."""
+"""Files and folders checked for one repository; a hundred git directories have fewer."""
 LARGEST_SUM = 1 << 20
-"""Bytes that are read for one repository: a second's work, while somebody waits."""
+"""Bytes read for one repository: a second's work, while somebody waits."""
 _BLANKS = " \t\r"
 
 
 class Program(msgspec.Struct, frozen=True, order=True):
-    """One thing that would run a program, or could not be read: the file, what in it (a configuration key, `hook`,
-    `attribute`, `exec`, `UNREADABLE`), and its value."""
+    """Something that would run a program, or could not be read: the file, the kind of entry (a configuration key,
+    `hook`, `attribute`, `exec`, `UNREADABLE`), and its value."""
 
     file: str
     key: str
@@ -43,13 +43,13 @@ class Program(msgspec.Struct, frozen=True, order=True):
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """What one repository would run, and the files that say so, as they were."""
+    """What one repository would run, and the stamps of the files that were read."""
 
     programs: tuple[Program, ...]
     sources: dict[str, Stamp | None]
 
     def is_current(self, settled: int | None = None) -> bool:
-        """Whether none of the files has changed since, nor since `settled`, a time in ns."""
+        """Tell whether no file has changed since it was read, nor after `settled`, a time in ns."""
         return all(
             stamp(path) == before and (settled is None or before is None or before[-1] < settled)
             for path, before in self.sources.items()
@@ -57,9 +57,9 @@ class Examination(msgspec.Struct, frozen=True):
 
 
 def examine(entry: str, is_users: Callable[[str], bool], *, bare: bool = False) -> Examination:
-    """Look at the repository of a `.git` (folder, pointer or link), or at a bare one. Blocking; changes nothing.
+    """Examine the repository of a `.git` (folder, pointer or link), or a bare one. Blocking; changes nothing.
 
-    A git directory for which `is_users` is true is not looked into: its settings are the user's own.
+    A git directory for which `is_users` is true is skipped: its settings are the user's own.
     """
     walk = _Walk(is_users)
     walk.repository(entry, bare)
@@ -122,7 +122,7 @@ class _Walk(msgspec.Struct):
             self._unreadable(file, str(error))
 
     def _attributes(self, file: str) -> None:
-        """Names of filters and drivers: with the user's own configuration, too, they start a program."""
+        """Find names of filters and drivers, which may start a program through the user's own configuration."""
         for line in self._lines(file):
             words = [word for word in re.split(f"[{_BLANKS}]+", line) if word]
             if words and not words[0].startswith("#"):
@@ -139,7 +139,7 @@ class _Walk(msgspec.Struct):
 
     def _modules(self, folder: str, depth: int) -> None:
         place = os.path.realpath(folder)
-        if place in self.listed:  # a link back
+        if place in self.listed:  # reached before, through a link
             return
         self.listed.add(place)
         names = self._names(folder)
@@ -150,7 +150,7 @@ class _Walk(msgspec.Struct):
                 self._modules(f"{folder}/{name}", depth + 1)
 
     def _lines(self, file: str) -> list[str]:
-        """Only a line feed ends one, as for git."""
+        """Split a file into lines, at line feeds only, as git does."""
         return self._content(file).decode("utf-8", "replace").split("\n")
 
     def _content(self, file: str) -> bytes:
@@ -176,7 +176,7 @@ class _Walk(msgspec.Struct):
             return []
 
     def _pointed(self, file: str, pointer: Callable[[], str | None]) -> None:
-        """Go where a pointer leads."""
+        """Examine the git directory that a pointer leads to."""
         if not self._note(file):
             return
         try:
@@ -191,7 +191,7 @@ class _Walk(msgspec.Struct):
         self.found.append(Program(file, UNREADABLE, reason))
 
     def _note(self, path: str) -> bool:
-        """Whether there may be one more place to look at; it is then remembered as it is."""
+        """Record the state of one more path; False if the bound is reached."""
         fits = path in self.sources or len(self.sources) < MAX_PLACES
         if self._is_full(fits, path, f"{MAX_PLACES} files to look at"):
             return False
@@ -199,7 +199,7 @@ class _Walk(msgspec.Struct):
         return True
 
     def _is_full(self, fits: bool, path: str, bound: str) -> bool:
-        """Whether nothing more is looked at; that a bound was met is told once."""
+        """Tell whether a bound is reached, so that nothing more is read; it is reported once."""
         if not fits and not self.full:
             self.full = True
             self._unreadable(path, f"there are more than {bound}")

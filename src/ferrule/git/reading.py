@@ -1,4 +1,4 @@
-"""What the readers of repositories share: names of a folder, and whether a file is as it was."""
+"""Helpers for reading repositories: list a folder, and tell whether a file has changed."""
 
 import os
 from itertools import islice
@@ -6,11 +6,11 @@ from itertools import islice
 from ferrule.reading import Unreadable
 
 Stamp = tuple[int, int, int, int]
-"""Device, inode, size in bytes and change time in ns: what tells that a file is as it was."""
+"""Device, inode, size in bytes and change time in ns: equal stamps mean that a file has not changed."""
 
 
 def stamp(path: str) -> Stamp | None:
-    """The stamp of what lies at `path`, links followed; None if nothing does, or it cannot be told."""
+    """Return the stamp of the file at `path`, following links; None if there is none, or it cannot be read."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def stamp(path: str) -> Stamp | None:
 
 
 def names_in(folder: str, most: int) -> list[str]:
-    """The sorted names in a folder; none if it is missing. Raises `Unreadable`, also for more than `most`."""
+    """Return the sorted names in a folder; none if it is missing. Raises `Unreadable`, also for more than `most`."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, most + 1)]

@@ -1,4 +1,4 @@
-"""The folders that a worktree's `.gitmodules` names (gitmodules(5))."""
+"""Read the folders that a worktree's `.gitmodules` names (gitmodules(5))."""
 
 import os
 
@@ -8,11 +8,12 @@ from ferrule.reading import Unreadable, read_file
 LARGEST_MODULES = 1 << 18
 """Bytes of a `.gitmodules`: some thousand submodules."""
 MAX_SUBMODULES = 200
-"""Of one repository: enough for real ones, and a bound where a command makes them up."""
+"""Submodules of one repository: enough for real ones, and a bound if a command makes them up."""
 
 
 def submodule_folders(top: str) -> tuple[str, ...]:
-    """The real paths of the folders below `top` that submodules have or will have; none for an unreadable list."""
+    """Return the real paths of the folders below `top` that submodules have or will have; none for an unreadable
+    list."""
     try:
         text = read_file(f"{top}/.gitmodules", LARGEST_MODULES).decode("utf-8", "surrogateescape")
         paths = [entry.value for entry in parse_config(text) if (entry.section, entry.name) == ("submodule", "path")]

@@ -1,4 +1,4 @@
-"""What may be written now: one answer for commands, for which mounts enforce it, and for patches, which ask."""
+"""Decide what may be written now: the same answer for commands, enforced by mounts, and for patches, which ask."""
 
 import os
 import stat
@@ -12,17 +12,17 @@ from ferrule.git.layout import directories
 from ferrule.sandbox.plan import PROTECTED_NAMES, RESERVED_NAMES, ConfinementPlan, folders_between, is_within
 
 PLACEHOLDER_MODE: Final = 0o555
-"""Nobody writes into one; it also tells a placeholder from a folder that somebody made."""
+"""Nobody can write into a placeholder; the mode also tells it from a folder that somebody made."""
 
 
 WRITABLE: Final = frozenset({"pin", "open"})
-"""Kinds of covers under which commands may write."""
+"""Kinds of cover that leave a path writable."""
 
 
 class Cover(msgspec.Struct, frozen=True):
-    """One protected path. `read`: read-only as it is; `empty`: a placeholder; `link`: a symbolic link, covered by a
-    read-only file with `content`, or by the file that it leads to; `pin`: stays writable but cannot be renamed;
-    `open`: writable inside of what is read-only."""
+    """One protected path. `read`: made read-only; `empty`: a placeholder; `link`: a symbolic link, covered by a
+    read-only file with `content`, or by the file that it leads to; `pin`: stays writable but cannot be renamed; `open`:
+    writable inside of what is read-only."""
 
     kind: Literal["read", "empty", "link", "pin", "open"]
     path: str
@@ -40,7 +40,7 @@ class Boundary(msgspec.Struct, frozen=True):
     own: tuple[str, ...] = ()
 
     def refusal(self, path: str) -> str | None:
-        """Why this real path may not be written; None if it may."""
+        """Return why this real path may not be written; None if it may."""
         inside = [root.path for root in self.plan.roots if is_within(path, root.path)]
         if not inside:
             return "outside of the folders that may be written"
@@ -68,8 +68,9 @@ def _parts_below(path: str, folder: str) -> list[str]:
 def boundary_of(
     plan: ConfinementPlan, users: Iterable[str] = (), own: Iterable[str] = (), submodules: Iterable[str] = ()
 ) -> Boundary:
-    """Look at the disk. `users`: `.git` paths and bare repositories that are not ours; `submodules`: folders that wait
-    for a repository of the user's. Where they point is protected, too, unless it is our own."""
+    """Build the boundary from what is on disk. `users` are `.git` paths and bare repositories that are not ours;
+    `submodules` are folders in which a user's repository expects one. Where these point is protected too, unless it is
+    our own."""
     own = tuple(own)
     tops = {f"{root.path}/{name}" for root in plan.roots for name in PROTECTED_NAMES}
     named = [Cover("read", path) for path in plan.read_only]
@@ -105,7 +106,8 @@ def _covers_of(path: str, own: tuple[str, ...], reserve: bool) -> Iterator[Cover
 
 
 def _instead_of_a_link(path: str) -> str:
-    """No folder can be mounted over a link: git follows a pointer, whoever else looks is told where to read."""
+    """Return the text shown in place of a link, over which no folder can be mounted: a pointer for git, and for anybody
+    else the place to read."""
     target = os.path.realpath(path)
     if os.path.isfile(target):
         return ""
@@ -113,7 +115,7 @@ def _instead_of_a_link(path: str) -> str:
 
 
 def _targets(path: str, mode: int) -> tuple[str, ...]:
-    """What a link or a `.git` file leads to. A name that is a link to something else leads to just that."""
+    """Return what a link or a `.git` file leads to. A link by another name leads to its target only."""
     if not path.endswith("/.git") or stat.S_ISDIR(mode):
         return (os.path.realpath(path),) if stat.S_ISLNK(mode) else ()
     return directories(path)
@@ -127,7 +129,7 @@ def _mode(path: str) -> int | None:
 
 
 def _is_empty(path: str) -> bool:
-    """Whether a folder is empty, as a placeholder is, which may be of another process."""
+    """Tell whether a folder is empty, as a placeholder of this or another process is."""
     try:
         return not os.listdir(path)
     except OSError:
@@ -135,8 +137,8 @@ def _is_empty(path: str) -> bool:
 
 
 def _pins(plan: ConfinementPlan, covers: Iterable[Cover]) -> Iterator[Cover]:
-    """The folders between a root and what is protected below it. Renaming one would move the protection away, and would
-    move it out of sight of a command that starts in that moment. What is read-only needs no pin."""
+    """Pin the folders between a root and a protected path below it. Renaming one would move the protected path away,
+    and a command starting in that moment would not find it. A read-only folder needs no pin."""
     kept, roots = {cover.path for cover in covers}, {root.path for root in plan.roots}
     between = (folders_between(root, path) for path in (kept | roots) for root in roots)
     pinned = {folder for folders in between for folder in takewhile(lambda one: one not in kept, folders)}

@@ -1,4 +1,4 @@
-"""Caches of build tools: a folder a project that commands may write, and what to say where the user's own is closed."""
+"""Caches of build tools: a writable folder for each project, and a hint where the user's own cache is read-only."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 CACHES = "caches"
-"""Below Ferrule's home. Nothing there is ever run or trusted by the runtime itself."""
+"""The folder below Ferrule's home. The runtime itself never runs or trusts anything in it."""
 VARIABLES: Mapping[str, str] = {
     "UV_CACHE_DIR": "uv",
     "npm_config_cache": "npm",
@@ -16,17 +16,17 @@ VARIABLES: Mapping[str, str] = {
     "GOMODCACHE": "go-mod",
     "CCACHE_DIR": "ccache",
 }
-"""Where these tools look for the place of their cache, and the name of their folder in ours."""
+"""The variable that tells each tool where its cache is, and the name of its folder in ours."""
 
 _NAME_CHARS, _KEY_CHARS = 40, 16
-"""Of the project's own name, for people who look; of the digest of its path, which tells two of one name apart."""
+"""Characters of the project's name, for people who look; and of its path's digest, which tells namesakes apart."""
 _SEARCHED = 1 << 16
-"""Characters at the end of an output in which a refusal is looked for: a failure stands at the end."""
+"""Characters at the end of an output that are searched for a refusal: failures come last."""
 _REFUSED = re.compile(
     r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM)\b|\bENOENT\b.*\bmkdir\b",
     re.IGNORECASE,
 )
-"""Node says that there is no such file where it may not make a folder below one that is missing."""
+"""Node reports ENOENT where it may not make a folder below a missing one."""
 _PATH = re.compile(r"/[^\s'\"`:;,()<>|]+")
 _ELSEWHERE: tuple[tuple[str, str], ...] = (
     (".cache/uv", "UV_CACHE_DIR"),
@@ -49,22 +49,22 @@ _ELSEWHERE: tuple[tuple[str, str], ...] = (
     (".local/share/pnpm", ""),
     (".local/share/uv", "UV_PYTHON_INSTALL_DIR"),
 )
-"""Caches in a home folder, the narrower ones first, and the variable that moves each; empty: there is none."""
+"""Caches in a home folder, narrower paths first, and the variable that moves each; empty if there is none."""
 
 
 def project_caches(own_home: str, top: str) -> str:
-    """The folder for the project at the real path `top`."""
+    """Return the cache folder of the project at the real path `top`."""
     name = re.sub(r"[^\w.-]", "_", os.path.basename(top))[:_NAME_CHARS] or "root"
     return str(Path(own_home, CACHES, f"{name}-{sha256(os.fsencode(top)).hexdigest()[:_KEY_CHARS]}"))
 
 
 def cache_variables(folder: str) -> dict[str, str]:
-    """The variables that send the tools into the folder."""
+    """Return the variables that point the tools to the folder."""
     return {variable: str(Path(folder, name)) for variable, name in VARIABLES.items()}
 
 
 def cache_hint(output: str, env: Mapping[str, str]) -> str | None:
-    """What to know of a confined command that failed: the cache that it could not write, and what to do; else None."""
+    """Name the cache that a failed command could not write, and what to do about it; None if there is none."""
     for line in output[-_SEARCHED:].splitlines():
         if _REFUSED.search(line):
             for path in _PATH.findall(line):
@@ -75,7 +75,7 @@ def cache_hint(output: str, env: Mapping[str, str]) -> str | None:
 
 
 def _folders(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The user's caches: where a variable says, and where they are without one."""
+    """Yield the user's caches: where variables put them, and their default places."""
     home = env.get("HOME") or os.path.expanduser("~")
     for variable in VARIABLES:
         if os.path.isabs(env.get(variable, "")):
@@ -85,7 +85,7 @@ def _folders(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _hint(folder: str, variable: str) -> str:
-    """One sentence on the folder, one for who calls, one for the user."""
+    """Write one sentence on the folder, one for the caller, one for the user."""
     said = f"note: {folder} is a cache that commands in the sandbox cannot write."
     if variable:
         said += f" Set {variable} to a folder that they can, such as /tmp/{os.path.basename(folder).lstrip('.')}."

@@ -1,4 +1,4 @@
-"""Variables that tell programs what a sandbox refuses, so that they need not fail over it."""
+"""Set variables that keep programs from failing over what a sandbox refuses."""
 
 import os
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
 
 INSIDE_VARIABLE = "FERRULE_SANDBOX"
-"""Set for every confined command. It only explains: that no sandbox can be built inside of one is the kernel's word."""
+"""Set for every confined command. It only explains: the kernel itself lets no sandbox be built inside one."""
 STATUS = "/proc/self/status"
 SEALED = frozenset({("NoNewPrivs:", "1"), ("Seccomp:", "2")})
-"""What the kernel says of every confined command (proc(5)); no process can take it back."""
+"""The kernel shows these for every confined command (proc(5)); no process can undo them."""
 NESTED = (
-    "this is already inside a sandbox of Ferrule, and there is no sandbox in a sandbox: run the command as it is, or "
-    "give it to the Ferrule that runs this one"
+    "this is already inside a sandbox of Ferrule, and sandboxes do not nest: run the command as it is, or give it to "
+    "the Ferrule that runs this one"
 )
 _LEAKS = {"LSAN_OPTIONS": "detect_leaks=0"}
-"""LeakSanitizer stops its own process by ptrace, and calls a correct program faulty where it cannot. The address
-sanitizer reads this variable, too."""
+"""LeakSanitizer stops its own process with ptrace, and reports a correct program as faulty where it cannot.
+AddressSanitizer reads this variable, too."""
 _OWNERS = {"TAR_OPTIONS": "--no-same-owner"}
-"""For root, whom tar takes to be able to give files away."""
+"""For root, as which tar assumes that it can give files away."""
 
 
 def confined_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a confined command: what the user set of the same variables comes last, and so it counts."""
+    """Return the environment of a confined command. The user's own values of these variables come last, so they win."""
     ours = _OWNERS if os.getuid() == 0 else {}
     if not any("detect_leaks" in env.get(name, "") for name in ("ASAN_OPTIONS", "LSAN_OPTIONS")):
         ours = ours | _LEAKS
@@ -33,16 +33,16 @@ def confined_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_nesting(policy: SandboxPolicy, env: Mapping[str, str] = os.environ) -> None:
-    """Raises `UsageError` where the policy wants a sandbox and we are a confined command ourselves."""
+    """Raise `UsageError` if the policy wants a sandbox and we are a confined command ourselves."""
     if isinstance(policy, ReadOnly | WorkspaceWrite) and is_inside(env):
         raise UsageError(NESTED)
 
 
 def is_inside(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether we are a confined command ourselves, so that no level works.
+    """Tell whether we are a confined command ourselves, so that no level works.
 
-    The variable alone says nothing: somebody may have set it. Without it the levels are tried, and fail. Where the
-    kernel does not tell whether it confines us (macOS), the variable counts.
+    The variable alone proves nothing: somebody may have set it. Without it the levels are tried, and fail. Where the
+    kernel does not say whether it confines us (macOS), the variable counts.
     """
     if not env.get(INSIDE_VARIABLE):
         return False

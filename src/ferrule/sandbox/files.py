@@ -1,7 +1,7 @@
-"""Files of the agent's own process, written only where a `ConfinementPlan` allows: what patches and editors use.
+"""Write files from the agent's own process, for patches and editors, only where a `ConfinementPlan` allows.
 
-A path is resolved first; then it is walked from a root's descriptor, one component at a time, none of them a link. So a
-link that is put in between, or a root that is replaced, leads nowhere. Reading is not confined.
+A path is resolved first, then walked from a root's descriptor, one component at a time, none of them a link. So a link
+placed in between, or a replaced root, leads nowhere. Reading is not confined.
 """
 
 import errno
@@ -20,10 +20,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ConfinedFiles(PlainFiles):
-    """A `FileLayer` that writes inside the roots of `plan` and nowhere else; refuses with `PermissionError`.
+    """A `FileLayer` that writes only inside the roots of `plan`, and raises `PermissionError` elsewhere.
 
-    The roots are opened at once and stay the folders that they are now; `boundary` is asked before each write. Close
-    it.
+    The roots are opened at once, so they stay the same folders; `boundary` is asked before each write. Close it.
     """
 
     def __init__(
@@ -37,19 +36,19 @@ class ConfinedFiles(PlainFiles):
                 self._roots.append((root.path, os.open(root.path, _FOLDER)))
 
     def read(self, path: str) -> bytes:
-        """See `PlainFiles.read`; not of a file system of the kernel."""
+        """See `PlainFiles.read`; refuses the kernel's own file systems."""
         with FileIO(open_stored(path, os.O_RDONLY | os.O_CLOEXEC, _refuse_folder)) as file:
             return file.readall()
 
     def close(self) -> None:
-        """Let the roots go; every later write is refused."""
+        """Close the roots; every later write is refused."""
         roots, self._roots = self._roots, []
         for _, fd in roots:
             os.close(fd)
 
     @contextmanager
     def at(self, path: str) -> Iterator[tuple[str, int | None]]:
-        """See `PlainFiles.at`: the folder is reached from its root without following a link."""
+        """See `PlainFiles.at`; reaches the folder from its root without following a link."""
         above, name = os.path.split(path)
         folder = os.path.realpath(above)
         if reason := self._boundary().refusal(os.path.join(folder, name)):
@@ -71,7 +70,7 @@ def _refuse_folder(mode: int) -> None:
 
 
 def _walk(root: int, below: str) -> int:
-    """A new descriptor of the folder `below` a root's descriptor."""
+    """Open the folder `below` a root's descriptor."""
     current = os.dup(root)
     for part in filter(None, below.split("/")):
         try:

@@ -1,7 +1,7 @@
 """macOS: the same policies as a Seatbelt profile for `/usr/bin/sandbox-exec`.
 
 The profile language is undocumented; sources: sandbox-exec(1), sandbox(7) and Apple's own profiles in
-`/System/Library/Sandbox/Profiles`. Tested as text only: it was never run on a Mac here.
+`/System/Library/Sandbox/Profiles`. Tested only as text: it has never been run on a Mac.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _NETWORK = "(allow network*)\n(allow system-socket)\n"
 
 
 def seatbelt_profile(boundary: Boundary) -> str:
-    """The profile's text. Later rules win, so what is protected comes after the roots that hold it."""
+    """Write the profile. Later rules win, so protected paths come after the roots that contain them."""
     return _ALWAYS + "".join(_rules(boundary))
 
 
@@ -44,12 +44,12 @@ def _rules(boundary: Boundary) -> Iterator[str]:
         yield f"(allow file-write* (subpath {_quoted(root.path)}))\n"
     for root in plan.roots:
         yield _deny_moving(root.path)
-        # Also where it does not exist: no placeholder is needed.
+        # Even if it does not exist: no placeholder is needed.
         kept += [f"{root.path}/{name}" for name in RESERVED_NAMES]
     for path in dict.fromkeys(kept):
         yield f"(deny file-write* (literal {_quoted(path)}) (subpath {_quoted(path)}))\n"
         for root in plan.roots:
-            # A folder on the way must not be moved, or the rule would be left behind.
+            # A folder on the way must not be moved, or the rule would no longer apply.
             yield from (_deny_moving(folder) for folder in folders_between(root.path, path))
     for path in plan.opened:
         yield f"(allow file-write* (subpath {_quoted(path)}))\n"
@@ -69,7 +69,7 @@ def _quoted(path: str) -> str:
 
 
 class SeatbeltLauncher:
-    """The `Launcher` that puts `sandbox-exec` before the command."""
+    """A `Launcher` that runs commands through `sandbox-exec`."""
 
     def __init__(self, boundary: Callable[[], Boundary]) -> None:
         if not Path(SANDBOX_EXEC).exists():
@@ -84,4 +84,4 @@ class SeatbeltLauncher:
         return await self._plain.launch([SANDBOX_EXEC, "-p", profile, "--", *argv], env, cwd, stdio, limits)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is open."""

@@ -1,7 +1,8 @@
-"""Which repositories our commands made: a record in Ferrule's folder, shared by all sessions and processes.
+"""Record which repositories our commands made, in Ferrule's folder, shared by all sessions and processes.
 
-An entry is the path of a `.git` (or of a bare repository) with device, inode and birth time. Any difference makes it
-somebody else's. Lines are JSON, appended under a lock of the file; what is gone is dropped when the record is opened.
+An entry is the path of a `.git` (or of a bare repository) with its device, inode and birth time. Any difference makes
+it somebody else's. Entries are lines of JSON, appended under a lock; a session's start drops those of repositories that
+are gone.
 """
 
 import errno
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from ctypes import CDLL
 
 MAX_RECORDED = 5000
-"""Entries that are kept, the newest: a program that makes repositories without end must not slow down every start."""
+"""Entries kept, the newest: a program that makes repositories without end must not slow down every start."""
 LARGEST_RECORD = 4 << 20
-"""Bytes: some 40,000 entries with paths of usual length."""
+"""Bytes: some 40,000 entries with ordinary paths."""
 _SOBER = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
 # struct statx of statx(2): stx_mask comes first, stx_ino and stx_btime at these offsets.
@@ -35,8 +36,8 @@ _INODE, _BIRTH = 32, 80
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A file or folder that cannot be taken for another. `born`: ns by the file system's clock; 0 where it keeps none,
-    and then nobody can tell who made it."""
+    """The identity of a file or folder. `born` is its birth time in ns; 0 if the file system keeps none, so nobody can
+    tell who made it."""
 
     device: int
     inode: int
@@ -44,7 +45,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def identity(path: str) -> Identity | None:
-    """What lies at `path`, a link itself; None if nothing does."""
+    """Identify what lies at `path`, without following a link; None if nothing does."""
     try:
         status = os.lstat(path)
     except (OSError, ValueError):
@@ -53,7 +54,7 @@ def identity(path: str) -> Identity | None:
 
 
 def _birth_time(path: str, inode: int) -> int:
-    """0 if it cannot be told, or if something else lies there by now."""
+    """Return the birth time in ns; 0 if it is unknown, or if something else lies there by now."""
     import ctypes
 
     statx = getattr(_libc(), "statx", None)
@@ -77,21 +78,22 @@ def _libc() -> "CDLL":
 
 
 class OwnershipRecord:
-    """The record of one Ferrule folder. Blocking; not for two threads at once."""
+    """The record of one Ferrule folder. Blocking; use it from one thread at a time."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._stamp: tuple[int, ...] | None = ()  # not looked at yet
+        self._stamp: tuple[int, ...] | None = ()  # not read yet
         self._entries: Mapping[str, Identity] = {}
         self.problem: str | None = None
-        """Why it is not read, a sentence for the user."""
+        """Why it cannot be read, a sentence for the user."""
 
     def owns(self, path: str, what: Identity) -> bool:
-        """Whether exactly this, at this place, was made by a command of ours."""
+        """Tell whether a command of ours made exactly this, at this path."""
         return what.born > 0 and self._entries.get(path) == what
 
     def refresh(self) -> bool:
-        """Read what others have added. Returns whether there was anything new. What cannot be read holds nothing."""
+        """Read what others have added, and tell whether anything was new. A record that cannot be read counts as
+        empty."""
         try:
             status = self._file.stat()
             stamp: tuple[int, ...] | None = (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -107,7 +109,7 @@ class OwnershipRecord:
         return True
 
     def add(self, entries: Mapping[str, Identity]) -> None:
-        """Record these. Raises OSError."""
+        """Record these repositories. Raises OSError."""
         lines = "".join(_line(path, what) for path, what in entries.items())
         with self._locked():
             size = _append(self._file, lines.encode("ascii"))
@@ -116,9 +118,9 @@ class OwnershipRecord:
         self.refresh()
 
     def prune(self) -> None:
-        """Drop what is gone or is another one by now, and the oldest if there is too much. Raises OSError.
+        """Drop entries that are gone or no longer match, and the oldest if there are too many. Raises OSError.
 
-        What cannot be read, or is being written, stays as it is.
+        A record that cannot be read, or that another process is writing, stays as it is.
         """
         if not self._file.exists():
             return
@@ -128,12 +130,12 @@ class OwnershipRecord:
             while sum(map(len, alive)) > LARGEST_RECORD // 4:
                 del alive[: len(alive) // 2 + 1]
             if alone and (len(alive) < len(entries) or self._file.stat().st_size > LARGEST_RECORD // 4):
-                new = self._file.with_name(f"{self._file.name}.new")  # one name: a kill leaves no more than this
+                new = self._file.with_name(f"{self._file.name}.new")  # a fixed name: kills leave one file at most
                 new.write_text("".join(alive), encoding="ascii")
                 new.replace(self._file)
 
     def _read(self) -> dict[str, Identity]:
-        """Raises `Unreadable`."""
+        """Read all entries. Raises `Unreadable`."""
         try:
             lines = read_file(self._file, LARGEST_RECORD).splitlines()
         except FileNotFoundError:
@@ -142,8 +144,8 @@ class OwnershipRecord:
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Beside the record, which is replaced. Whether nobody else writes it now; a command can hold the lock of a
-        file that it can read, so nobody waits for it."""
+        """Try to lock a file beside the record, which gets replaced; yield whether that worked. A command can hold the
+        lock of any file that it can read, so nobody waits long for it."""
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | _SOBER, 0o600)
         try:
@@ -158,14 +160,14 @@ UNREADABLE: Final = (
 
 
 def _append(file: Path, lines: bytes) -> int:
-    """Returns the size of the file. Raises OSError."""
+    """Append and return the file's new size. Raises OSError."""
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SOBER, 0o600)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is no regular file", str(file))
-        lines = b"\n" + lines  # so that a line that a crash tore stays alone
-        if os.write(fd, lines) < len(lines):  # one write, so that nobody's goes between
+        lines = b"\n" + lines  # ends a line that a crash cut short
+        if os.write(fd, lines) < len(lines):  # one write, so that no other one lands in between
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
         return status.st_size + len(lines)
     finally:
@@ -177,7 +179,7 @@ def _line(path: str, what: Identity) -> str:
 
 
 def _entry(line: bytes) -> tuple[str, Identity] | None:
-    """None for a line that is none of ours, or that a crash tore."""
+    """Parse a line; None if it is no entry, or a crash cut it short."""
     try:
         path, *numbers = json.loads(line)
         device, inode, born = map(int, numbers)

@@ -1,11 +1,11 @@
-"""Empty folders in the place of reserved names that are missing, for as long as a command runs.
+"""Placeholders: empty folders in place of missing reserved names, for as long as commands run.
 
-A mount needs something to be mounted on. So a reserved name that does not exist is made, and taken away afterwards by
-the last command, in whichever process. They count each other with read locks on one byte a root of one file in a
-private folder. Such a lock (`F_OFD_SETLK`) belongs to the open file, so it ends with the last process that has it, and
-a confined command cannot take a write lock on a file that it only reads.
+A mount needs something to be mounted on. So a missing reserved name is created, and removed after the last command, in
+whichever process that ran. Processes count each other with read locks on one file in a private folder, one byte per
+root. Such a lock (`F_OFD_SETLK`) belongs to the open file, so it ends with the last process that has it, and a confined
+command cannot take a write lock on a file that it may only read.
 
-Beside the lock file, a record of a root's placeholders (paths, each ended by a NUL) stands while there are any.
+While a root has placeholders, a record of their paths, each ended by a NUL, lies beside the lock file.
 """
 
 import errno
@@ -28,11 +28,11 @@ from ferrule.sandbox.plan import Root
 
 WRITABLE: Final = 0o222
 LOCK_PATIENCE: Final = 5.0
-"""Seconds: the lock is held for writing only while a few empty folders are removed."""
+"""Seconds: a write lock is held only while a few empty folders are removed."""
 
 
 class Placeholders:
-    """The placeholders of the commands of one zygote. Not for several threads."""
+    """The placeholders for the commands of one zygote. Use it from one thread."""
 
     def __init__(self, state_dir: Path, roots: Iterable[Root]) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,13 +43,13 @@ class Placeholders:
 
     @property
     def records(self) -> tuple[str, ...]:
-        """The names of the records that may come to stand; they tell the place of the lock, too."""
+        """The names of the records that may be written; each also gives its byte in the lock file."""
         return tuple(record_name(root) for root in self._users)
 
     async def acquire(self, covers: Iterable[Cover]) -> list[Cover]:
-        """Make the placeholders among `covers`, for one command. Raises `LaunchError`.
+        """Create the placeholders among `covers` for one command. Raises `LaunchError`.
 
-        Returns the covers without those that cannot be made: where we may not make a folder, commands cannot either.
+        Returns the covers without those that cannot be created: where we may not make a folder, commands cannot either.
         """
         for root in self._users:
             self._users[root] += 1
@@ -65,7 +65,7 @@ class Placeholders:
             raise
 
     def release(self) -> None:
-        """One command has ended; the last one of all processes takes the placeholders away."""
+        """Give up one command's share; the last one of all processes removes the placeholders."""
         for root in self._users:
             self._users[root] -= 1
             if not self._users[root]:
@@ -78,7 +78,7 @@ class Placeholders:
 
     async def _share(self, root: str) -> None:
         if not await take_in_time(partial(_lock, self.lock, record_name(root), fcntl.F_RDLCK), LOCK_PATIENCE):
-            raise LaunchError(f"another process does not let go of the protected folders of {root}")
+            raise LaunchError(f"another process does not release the protected folders of {root}: try again")
 
     def _make(self, path: str) -> bool:
         self._record(path)
@@ -93,7 +93,7 @@ class Placeholders:
         return True
 
     def _record(self, path: str) -> None:
-        """Before it is made: so that whoever comes after a crash knows whose it is."""
+        """Record a placeholder before it is created, so that a start after a crash knows whose it is."""
         if path in self._recorded:
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -106,7 +106,7 @@ class Placeholders:
 
 
 def record_name(root: str) -> str:
-    """The name of a root's record; as a hexadecimal number, it is also the byte of the lock file that stands for it."""
+    """Return the name of a root's record, a hexadecimal number that is also the root's byte in the lock file."""
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:15]
 
 
@@ -114,8 +114,8 @@ _RECORD: Final = re.compile("[0-9a-f]{15}")
 
 
 def remove_placeholders(folder: int, lock: int, record: str) -> None:
-    """Give up a root; take its placeholders away if nobody else uses it. The zygote does the same, if we cannot."""
-    # First unlocked: two that leave at once and both want more would both fail.
+    """Give up a root and remove its placeholders if nobody else uses it. If we cannot, the zygote does the same."""
+    # Unlock first: if two leave at once and both ask for the write lock, both would fail.
     _lock(lock, record, fcntl.F_UNLCK)
     if not _lock(lock, record, fcntl.F_WRLCK):
         return
@@ -124,7 +124,7 @@ def remove_placeholders(folder: int, lock: int, record: str) -> None:
             fd = os.open(record, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(fd, "rb") as file:
                 paths = file.read().split(b"\0")[:-1]
-            # Those that are gone or in use by now are not ours any more.
+            # One that is gone or in use by now is not ours any more.
             if not [path for path in paths if _rmdir(path) == errno.EBUSY]:
                 os.unlink(record, dir_fd=folder)
     finally:
@@ -132,7 +132,7 @@ def remove_placeholders(folder: int, lock: int, record: str) -> None:
 
 
 def _rmdir(path: bytes) -> int | None:
-    """Of a placeholder only: a folder that somebody may write is somebody's, though it is empty."""
+    """Remove a placeholder; an empty folder that is writable belongs to somebody. Returns an errno if that failed."""
     try:
         if not os.lstat(path).st_mode & WRITABLE:
             os.rmdir(path)
@@ -142,7 +142,7 @@ def _rmdir(path: bytes) -> int | None:
 
 
 def sweep(state_dir: Path) -> None:
-    """Take away what processes have left that were killed all at once."""
+    """Remove placeholders left by processes that were killed at the same moment."""
     placeholders = Placeholders(state_dir, ())
     try:
         for record in os.listdir(placeholders.folder):

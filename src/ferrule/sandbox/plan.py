@@ -1,4 +1,4 @@
-"""What a sandbox enforces, once a policy has been applied to one machine and one working directory."""
+"""The plan that a sandbox enforces: a policy applied to one machine and one working directory."""
 
 from enum import IntEnum
 
@@ -8,13 +8,13 @@ from ferrule.config.project import PROTECTED_AT_TOP
 from ferrule.lookup import NOWHERE, Places
 
 RESERVED_NAMES = (".ferrule", ".codex", ".agents")
-"""Folders at the top of a writable root that stay free of what commands write, also where they are missing."""
+"""Folders at the top of a writable root that commands can neither write nor create."""
 PROTECTED_NAMES = (".git", *PROTECTED_AT_TOP)
-"""Read-only at the top of every writable root: what is written there runs or decides later, outside of the sandbox."""
+"""Read-only at the top of every writable root: files there run or decide something later, outside the sandbox."""
 
 
 class Level(IntEnum):
-    """What this machine can enforce, best first. `probe.py` finds out, `explain` says what it does not stop."""
+    """What a machine can enforce, best first. `probe.py` finds out which level works and says what it does not stop."""
 
     NAMESPACES = 1
     BWRAP = 2
@@ -24,10 +24,10 @@ class Level(IntEnum):
 
 
 class Root(msgspec.Struct, frozen=True):
-    """A folder that may be written: its real path.
+    """A writable folder, by its real path.
 
-    `reserve`: an empty folder holds the place of a reserved name that is missing. `scan`: repositories are looked for
-    below it, and not only at its top; a temporary folder of the machine is full of what is nobody's work here.
+    `reserve`: empty folders take the place of missing reserved names. `scan`: repositories are searched for below it
+    and not only at its top; the machine's temporary folders are full of things that are nobody's work here.
     """
 
     path: str
@@ -38,10 +38,10 @@ class Root(msgspec.Struct, frozen=True):
 class ConfinementPlan(msgspec.Struct, frozen=True):
     """The writable roots, outer ones first; whether the network is reachable; what is read-only inside the roots.
 
-    `read_only` holds real paths beyond the protected names: Ferrule's own home, dotfiles of a home that is a root.
-    `opened` are those of the roots that may be written although they lie in what is read-only.
-    `warnings` are sentences for the user. `places` are where commands of any session here can write, whatever this plan
-    lets them: no program that builds the sandbox comes from there.
+    `read_only` holds real paths in addition to the protected names: Ferrule's own home, and the dotfiles of a home
+    folder that is a root. `opened` are roots that stay writable inside a read-only path. `warnings` are sentences for
+    the user. `places` are where commands of any session here can write, whatever this plan allows: no program that
+    builds the sandbox comes from there.
     """
 
     roots: tuple[Root, ...] = ()
@@ -57,12 +57,12 @@ class ConfinementPlan(msgspec.Struct, frozen=True):
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies below it. Both absolute and real; no disk access."""
+    """Tell whether `path` is `folder` or lies below it. Both are absolute and real; the disk is not read."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def folders_between(top: str, path: str) -> list[str]:
-    """The folders strictly between `top` and `path`, outer ones first; none if `path` is not below it."""
+    """Return the folders strictly between `top` and `path`, outer ones first; none if `path` is not below `top`."""
     if path == top or not is_within(path, top):
         return []
     parts = path[len(top.rstrip("/")) + 1 :].split("/")[:-1]

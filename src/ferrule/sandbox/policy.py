@@ -1,4 +1,4 @@
-"""From a `SandboxPolicy` and a working directory to a `ConfinementPlan`. Looks at the disk, changes nothing."""
+"""Turn a `SandboxPolicy` and a working directory into a `ConfinementPlan`. Reads the disk, changes nothing."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -18,16 +18,16 @@ HOME_FILES = (
     ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".inputrc", ".vimrc", ".xprofile", ".pam_environment",
 )  # fmt: skip
-"""Read-only where the home folder itself is a root: each is run or trusted by something outside of the sandbox."""
+"""Read-only where the home folder itself is a root: something outside the sandbox runs or trusts each of these."""
 
 
 def plan_confinement(
     policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[str, str] = os.environ
 ) -> ConfinementPlan:
-    """What `read-only` and `workspace-write` mean for commands that start in `cwd`.
+    """Work out what `read-only` or `workspace-write` means for commands that start in `cwd`.
 
-    `own_home` is Ferrule's folder; HOME and TMPDIR are read from `env`. Raises `UsageError` for a root that
-    would give away the machine and for a policy that no sandbox of ours enforces.
+    `own_home` is Ferrule's folder; HOME and TMPDIR come from `env`. Raises `UsageError` for a root that would expose
+    the whole machine, and for a policy that no sandbox of ours enforces.
     """
     places = command_places(policy, cwd, own_home, env)
     if isinstance(policy, ReadOnly):
@@ -57,15 +57,15 @@ def plan_confinement(
 
 
 def _root(path: str, caches: str) -> Root:
-    """A cache is no project: its repositories are nobody's work, and nothing is configured there."""
+    """Make a root. One for caches is no project: it needs no reserved names and no search for repositories."""
     own = is_within(path, caches)
     return Root(path, reserve=not own, scan=not own)
 
 
 def command_places(policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[str, str] = os.environ) -> Places:
-    """Where commands of this session can write, or those of another one could: the same whatever the mode is.
+    """Return where commands of this or another session could write, whatever the mode.
 
-    A folder above the home is left out: no sandbox takes it for a root, and it would hold every program.
+    A folder above the home folder is left out: no sandbox accepts it as a root, and it would contain every program.
     """
     home = _real(env.get("HOME") or "~")
     named = (cwd, *(policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()))
@@ -76,12 +76,12 @@ def command_places(policy: SandboxPolicy, cwd: str, own_home: str, env: Mapping[
 
 
 def _chosen(path: str, role: str, home: str, warnings: list[str]) -> str | None:
-    """The real path of a root that somebody named; None, with a warning, if it cannot be one."""
+    """Return the real path of a root that somebody named; None, with a warning, if it cannot be one."""
     real = _real(path)
     if is_within(home, real) and real != home:
-        raise UsageError(f"{role} {path} holds the home folder and the system: choose a project folder")
+        raise UsageError(f"{role} {path} contains the home folder and the system: choose a project folder")
     if real == home:
-        warnings.append(f"{role} {path} is the home folder: every file in it but its dotfiles can be written")
+        warnings.append(f"{role} {path} is the home folder: commands can write every file in it except its dotfiles")
     elif not Path(real).exists():
         warnings.append(f"{role} {path} does not exist and is not writable")
         return None
@@ -102,7 +102,7 @@ def _temporary(policy: WorkspaceWrite, env: Mapping[str, str]) -> Iterable[str]:
 
 
 def _kept(roots: tuple[Root, ...], home: str, own_home: str) -> Iterable[str]:
-    """What must stay read-only although it lies in a root."""
+    """Yield paths that stay read-only although they lie in a root."""
     kept = [_real(own_home)]  # also before it is made
     if any(root.path == home for root in roots):
         kept += [path for name in HOME_FILES if Path(path := str(Path(home, name))).exists()]

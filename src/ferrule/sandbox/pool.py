@@ -1,8 +1,8 @@
-"""The sandbox pool: the zygotes of this process, one a policy, shared by all sessions of one event loop.
+"""The sandbox pool: this process's zygotes, one per policy, shared by all sessions of one event loop.
 
-A zygote starts when a session opens, without being waited for, and keeps spare inits ready. What is idle ends after a
+A zygote starts when a session opens, without being waited for, and keeps spare inits ready. An idle one ends after a
 minute; beyond the limits the least recently used idle ones end at once. A zygote with a running command is never ended
-to make room, so a process with more busy policies than the limit has more zygotes for as long as they are busy.
+to make room, so a process with more busy policies than the limit has more zygotes while they are busy.
 """
 
 import asyncio
@@ -27,25 +27,25 @@ from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import ConfinementPlan
 
 MAX_ZYGOTES = 8
-"""Policies that are kept ready: a process with sub-agents has a handful."""
+"""Policies kept ready: a process with sub-agents has a handful."""
 MAX_SPARES = 8
-"""Inits that wait, in all: each is a process."""
+"""Waiting inits in total: each is a process."""
 SPARES_PER_ZYGOTE = 2
 """A command finds one ready while the next is being made."""
 IDLE_SECONDS = 60.0
-"""A model that works asks sooner, and a zygote is soon made anew."""
+"""A working model asks sooner than that, and starting a new zygote is quick."""
 LINGER_SECONDS = 0.05
-"""Seconds that placeholders outlive a command, so that its namespace has gone before them."""
+"""Seconds that placeholders outlive a command, so that its namespace is gone before they are removed."""
 REFILL_DELAY = 0.002
-"""Seconds: long enough that a spare is not made in the moment in which a command starts."""
+"""Seconds: long enough that a spare is not created at the moment when a command starts."""
 MAX_PROCESSES = 2048
-"""Bound of one command's processes and threads, so that a fork bomb stays one command's trouble."""
+"""Processes and threads of one command, so that a fork bomb harms only that command."""
 
 
 class ZygoteKey(msgspec.Struct, frozen=True):
-    """What makes two sessions share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user.
+    """Sessions with equal keys share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user.
 
-    `mounts`: those in the roots. A zygote keeps the ones that it found when it started.
+    `mounts` are those in the roots: a zygote keeps the ones that it found when it started.
     """
 
     plan: ConfinementPlan
@@ -59,13 +59,14 @@ class _Zygote(msgspec.Struct):
     process: ZygoteProcess
     placeholders: Placeholders
     covers: Sequence[Cover] = ()
-    """Of the last command: what the next one is prepared for."""
+    """Those of the last command: spares are prepared with them for the next one."""
     running: int = 0
     idle_timer: asyncio.TimerHandle | None = None
     lingering: deque[asyncio.TimerHandle] = msgspec.field(default_factory=deque)
 
     def linger(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A command ended. To remove a folder that is still mounted on in a dying namespace takes milliseconds."""
+        """Release placeholders a little after a command ends: removing a folder on which a dying namespace still has a
+        mount takes milliseconds."""
         self.lingering.append(loop.call_later(LINGER_SECONDS, self._release))
 
     def _release(self) -> None:
@@ -73,14 +74,14 @@ class _Zygote(msgspec.Struct):
         self.placeholders.release()
 
     def close(self) -> None:
-        """For one without a running command."""
+        """Close a zygote that has no running command."""
         while self.lingering:
             self._release()
         self.placeholders.close()
 
 
 class Pool:
-    """The zygotes of one event loop. `open` and `close` count sessions; the last one ends everything."""
+    """The zygotes of one event loop. `open` and `close` count sessions; closing the last one ends everything."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -96,18 +97,18 @@ class Pool:
         return sum(zygote.process.spares for zygote in self._zygotes.values())
 
     def drop_spares(self, key: ZygoteKey) -> None:
-        """Let go of what waits for commands of this policy."""
+        """End the spare inits of this policy."""
         if key in self._zygotes:
             self._zygotes[key].process.drop_spares()
 
     def open(self, key: ZygoteKey, covers: Sequence[Cover] = ()) -> None:
-        """A session begins: its zygote starts in the background."""
+        """Begin a session: its zygote starts in the background."""
         zygote = self._zygote(key, covers)
         self._sessions += 1
         self._refill(key, zygote)
 
     async def close(self) -> None:
-        """A session ends. After the last one no zygote is left, and no command either."""
+        """End a session. After the last one neither a zygote nor a command is left."""
         self._sessions -= 1
         if not self._sessions:
             _POOLS.pop(self._loop, None)
@@ -118,8 +119,8 @@ class Pool:
                 await process.gone()
 
     async def ready(self, key: ZygoteKey) -> int:
-        """Waits until the zygote has built its namespaces. Returns the version of Landlock that confines as well, 0 for
-        none. Raises `LaunchError` if it cannot."""
+        """Wait until the zygote has built its namespaces. Returns the version of Landlock in use, 0 for none. Raises
+        `LaunchError` if it fails."""
         process = self._zygote(key).process
         await process.wait_ready()
         return process.landlock
@@ -136,13 +137,13 @@ class Pool:
     ) -> ConfinedChild:
         """Start a command in the sandbox of this policy, with these paths protected. Raises `LaunchError`."""
         if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
-            # Before 5.14 the limit counted all processes of the user.
+            # Before 5.14 the limit counts all processes of the user.
             limits = msgspec.structs.replace(limits, max_processes=MAX_PROCESSES)
         request = request_of(argv, env, cwd, limits)
         try:
             return await self._attempt(key, covers, request, stdio)
         except _Gone:
-            # The zygote had been killed unnoticed; nothing was started. A second one that dies at once is an error.
+            # The zygote was killed unnoticed, and nothing was started. If a second one dies at once it is an error.
             return await self._attempt(key, covers, request, stdio)
 
     async def _attempt(
@@ -244,11 +245,11 @@ class Pool:
 
 
 Covers = Callable[[], Sequence[Cover]]
-"""What is protected now."""
+"""Returns what is protected now."""
 
 
 class ZygoteLauncher:
-    """The `Launcher` of one policy; it stands for a session of the pool until it is closed."""
+    """The `Launcher` of one policy; it counts as a session of the pool until it is closed."""
 
     def __init__(self, pool: Pool, key: ZygoteKey, covers: Covers = tuple) -> None:
         self._pool = pool
@@ -258,8 +259,8 @@ class ZygoteLauncher:
         pool.open(self._key(), self._covers())
 
     async def ready(self) -> int:
-        """The version of Landlock that confines as well, 0 for none. Raises `LaunchError` if this machine cannot build
-        the sandbox."""
+        """Wait for the sandbox. Returns the version of Landlock in use, 0 for none. Raises `LaunchError` if this
+        machine cannot build it."""
         return await self._pool.ready(self._key())
 
     async def launch(
@@ -284,17 +285,17 @@ async def _started(child: ConfinedChild) -> None:
         await child.started()
     except BaseException:
         for fd in {child.stdin, child.stdout, child.stderr} - {None, -1}:
-            os.close(fd)  # type: ignore[arg-type]  # None was taken out
+            os.close(fd)  # type: ignore[arg-type]  # None was removed
         raise
 
 
 def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
-    """What an idle init covers ahead: placeholders come and go with the commands."""
+    """Return what an idle init covers in advance: all but placeholders, which come and go with the commands."""
     return wire_covers(cover for cover in covers if cover.kind != "empty")
 
 
 def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
-    """The first message to a zygote."""
+    """Build the first message to a zygote."""
     filters = build_filters(inet=key.namespaces or key.plan.network)
     return {
         "namespaces": key.namespaces,
@@ -312,7 +313,7 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
 
 @cache
 def _kernel() -> tuple[int, ...]:
-    """The version of the kernel. Before 6.14 a bound on process numbers was the whole machine's."""
+    """Return the kernel's version. Before 6.14 a bound on process numbers applies to the whole machine."""
     major, minor = platform.release().split(".")[:2]
     return int(major), int("".join(char for char in minor if char.isdigit()) or 0)
 
@@ -321,7 +322,7 @@ _POOLS: dict[asyncio.AbstractEventLoop, Pool] = {}
 
 
 def pool_of_this_loop() -> Pool:
-    """The one pool of the running event loop. It goes with its last session."""
+    """Return the running event loop's only pool. It ends with its last session."""
     loop = asyncio.get_running_loop()
     if loop not in _POOLS:
         _POOLS[loop] = Pool()

@@ -1,4 +1,4 @@
-"""What this machine can enforce: found out by doing it in a throw-away child, never by reading kernel settings."""
+"""Find out what this machine can enforce, by trying it in a throw-away child, never by reading kernel settings."""
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ from ferrule.sandbox.boundary import Boundary, Cover, boundary_of
 from ferrule.sandbox.plan import ConfinementPlan, Level
 
 PROBE_SECONDS = 10.0
-"""For a command that takes milliseconds, on the slowest machine."""
+"""Enough for a command that takes milliseconds, on the slowest machine."""
 _TRIED = 7
-# Exit code 7 says that the command ran; the file says whether it was confined.
+# Exit code 7 shows that the command ran; the file shows whether it was confined.
 _SCRIPT = f'(echo escaped > "$0") 2> /dev/null; exit {_TRIED}'
 
 TITLES: Final[Mapping[Level, str]] = {
@@ -29,31 +29,31 @@ TITLES: Final[Mapping[Level, str]] = {
     Level.NONE: "nothing",
 }
 NOT_BUILT = "the sandbox could not be built: "
-"""How a launcher starts to say it; beside the name of the level it is one time too many."""
+"""The start of a launcher's error; it is left out beside the name of the level."""
 WITHOUT_LANDLOCK = "namespaces and a system call filter"
-NO_LANDLOCK = "Landlock, a second wall behind the namespaces: this kernel has none, or it was not chosen at boot (lsm=)"
+NO_LANDLOCK = "Landlock, a second layer behind the namespaces: the kernel lacks it, or it is not enabled at boot (lsm=)"
 HOLES: Final[Mapping[Level, tuple[str, ...]]] = {
     Level.NAMESPACES: (
         "commands can read every file that you can read",
-        "a host program's socket that appears while a command runs can be reached by it",
+        "a command can reach a host program's socket that appears while the command runs",
         "a command can hold a read lock or a flock on a file that it can read",
     ),
     Level.BWRAP: (
         "commands can read every file that you can read",
         "a `.git` that is a symbolic link can be replaced",
-        "no sockets with a name can be made",
+        "no named sockets can be made",
         "the number of processes is not bounded",
     ),
     Level.LANDLOCK: (
         "commands can read every file that you can read",
-        "`.git` and the other protected files can be changed; that is reported loudly, and nothing is put back",
-        "modes and times of your files outside of the roots can be changed",
-        "other processes can be seen",
+        "`.git` and the other protected files can be changed; that is reported loudly, and nothing is restored",
+        "modes and times of your files outside the roots can be changed",
+        "other processes are visible",
         "there is no network, not even between commands",
     ),
     Level.SEATBELT: (
         "commands can read every file that you can read",
-        "this level was written without a Mac and tested as text only",
+        "this level was written without a Mac and tested only as text",
     ),
     Level.NONE: ("everything: commands run with all your rights",),
 }
@@ -77,7 +77,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     landlock: bool = True
 
     def lines(self) -> list[str]:
-        """For `doctor`: the level, what it does not stop, why better ones do not work."""
+        """Describe for `doctor` the level, what it does not stop, and why better ones do not work."""
         shown = [f"Sandbox: {title(self.level, landlock=self.landlock)}"]
         shown += [f"  not stopped: {hole}" for hole in HOLES[self.level]]
         if not self.landlock:
@@ -89,12 +89,12 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 def title(level: Level, *, landlock: bool) -> str:
-    """What confines commands."""
+    """Name what confines commands."""
     return WITHOUT_LANDLOCK if level is Level.NAMESPACES and not landlock else TITLES[level]
 
 
 async def has_landlock(launcher: Launcher) -> bool:
-    """Whether Landlock confines commands of this launcher, too. True where the level does not say that it does."""
+    """Tell whether Landlock confines this launcher's commands, too. True if the level does not promise that."""
     if sys.platform != "linux":
         return True
     from ferrule.sandbox.pool import ZygoteLauncher
@@ -103,7 +103,7 @@ async def has_landlock(launcher: Launcher) -> bool:
 
 
 async def probe(home: Path, places: Places = NOWHERE) -> ProbeResult:
-    """Try every level of this machine, best first, until one holds. `home` is Ferrule's own folder; `places` are where
+    """Try every level of this machine, best first, until one works. `home` is Ferrule's own folder; `places` are where
     commands can write."""
     failures: dict[Level, str] = {}
     for level, opener in openers(ConfinementPlan(places=places), home / "sandbox").items():
@@ -120,9 +120,9 @@ def openers(
     boundary: Callable[[], Boundary] | None = None,
     interpreter: tuple[str, ...] = (),
 ) -> dict[Level, Opener]:
-    """How each level that this system could have is opened, best first. Opening raises `LaunchError`.
+    """Return how to open each level that this system could have, best first. Opening raises `LaunchError`.
 
-    `boundary` says, before each command, what is protected now.
+    `boundary` returns, before each command, what is protected now.
     """
     now = boundary or (lambda: boundary_of(plan))
     if sys.platform == "darwin":
@@ -149,13 +149,13 @@ def openers(
 
 
 async def try_level(opener: Opener, home: Path) -> str | None:
-    """None if this level holds; else why it does not, in one sentence."""
+    """Return None if this level works; otherwise why not, in one sentence."""
     found = await _tried(opener, home)
     return None if isinstance(found, bool) else found
 
 
 async def _tried(opener: Opener, home: Path) -> str | bool:
-    """Whether Landlock confines commands as well; a sentence if the level does not hold."""
+    """Tell whether Landlock confines commands as well; a sentence if the level does not work."""
     launcher: ClosableLauncher | None = None
     try:
         launcher = opener()
@@ -169,7 +169,7 @@ async def _tried(opener: Opener, home: Path) -> str | bool:
 
 
 async def check(launcher: Launcher, home: Path) -> None:
-    """Raises `LaunchError` unless a command runs and cannot write into `home`, which is Ferrule's own folder."""
+    """Raise `LaunchError` unless a command runs and cannot write into `home`, which is Ferrule's own folder."""
     target = home / f"probe-{secrets.token_hex(6)}"
     try:
         async with asyncio.timeout(PROBE_SECONDS):
@@ -189,7 +189,7 @@ async def check(launcher: Launcher, home: Path) -> None:
 
 
 def _drain(fd: int) -> str:
-    """What is in a pipe now; closes it."""
+    """Read what is in a pipe now, and close it."""
     os.set_blocking(fd, False)
     with os.fdopen(fd, "rb") as pipe:
         return (pipe.read(1000) or b"").decode("utf-8", "replace").strip()

@@ -1,5 +1,5 @@
-"""What a session's commands and patches may not change, kept true while others work in the same folders, and what
-commands left behind that git would run. Nothing is changed: it is prevented, or told."""
+"""Protect what a session's commands and patches may not change, while others work in the same folders, and report what
+commands left behind that git would run. Nothing on disk is changed: a write is prevented, or reported."""
 
 import asyncio
 import time
@@ -16,29 +16,29 @@ from ferrule.sandbox.plan import PROTECTED_NAMES, ConfinementPlan, is_within
 from ferrule.sandbox.repositories import STAMP_LAG_NS, Repositories, Repository, Span
 
 MAX_EXAMINED = 200
-"""Repositories of ours whose settings are looked at after a command; more are told of as a bound that was met."""
+"""Repositories of ours that are examined after a command; the user is told if there are more."""
 MAX_TOLD = 20
-"""Settings or paths that one report names; the others are counted."""
+"""Settings or paths named in one report; the rest are counted."""
 LONGEST_VALUE = 200
-"""Characters of a setting's value that are shown."""
+"""Characters shown of a setting's value."""
 QUICK_SECONDS = 0.001
-"""A look that takes no longer happens in the event loop: handing it to a thread would cost as much."""
+"""A look that takes no longer runs in the event loop: handing it to a thread would cost as much."""
 
 EXAMINING_SECONDS = 2.0
-"""For all of these repositories after one command, which waits; usual ones take less than a millisecond each."""
+"""For examining all of these repositories after one command, which waits; most take less than a millisecond each."""
 
 Report = Callable[[str], None]
 
 
 class Protection:
-    """One a session, for one event loop. `report` hears of what the user should know, in sentences."""
+    """The protection of one session, on one event loop. `report` receives sentences for the user."""
 
     def __init__(self, plan: ConfinementPlan, home: Path, report: Report | None = None) -> None:
         self.plan = plan
         self.home = home
         self._report = report or (lambda text: None)
         self.boundary = Boundary(plan)
-        """As of the last look."""
+        """The boundary as of the last look."""
         self._record = OwnershipRecord(home / "sandbox" / "own-repositories")
         self._repositories = Repositories(plan, self._record)
         self._examined: dict[str, Examination] = {}
@@ -48,21 +48,22 @@ class Protection:
         self._held: HeldPaths | None = None
         self._running = 0
         self._busy_since = self._busy_clock = 0
-        """When the first of the running commands began, by the wall clock and by one that nobody sets."""
+        """When the first of the running commands began, by the wall clock and by one that nobody sets; in ns."""
         self._unseen: Span | None = None
-        """When commands ran that have ended since the last look."""
+        """The time in which commands ran that have ended since the last look."""
         self._started = self._finished = False
         self._spent = QUICK_SECONDS
         self._looking = asyncio.Lock()
 
     async def look(self) -> Boundary:
-        """The boundary as it is now."""
+        """Look at the disk and return the boundary as it is now."""
         async with self._looking:
             await self._do(self._look)
         return self.boundary
 
     async def began(self) -> Boundary:
-        """The boundary for a command that starts now; `ended` follows. Raises `LaunchError` where it must not start."""
+        """Return the boundary for a command that starts now; call `ended` afterwards. Raises `LaunchError` if the
+        command must not start."""
         async with self._looking:
             await self._do(self._before)
             if self._held is not None and self._held.full:
@@ -73,9 +74,9 @@ class Protection:
         return self.boundary
 
     async def ended(self) -> tuple[str, ...]:
-        """A command has ended; what it left behind, a sentence each.
+        """Take note that a command has ended. Returns what it left behind, one sentence each.
 
-        Also where this is cancelled, the command counts as ended, and the next look knows when it ran.
+        Even if this is cancelled, the command counts as ended, and the next look knows when it ran.
         """
         self._running -= 1
         self._unseen = self._span()
@@ -85,11 +86,11 @@ class Protection:
                 await self._do(lambda: said.extend(self._after()))
         finally:
             self._tell(said)
-        await asyncio.sleep(0)  # until it is told
+        await asyncio.sleep(0)  # until the reports are delivered
         return tuple(said)
 
     async def finish(self) -> None:
-        """The session ends: report once what is left behind and what was changed. Lets go of what is held."""
+        """End the session: report once what was left behind and what was changed, and close everything."""
         async with self._looking:
             said: list[str] = []
             finished, self._finished = self._finished, True
@@ -102,23 +103,23 @@ class Protection:
         await asyncio.sleep(0)
 
     async def hold(self) -> None:
-        """From now on commands run where nothing can be made read-only: watch instead."""
+        """Watch protected files from now on, because nothing can be made read-only for commands."""
         async with self._looking:
             self._held = HeldPaths()
             await self._do(self._before)
 
     def _run(self) -> Span | None:
-        """When commands ran since the last look; None if none did."""
+        """Return when commands ran since the last look; None if none did."""
         return self._span() if self._running else self._unseen
 
     def _span(self) -> Span:
-        """From the first running command's start until now. If the wall clock was set meanwhile, files have times from
-        before that and from after it: the span holds both."""
+        """Return the time from the first running command's start until now. If the wall clock was set meanwhile, files
+        have times from before and after that: the span covers both."""
         now, passed = time.time_ns(), time.monotonic_ns() - self._busy_clock
         return Span(min(self._busy_since, now - passed), max(now, self._busy_since + passed))
 
     async def _do(self, work: Callable[[], None]) -> None:
-        """Once begun it is done, whoever is cancelled: nobody else looks meanwhile."""
+        """Do the work to its end, even if the caller is cancelled: nobody else looks meanwhile."""
         started, unseen = time.perf_counter(), self._unseen
         if self._spent < QUICK_SECONDS:
             work()
@@ -131,7 +132,7 @@ class Protection:
         self._tell(warnings)
 
     def _tell(self, texts: Iterable[str]) -> None:
-        """From the event loop itself: a reporter that fails is its own trouble, not the command's."""
+        """Report from the event loop itself, so that a reporter that fails does not fail the command."""
         for text in texts:
             asyncio.get_running_loop().call_soon(self._report, text)
 
@@ -149,7 +150,7 @@ class Protection:
             self._warn(sentence)
         if not self._started:
             self._started = True
-            self._new_programs()  # those of earlier sessions were told then
+            self._new_programs()  # those of earlier sessions were reported then
 
     def _recording(self, work: Callable[[], None]) -> None:
         try:
@@ -187,13 +188,14 @@ class Protection:
         self._repositories.close()
 
     def _settled(self) -> int | None:
-        """In ns: what has changed since may have changed again without a new time stamp, by a command that has it
-        mapped into its memory. None if no command ran since the last look."""
+        """Return the time, in ns, from which time stamps cannot be trusted: a command that has a file mapped into its
+        memory changes it again without a new stamp. None if no command ran since the last look."""
         run = self._run()
         return None if run is None else run.start - STAMP_LAG_NS
 
     def _new_programs(self) -> list[Program]:
-        """Look at the repositories that commands made, again where something changed; what was not told yet."""
+        """Examine the repositories that commands made, again if something changed. Returns what was not reported
+        yet."""
         own, settled = self._repositories.own, self._settled()
         if len(own) > MAX_EXAMINED:
             self._warn(f"commands made {len(own)} repositories; only {MAX_EXAMINED} are searched for programs")
@@ -231,13 +233,13 @@ class Protection:
 
 
 TOO_LONG = (
-    f"to search the repositories that commands made for programs takes longer than {EXAMINING_SECONDS:g} seconds, so a "
-    "part is searched after the next command: use no git there before"
+    f"searching the repositories that commands made for programs takes longer than {EXAMINING_SECONDS:g} seconds; some "
+    "are left until after the next command: use no git there before that"
 )
 PROGRAMS = "A repository that commands made would run programs when git is used there outside of the sandbox: {}."
 PROGRAMS_IN_ALL = "Before you use git in the repositories that commands made, look at what it would run there: {}."
-CHANGED = "PROTECTED FILES CHANGED while a command ran, and nothing was put back: {}."
-CHANGED_IN_ALL = "Protected files are not as they were when the session began, and nothing was put back: {}."
+CHANGED = "PROTECTED FILES CHANGED while a command ran, and nothing was restored: {}."
+CHANGED_IN_ALL = "Protected files are not as they were when the session began, and nothing was restored: {}."
 
 
 def _shown(program: Program) -> str:
@@ -253,7 +255,7 @@ def _listed(words: Iterable[str]) -> str:
 
 
 async def _whole(work: asyncio.Future[None]) -> None:
-    """Wait until it is done, and only then be cancelled."""
+    """Wait until the work is done, and only then pass a cancellation on."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:

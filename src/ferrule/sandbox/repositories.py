@@ -1,8 +1,9 @@
-"""Git repositories below the writable roots, and whose they are: the user's, or made by a command of ours.
+"""Find the git repositories below the writable roots and tell the user's from those that our commands made.
 
-The user's are those of the session's start and those that appear while no command runs. Ours appeared while one ran,
-were born within that time, and lie where commands could write; the record knows them in later sessions. Nothing here
-writes into a repository. The scan is bounded, and says when it met a bound; what it has found once stays found.
+The user's are those present when the session starts and those that appear while no command runs. Ours appeared while a
+command ran, were born within that time, and lie where commands could write; later sessions know them from the record.
+Nothing here writes into a repository. The scan is bounded and says when it reached a bound; a repository found once
+stays known.
 """
 
 import os
@@ -23,38 +24,38 @@ from ferrule.sandbox.ownership import Identity, OwnershipRecord, identity
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, is_within
 
 MAX_FOLDERS = 2000
-"""Folders that are looked at, those near the top first: 2,000 of them cost a few milliseconds a command."""
+"""Folders searched, those near the top first: 2,000 of them cost a few milliseconds per command."""
 SETTLED_NS = 50_000_000
-"""A folder that changed this shortly before it was read may change again without a new time stamp."""
+"""A folder that changed this recently before it was read may change again without a new time stamp."""
 LIMIT_MET = (
     "{root} holds more folders than the {most} that were searched for git repositories, those near the top first: "
     "a repository further down is neither protected nor reported"
 )
 STAMP_LAG_NS = 20_000_000
-"""The kernel stamps files with the time of its last tick, up to 10 ms ago. What was there when a command started has
-been seen by then, so the lag makes nothing ours that is not."""
+"""The kernel stamps files with the time of its last tick, up to 10 ms ago. Repositories that were there when a command
+started were seen before it, so this allowance makes none of them ours."""
 REPOSITORY_NAMES = (".git", "HEAD", "objects", "refs", "commondir")
-"""Entries by which a folder is a repository, or has one."""
+"""Entries that make a folder a repository, or show that it has one."""
 _FAN_OUT = re.compile("[0-9a-f]{2}")
-"""Folders of loose objects: up to 256 in a repository, and nothing in them but objects."""
+"""Folders of loose objects: up to 256 in a repository, with nothing but objects in them."""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Time in which commands ran, in ns by `time.time_ns`."""
+    """A time during which commands ran, in ns as of `time.time_ns`."""
 
     start: int
     end: int
 
     def contains(self, born: int) -> bool:
-        """Whether a file with this birth time was made within it."""
+        """Tell whether a file with this birth time was made within the span."""
         return self.start - STAMP_LAG_NS <= born <= self.end
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """One that was found: the path of its `.git`, or of itself where it is bare, and what lies there.
+    """A repository: the path of its `.git`, or of the repository itself if it is bare, and what lies there.
 
-    `what` is the `.git`, or of a bare one the objects or the pointer to them: its folder may be older, and its `HEAD`
-    is written anew again and again. `born`: when the last thing came that makes it a repository.
+    `what` identifies the `.git`, or a bare repository's objects or the pointer to them: its folder may be older, and
+    its `HEAD` is rewritten often. `born` is when the last part appeared that makes it a repository.
     """
 
     path: str
@@ -64,13 +65,13 @@ class Repository(msgspec.Struct, frozen=True):
     own: bool = False
 
     def is_there(self) -> bool:
-        """Whether it still lies where it was found."""
+        """Tell whether it still lies where it was found."""
         found = _bare_at(self.path) if self.bare else _at(self.path)
         return found is not None and found.what == self.what
 
 
 class _Folder(msgspec.Struct, frozen=True):
-    """A folder as it was read. `stamp`: device, inode, change time in ns; None if it must be read again."""
+    """A folder as it was read. `stamp` is device, inode and change time in ns; None if it must be read again."""
 
     stamp: tuple[int, int, int] | None
     children: tuple[str, ...] = ()
@@ -78,7 +79,7 @@ class _Folder(msgspec.Struct, frozen=True):
 
 
 class Repositories:
-    """The repositories of one session. Blocking; not for two threads at once."""
+    """The repositories of one session. Blocking; use it from one thread at a time."""
 
     def __init__(self, plan: ConfinementPlan, record: OwnershipRecord) -> None:
         self._roots = sorted(plan.roots, key=lambda root: (not root.scan, not root.reserve))
@@ -90,28 +91,27 @@ class Repositories:
         self._found: dict[str, Repository] = {}
         self._waiting: dict[str, tuple[str, ...]] = {}
         self.limits: tuple[str, ...] = ()
-        """What the scan did not see because of a bound, a sentence for each root."""
+        """What the scan missed because it reached a bound, one sentence for each root."""
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Those that commands may not change."""
+        """The paths of repositories that commands may not change."""
         return tuple(one.path for one in self._found.values() if not one.own)
 
     @property
     def own(self) -> tuple[Repository, ...]:
-        """Those that our commands made."""
+        """The repositories that our commands made."""
         return tuple(one for one in self._found.values() if one.own)
 
     @property
     def submodules(self) -> tuple[str, ...]:
-        """Folders that wait for a submodule of a repository of the user's."""
+        """Folders in which a user's repository expects a submodule that is not there yet."""
         waiting = (folder for folders in self._waiting.values() for folder in folders)
         return tuple(folder for folder in waiting if os.path.isdir(folder) and not os.path.lexists(f"{folder}/.git"))
 
     def look(self, run: Span | None, kept: tuple[str, ...] = ()) -> None:
-        """Find out what there is now. `run`: when commands ran since the last look, None where none did; `kept`: paths
-        that they could not write. Raises OSError if what is ours cannot be recorded; it counts as ours all the same.
-        """
+        """Update the repositories. `run` is when commands ran since the last look, None if none did; `kept` are paths
+        that they could not write. Raises OSError if ours cannot be recorded; they count as ours all the same."""
         self._scan()
         fresh = self._record.refresh()
         before, self._found = self._found, {}
@@ -133,7 +133,8 @@ class Repositories:
             self._record.add(made)
 
     def _seen(self, before: Mapping[str, Repository]) -> Iterator[Repository]:
-        """What the scan found, and what it did not reach although an earlier one did: new folders cannot hide it."""
+        """Yield what the scan found, and what an earlier scan found that this one did not reach: new folders hide
+        nothing."""
         for folder in self._folders.values():
             yield from folder.repositories
         for path, one in before.items():
@@ -141,14 +142,14 @@ class Repositories:
                 yield one
 
     def _look_for_submodules(self) -> None:
-        """Once, when a repository of the user's is first seen: later a command may have edited the list."""
+        """Read each list once, when the user's repository is first seen: a command may edit it later."""
         for path in self.users:
             if path not in self._waiting and not self._found[path].bare:
                 self._waiting[path] = submodule_folders(os.path.dirname(path))
 
     @cached_property
     def _watch(self) -> FolderWatch:
-        """Made with the first look, which nobody waits for."""
+        """Created with the first look, which nobody waits for."""
         return FolderWatch(REPOSITORY_NAMES)
 
     @cached_property
@@ -156,15 +157,15 @@ class Repositories:
         return MountTable(self._roots)
 
     def close(self) -> None:
-        """Let go of the watched folders and of the table of mounts."""
+        """Stop watching folders and mounts."""
         if "_watch" in self.__dict__:
             self._watch.close()
             self._mount_table.close()
 
     def _scan(self) -> None:
-        """Root by root, breadth first. A folder that has not changed is not read again."""
+        """Search root by root, breadth first. A folder that has not changed is not read again."""
         tops, mounts = {root.path: _inode(root.path) for root in self._roots}, self._mount_table.current()
-        if (tops, mounts) != (self._tops, self._mounts):  # of a folder above, and of mounts, nobody hears
+        if (tops, mounts) != (self._tops, self._mounts):  # no watch reports a change above a root, or a mount
             self._watch.keep(())
             self._folders = {}
             self._tops, self._mounts, self._all_watched = tops, mounts, False
@@ -193,14 +194,14 @@ class Repositories:
                 self._folders[root.path] = folder
 
     def _read(self, path: str, whole: bool) -> _Folder | None:
-        """None for a folder that is gone, or closed to us as it is to commands."""
+        """Read a folder. None if it is gone, or closed to us and so to commands."""
         known = self._folders.get(path)
         if known and self._watch.is_clean(path):
             return known
         try:
             if not whole:
                 return _Folder(None, (), _repositories(path, _names_at_top(path)))
-            self._watch.watch(path)  # first, so that a change while it is read is heard of
+            self._watch.watch(path)  # before reading, so that a change meanwhile is reported
             status = os.lstat(path)
             stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
             if known and known.stamp == stamp:
@@ -219,8 +220,8 @@ class Repositories:
         return _Folder(stamp if settled else None, below, _repositories(path, names))
 
     def _is_entered(self, folder: str, name: str) -> bool:
-        """Whether repositories are looked for in a folder's folder. At the top of a root commands cannot write into the
-        reserved ones; those come and go."""
+        """Tell whether a subfolder is searched. The reserved folders at the top of a root are not: commands cannot
+        write there, and placeholders come and go."""
         if name.casefold() == ".git" or (name in RESERVED_NAMES and folder in self._tops):
             return False
         return not (_FAN_OUT.fullmatch(name) and folder.endswith("/objects") and os.path.lexists(f"{folder}/../HEAD"))
@@ -235,19 +236,20 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 
 def _names_at_top(path: str) -> set[str]:
-    """Of a folder that may hold very much: those that a repository would have."""
+    """Look for a repository's names without listing the folder, which may be huge."""
     return {name for name in REPOSITORY_NAMES if os.path.lexists(f"{path}/{name}")}
 
 
 def _folded(path: str, names: Collection[str]) -> set[str]:
-    """Of the names that a repository has those that stand here in other letters, on a file system that folds case."""
+    """Return a repository's names that are present in another case, on a file system that ignores case."""
     folded = {name.casefold() for name in names}
     wanted = (name for name in REPOSITORY_NAMES if name not in names and name.casefold() in folded)
     return {name for name in wanted if os.path.lexists(f"{path}/{name}")}
 
 
 def _repositories(path: str, names: Collection[str]) -> tuple[Repository, ...]:
-    """A folder may be a bare repository although a `.git` lies in it: git passes over one that is none."""
+    """Find the repositories at a folder. It may be bare although it has a `.git`: git skips one that is no
+    repository."""
     found = [_at(f"{path}/.git")] if ".git" in names else []
     if is_bare_shape(names):
         found.append(_bare_at(path))
@@ -267,7 +269,7 @@ def _bare_at(path: str) -> Repository | None:
 
 
 def _is_ours(one: Repository, run: Span, kept: tuple[str, ...], owned: Mapping[Identity, bool]) -> bool:
-    """Made within the run where commands could write; or made by a command before, and moved within it."""
+    """Tell whether it was made during the run where commands could write, or made by an earlier command and moved."""
     if not one.born or any(is_within(one.path, path) for path in kept):
         return False
     return owned.get(one.what, run.contains(one.born))

@@ -1,4 +1,4 @@
-"""The entry: the sandbox of one session, which is a `Launcher`."""
+"""The sandbox of one session, which is a `Launcher`: the entry to this room."""
 
 import asyncio
 import os
@@ -17,12 +17,9 @@ from ferrule.sandbox.protection import Protection, Report
 from ferrule.sandbox.watched import WatchedChild, watched
 
 NETWORK_OFF_VARIABLE = "CODEX_SANDBOX_NETWORK_DISABLED"
-"""Set to 1 for commands without a network; the name that programs written for agents look for."""
+"""Set to 1 for commands without a network; programs written for agents look for this name."""
 
-NO_STATE = (
-    "the sandbox could not be built: it cannot keep its state in {} ({}); set FERRULE_HOME to a folder that can "
-    "be written"
-)
+NO_STATE = "the sandbox could not be built: it cannot keep its state in {} ({}); set FERRULE_HOME to a writable folder"
 NOTHING_ENFORCED = (
     "this machine offers no sandbox, so commands are not started in this mode ({}); `ferrule doctor` says more, and "
     "-s danger-full-access runs them with all your rights"
@@ -38,11 +35,11 @@ async def open_launcher(
     env: Mapping[str, str] = os.environ,
     report: Report | None = None,
 ) -> "Sandbox":
-    """The sandbox of a session that works in `cwd`; close it. Waits for nothing: it is built in the background.
+    """Open the sandbox of a session that works in `cwd`; close it. Waits for nothing: it is built in the background.
 
-    `home` is Ferrule's own folder. `unconfined_accepted`: the user's setting that commands may run with all rights on
-    a machine that can confine nothing. `report` hears what the user should know of what commands did, in sentences.
-    Raises `UsageError` as `plan_confinement` does.
+    `home` is Ferrule's own folder. `unconfined_accepted`: the user's setting that commands may run with all rights on a
+    machine that can confine nothing. `report` receives sentences for the user on what commands did. Raises `UsageError`
+    as `plan_confinement` does.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     protection = Protection(plan_confinement(policy, cwd, str(home), env), home, report)
@@ -50,7 +47,7 @@ async def open_launcher(
 
 
 class Sandbox:
-    """Starts the confined commands of one session, on one event loop. Raises `LaunchError` where nothing confines."""
+    """Start the confined commands of one session, on one event loop. Raises `LaunchError` where nothing confines."""
 
     def __init__(
         self,
@@ -76,11 +73,11 @@ class Sandbox:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about the policy for the user."""
+        """Sentences for the user about the policy."""
         return self.plan.warnings
 
     async def level(self) -> Level:
-        """What is enforced, for the session's first event. Waits until the sandbox stands."""
+        """Wait until the sandbox is built and return its level, for the session's first event."""
         await asyncio.wait([self._opening])
         if self._opening.cancelled():
             raise LaunchError("the sandbox is closed")
@@ -109,7 +106,7 @@ class Sandbox:
         return child
 
     async def close(self) -> None:
-        """Ends every command that still runs, and waits for what is done after each. Goes on where it is cancelled."""
+        """End every command that still runs and wait for the look after each. Goes on even if cancelled."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -124,7 +121,7 @@ class Sandbox:
         self._opening.cancel()
         await asyncio.wait([self._opening])
         if not self._opening.cancelled():
-            self._opening.exception()  # was told to whoever asked for the level
+            self._opening.exception()  # was raised to whoever asked for the level
         if self._launcher is not None:
             launcher, self._launcher = self._launcher, None
             await launcher.close()
@@ -168,7 +165,7 @@ class Sandbox:
 
 
 class _Unconfined(PlainLauncher):
-    """Level `NONE`, accepted by the user."""
+    """The launcher at level `NONE`, which the user accepted."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is open."""

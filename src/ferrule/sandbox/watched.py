@@ -1,4 +1,4 @@
-"""A command between two looks at the repositories around it, confined or not."""
+"""Run a command, confined or not, between two looks at the repositories around it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ async def watched(
     stdio: Stdio,
     limits: Limits,
 ) -> "WatchedChild":
-    """Start a command. Raises `LaunchError`."""
+    """Start a command with a look before and after it. Raises `LaunchError`."""
     await protection.began()
     try:
         child = await launcher.launch(argv, env, cwd, stdio, limits)
@@ -28,7 +28,7 @@ async def watched(
 
 
 class WatchedLauncher:
-    """Commands that run with the user's rights: what they make counts as ours, too."""
+    """A launcher for commands with the user's rights: repositories that they make count as ours, too."""
 
     def __init__(self, launcher: Launcher, protection: Protection) -> None:
         self._launcher = launcher
@@ -42,7 +42,7 @@ class WatchedLauncher:
 
 
 class WatchedChild:
-    """A child whose `aftermath` ends with what it left behind, a sentence each."""
+    """A child whose `aftermath` returns what it left behind, one sentence each."""
 
     def __init__(self, child: Child, protection: Protection) -> None:
         self._child = child
@@ -70,7 +70,7 @@ class WatchedChild:
         await self._child.kill_tree(grace)
 
     async def leftovers(self, output_held: bool) -> str | None:
-        """Also says what git would run in repositories that the command made or changed."""
+        """Describe what the command left behind, and what git would run in repositories that it made or changed."""
         left = await self._child.leftovers(output_held)
         return " ".join(([left] if left else []) + list(await asyncio.shield(self.aftermath))) or None
 
@@ -79,7 +79,7 @@ class WatchedChild:
 
     async def _look_after(self, protection: Protection) -> tuple[str, ...]:
         try:
-            with suppress(LaunchError):  # the waiter of the command gets it
+            with suppress(LaunchError):  # raised to whoever waits for the command
                 await self._child.wait()
         finally:
             said = await protection.ended()

@@ -1,5 +1,6 @@
-"""Level 2: the distribution's `bwrap`, one a command. Slower than a zygote; it works where only profiled programs may
-make user namespaces. Its mounts and PID namespace with our system call filter; named sockets cannot be made at all."""
+"""Level 2: the distribution's `bwrap`, one process per command. Slower than a zygote, but it works where only profiled
+programs may create user namespaces. It uses bwrap's mounts and PID namespace with our system call filter; commands can
+make no named sockets."""
 
 import asyncio
 import os
@@ -23,15 +24,15 @@ FILTER_FD = "9"
 STARTED_FD = "8"
 VARIABLES_FD = "7"
 LONGEST_SAID = 4096
-"""Bytes of what bwrap says of its failure: one line."""
+"""Bytes of bwrap's error message, which is one line."""
 ATTEMPTS = 10
-"""bwrap fails as a whole where a path vanishes before it is covered, so it is asked again while other programs work."""
+"""bwrap fails as a whole if a path vanishes before it is covered; it is retried while other programs are at work."""
 _PREPARED = f'exec {FILTER_FD}<"$0" {STARTED_FD}>"$1" {VARIABLES_FD}<"$2" && shift 2 && exec "$@"'
 _TELLING = f'echo >&{STARTED_FD}; exec {STARTED_FD}>&-; exec "$@"'
 
 
 class BwrapLauncher:
-    """The `Launcher` that puts `bwrap` before the command."""
+    """A `Launcher` that runs commands through `bwrap`."""
 
     def __init__(self, plan: ConfinementPlan, state_dir: Path, covers: Callable[[], Sequence[Cover]] = tuple) -> None:
         located = locate("bwrap", os.environ.get("PATH"), _places(plan))
@@ -77,7 +78,7 @@ class BwrapLauncher:
         said = ""
         for _ in range(ATTEMPTS):
             with Starting() as starting, Variables(env) as variables:
-                # What is gone may have taken a folder on the way with it, which bwrap does not forgive.
+                # A path may be gone along with its parent folder, where even `--ro-bind-try` fails.
                 there = [cover for cover in covers if cover.kind == "empty" or os.path.lexists(cover.path)]
                 words = self.words(["/bin/sh", "-c", _TELLING, "sh", *argv], cwd, there)
                 prepared = ["/bin/sh", "-c", _PREPARED, str(self._filter), starting.path, variables.path, *words]
@@ -88,7 +89,7 @@ class BwrapLauncher:
         raise LaunchError(f"bwrap cannot build the sandbox: {said}")
 
     async def close(self) -> None:
-        """Ends what still runs."""
+        """End the commands that still run."""
         for child in list(self._children):
             await child.kill_tree()
         if self._children:
@@ -103,7 +104,7 @@ class BwrapLauncher:
             del self._children[child]
 
     def words(self, argv: Sequence[str], cwd: str, covers: Sequence[Cover]) -> list[str]:
-        """Return the command line of bubblewrap around `argv`."""
+        """Return the command line that runs `argv` in bubblewrap."""
         return [self._program, *self._options(covers), "--chdir", cwd, "--", *argv]
 
     def _options(self, covers: Sequence[Cover]) -> Iterator[str]:
@@ -120,7 +121,7 @@ class BwrapLauncher:
         for cover in covers:
             if cover.kind == "empty":
                 yield from ("--ro-bind", str(self._empty), cover.path)
-            elif cover.kind != "link":  # bwrap follows it: what it names is covered, the link itself is not
+            elif cover.kind != "link":  # bwrap follows links: the target is covered, the link is not
                 yield from ("--bind-try" if cover.kind in WRITABLE else "--ro-bind-try", cover.path, cover.path)
 
 
@@ -132,7 +133,8 @@ def _places(plan: ConfinementPlan) -> Places:
 
 
 class Starting:
-    """A pipe by which a command says that it runs. A child opens it by its path, so nothing lies on the disk."""
+    """A pipe on which a command reports that it runs. A child opens it by a path in `/proc`, so nothing is left on
+    disk."""
 
     def __enter__(self) -> Self:
         self._fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -144,7 +146,7 @@ class Starting:
         os.close(self._write_fd)
 
     async def wait(self, child: Child) -> bool:
-        """Whether the command runs; False if the child ended before it did."""
+        """Wait for the command. True once it runs; False if the child ended first."""
         loop = asyncio.get_running_loop()
         said = asyncio.Event()
         loop.add_reader(self._fd, said.set)
@@ -166,10 +168,10 @@ class Starting:
 
 
 class Variables:
-    """The command's environment as options of bwrap, in a file of the memory that a child opens by its path.
+    """The command's environment as options for bwrap, in a memory file that a child opens by its path.
 
-    bwrap itself gets none of it: `LD_PRELOAD` and its like would run a command's code before anything confines it. On a
-    command line all users of the machine could read it.
+    bwrap itself gets none of it: `LD_PRELOAD` and the like would run a command's code before anything confines it. On a
+    command line, all users of the machine could read it.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -189,7 +191,7 @@ class Variables:
 
 
 def _said(child: Child) -> str:
-    """The words of a child that did not start. Its descriptors are closed."""
+    """Read what a child wrote that did not start, and close its descriptors."""
     parts = []
     for fd in {child.stdin, child.stdout, child.stderr} - {None}:
         assert fd is not None
@@ -202,7 +204,7 @@ def _said(child: Child) -> str:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Another session may be reading the file."""
+    """Replace the file as a whole, because another session may be reading it."""
     if path.exists() and path.read_bytes() == content:
         return
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
@@ -211,7 +213,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def find_program(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
-    """The absolute path of the program; a wrapper could not tell us that it is missing. Raises `LaunchError`."""
+    """Find the program's absolute path, because bwrap could not report that it is missing. Raises `LaunchError`."""
     if not argv:
         raise LaunchError("the command is empty")
     if not Path(cwd).is_dir():

@@ -1,4 +1,4 @@
-"""Our side of one zygote: starts it, asks it for inits, and hears when it or one of them ends."""
+"""The client of one zygote: starts it, asks it for inits, and notices when it or one of them ends."""
 
 import asyncio
 import marshal
@@ -19,28 +19,29 @@ from ferrule.process.launcher import LaunchError
 
 PLACE = Path(__file__).resolve().parent.parent
 ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from linux.zygote import main; main(int(sys.argv[2]))"
-"""Imported, not run as a script, so that its compiled form is kept; from its own folder, so that nothing of ours is."""
+"""Imports the zygote instead of running it as a script, so that its bytecode is cached; from its own folder, so that
+nothing else of ours is imported."""
 
 SOCKET_BUFFER = 1 << 20
-"""Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else waits."""
+"""Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else is queued."""
 LARGEST_INLINE = 100_000
-"""Bytes; a longer message (a big environment) goes by a memfd, far below what the socket takes."""
+"""Bytes, far below what the socket takes; a longer message (a big environment) is sent in a memfd."""
 LARGEST_REPLY = 1 << 16
-"""Bytes: replies are a letter, some numbers and a few names."""
+"""Bytes: a reply is a letter, some numbers and a few names."""
 EXIT_PATIENCE = 0.1
-"""Seconds: a zygote that closed its socket unasked has ended, or will in a moment."""
+"""Seconds: a zygote that closed its socket unasked has exited, or will in a moment."""
 
 Message = dict[str, object]
 WireCover = tuple[str, bytes, bytes]
 WireCovers = Sequence[WireCover]
-"""Protected paths as an init is told of them: kind, path, content."""
+"""Protected paths as sent to an init: kind, path, content."""
 _CLOSED = b""
 
 
 class Reply(msgspec.Struct, frozen=True):
     """One message from a zygote or an init. Its descriptors belong to the receiver.
 
-    `kind`: R(eady), C(hild), S(tarted), T(erminal), X (exit), E(rror); empty at the end of the channel.
+    `kind` is R(eady), C(hild), S(tarted), T(erminal), X (exit) or E(rror); empty at the end of the channel.
     """
 
     kind: bytes
@@ -49,7 +50,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class InitProcess:
-    """An init that waits for its command: a channel and a pidfd, and the paths that it protects already."""
+    """An init that waits for its command: a channel, a pidfd, and the paths that it protects already."""
 
     def __init__(self, channel: int, pidfd: int, covers: frozenset[WireCover] = frozenset()) -> None:
         self.covers = covers
@@ -58,7 +59,7 @@ class InitProcess:
         self.pidfd = pidfd
 
     def signal(self, number: signal.Signals) -> None:
-        """Does nothing once it has ended."""
+        """Send a signal; does nothing once the init has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
@@ -68,7 +69,7 @@ class InitProcess:
 
 
 class ZygoteProcess:
-    """A started zygote. `start` returns at once; `take` waits until it is ready."""
+    """A zygote, which starts in the background; `take` waits until it is ready."""
 
     def __init__(self, settings: Message, fds: Sequence[int], interpreter: Sequence[str]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -91,10 +92,10 @@ class ZygoteProcess:
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self.ready = False
         self.landlock = 0
-        """Its version that confines commands, once this is ready; 0: none does."""
+        """The version of Landlock in use, once the zygote is ready; 0 for none."""
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
-        with suppress(OSError):  # it ended at once, which is heard of like any other end
+        with suppress(OSError):  # it ended at once, which is noticed like any other end
             send(self._control, settings, fds)
 
     @property
@@ -103,11 +104,11 @@ class ZygoteProcess:
 
     @property
     def spares(self) -> int:
-        """Inits that wait or are on their way."""
+        """Count inits that wait or were asked for."""
         return len(self._spares) + max(len(self._asked) - len(self._waiting), 0)
 
     def ask(self, covers: WireCovers) -> None:
-        """Have one more init made, with these paths protected already."""
+        """Ask for one more init, with these paths protected already."""
         self._asked.append(covers)
         try:
             send(self._control, {"covers": covers})
@@ -115,9 +116,9 @@ class ZygoteProcess:
             self._ended()
 
     async def take(self, covers: WireCovers) -> InitProcess:
-        """A spare init that protects no more than `covers`, or one that is made now. Raises `LaunchError`.
+        """Return a spare init that protects no more than `covers`, or a new one. Raises `LaunchError`.
 
-        What protects more was made for another session, or before a repository became our own.
+        One that protects more was made for another session, or before a repository became our own.
         """
         while self._spares:
             init = self._spares.popleft()
@@ -138,7 +139,7 @@ class ZygoteProcess:
             raise
 
     async def wait_ready(self) -> None:
-        """Raises `LaunchError` if the sandbox cannot be built."""
+        """Wait until the zygote is ready. Raises `LaunchError` if the sandbox cannot be built."""
         if self._became_ready is None:
             self._became_ready = self._loop.create_future()
             self._settle()
@@ -155,7 +156,7 @@ class ZygoteProcess:
             self._spares.popleft().close()
 
     def close(self) -> None:
-        """Ends the zygote and with it every command that it has; `gone` waits for it."""
+        """End the zygote and all its commands; `gone` waits for that."""
         self._lost(LaunchError("the sandbox was closed"))
 
     async def gone(self) -> None:
@@ -212,7 +213,7 @@ class ZygoteProcess:
                 future.set_exception(error)
 
     def _ended(self) -> None:
-        """It does not listen any more; what it has said before counts."""
+        """Handle its end; messages that it sent before still count."""
         with suppress(BlockingIOError):
             while self.failure is None and (reply := receive(self._control)).kind:
                 self._heard(reply)
@@ -220,7 +221,7 @@ class ZygoteProcess:
             self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
 
     def _last_words(self) -> str:
-        """How it ended, and the end of what it wrote to its stderr: an exception, as one line."""
+        """Describe how it ended, with the last line of its stderr, which names an exception."""
         lines = os.pread(self._errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
         status = ""
         with suppress(subprocess.TimeoutExpired):
@@ -259,7 +260,7 @@ def _start(interpreter: Sequence[str], control: socket.socket, errors: int) -> s
 
 
 def send(channel: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
-    """One message to a zygote or an init. Raises OSError when it is gone."""
+    """Send one message to a zygote or an init. Raises OSError if it is gone."""
     data = marshal.dumps(message, 2)
     if len(data) <= LARGEST_INLINE:
         _send(channel, b"I" + data, fds)
@@ -277,7 +278,7 @@ def _send(channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
 
 
 def receive(channel: socket.socket) -> Reply:
-    """The next message. Raises BlockingIOError if there is none yet."""
+    """Receive the next message. Raises BlockingIOError if there is none yet."""
     try:
         data, control, _, _ = channel.recvmsg(LARGEST_REPLY, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
@@ -287,21 +288,21 @@ def receive(channel: socket.socket) -> Reply:
 
 
 def failure_text(body: bytes) -> str:
-    """The error that a zygote or an init reports, for a developer."""
+    """Describe an error that a zygote or an init reported, for developers."""
     number, what, path = parse_failure(body)
     place = f" {path}" if path else ""
     return f"{what}{place}: {os.strerror(number)}" if number else f"{what}{place}"
 
 
 def parse_failure(body: bytes) -> tuple[int, str, str]:
-    """errno, the step that failed, the path that it was about."""
+    """Return errno, the step that failed, and the path concerned."""
     (number,) = struct.unpack_from("i", body)
     what, _, path = body[4:].partition(b"\0")
     return number, what.decode("utf-8", "replace"), os.fsdecode(path)
 
 
 def _has_ended(init: InitProcess) -> bool:
-    """An idle init says nothing, so anything to read is its end."""
+    """Tell whether an idle init has ended: it sends nothing else."""
     try:
         init.channel.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

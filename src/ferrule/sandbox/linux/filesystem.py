@@ -1,6 +1,6 @@
-"""What the file system looks like inside: roots, a `/dev` of our own, protected paths, sockets that are covered.
+"""Build the file system that commands see: roots, a private `/dev`, protected paths, covered sockets.
 
-A part of the zygote: standard library only.
+Part of the zygote: standard library only.
 """
 
 import errno
@@ -14,7 +14,7 @@ DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/uran
 KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs", b"/proc/acpi")
 VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 ATTEMPTS = 50
-"""To cover what comes and goes: a loop that removes and makes a folder rarely wins this often."""
+"""Tries to cover a path that comes and goes: a loop that removes and makes a folder rarely wins this often."""
 EMPTY_DIR, SOCKET_COVER, SCRATCH = b"/dev/.empty", b"/dev/.nosock", b"/dev/.scratch"
 
 
@@ -30,8 +30,8 @@ def cover(covers: list[tuple[str, bytes, bytes]]) -> None:
 
 
 def cover_steadily(kind: str, path: bytes, content: bytes) -> None:
-    """Cover a path that other programs may remove or replace meanwhile. What stays there and cannot be covered is an
-    error; what is gone, or closed to us and so to the command, is not."""
+    """Cover a path that other programs may remove or replace meanwhile. It is an error if the path stays and cannot be
+    covered; it is none if the path is gone, or closed to us and so to the command."""
     for attempt in range(ATTEMPTS):
         try:
             return cover_one(kind, path, content)
@@ -64,7 +64,7 @@ pinned: set[tuple[bytes, int, int]] = set()
 
 
 def pin(path: bytes) -> None:
-    """A mount point cannot be renamed. Later inits inherit the set along with the mounts."""
+    """Make a folder a mount point, which cannot be renamed. Later inits inherit `pinned` along with the mounts."""
     status = os.lstat(path)
     if (path, status.st_dev, status.st_ino) not in pinned:
         kernel.bind(path, path)
@@ -89,7 +89,7 @@ def cover_with_text(path: bytes, content: bytes) -> None:
 
 
 class HostSockets:
-    """Covers the named sockets of the host. The table stays the host's: it was opened before its network was left."""
+    """Covers the host's named sockets. The table stays the host's, because it is opened before leaving its network."""
 
     def __init__(self, fixed: list[bytes]) -> None:
         self.fixed = fixed
@@ -98,7 +98,7 @@ class HostSockets:
         self.complete = False
 
     def cover(self) -> bool:
-        """Cover what is not covered yet. False if a socket exists whose place cannot be told from its name."""
+        """Cover sockets that are not covered yet. False if the place of some socket cannot be told from its name."""
         os.lseek(self.table, 0, os.SEEK_SET)
         table = read_all(self.table)
         if table != self.seen:
@@ -109,19 +109,19 @@ class HostSockets:
         return self.complete
 
     def cover_present(self, roots: list[bytes]) -> None:
-        """Before the first command of ours runs, every socket file is somebody else's, whatever the table calls it: it
-        was renamed after it was bound, or it belongs to another network namespace."""
+        """Cover all socket files before the first command runs: each is somebody else's, even if the table has another
+        name for it (it was renamed after it was bound) or none (it belongs to another network namespace)."""
         gone = {os.path.dirname(name) for name in named_sockets(self.seen)[0] if not os.path.lexists(name)}
         for path in socket_files([*gone], [*roots]):
             self.complete = cover_socket(path) and self.complete
 
 
 MAX_ENTRIES_SEEN = 5000
-"""Entries of the roots that are looked at for sockets, the upper ones first: some milliseconds of a sandbox's start."""
+"""Entries of the roots searched for sockets, upper ones first: some milliseconds of a sandbox's start."""
 
 
 def socket_files(single: list[bytes], deep: list[bytes]) -> list[bytes]:
-    """The socket files in some folders and, within the bound, anywhere below others."""
+    """Return the socket files in some folders and, within the bound, anywhere below others."""
     found, left = [], MAX_ENTRIES_SEEN
     folders = [*((folder, False) for folder in single), *((folder, True) for folder in deep)]
     for folder, descend in folders:
@@ -135,7 +135,7 @@ def socket_files(single: list[bytes], deep: list[bytes]) -> list[bytes]:
                     elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
                         found.append(entry.path)
         except OSError:
-            pass  # closed to us and so to the commands, or gone
+            pass  # gone, or closed to us and so to commands
         if left < 0:
             break
     return found
@@ -149,7 +149,7 @@ def is_socket(path: bytes) -> bool:
 
 
 def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
-    """The absolute paths of `/proc/net/unix`, and whether every name in it is one or is abstract."""
+    """Return the absolute paths in `/proc/net/unix`, and whether every other name there is abstract."""
     names, complete = set(), True
     for line in table.split(b"\n")[1:-1]:
         fields = line.split(None, 7)
@@ -163,7 +163,7 @@ def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
 
 
 def cover_socket(path: bytes) -> bool:
-    """False if it is there, uncovered."""
+    """Cover a socket. False if it is still there, uncovered."""
     try:
         kind = os.lstat(path).st_mode & 0o170000
         if kind == 0o140000:
@@ -171,17 +171,17 @@ def cover_socket(path: bytes) -> bool:
         elif kind == 0o040000 and os.listdir(path):
             kernel.bind(EMPTY_DIR, path, kernel.ATTR_RDONLY)
     except OSError:
-        return True  # the path is gone, or leads through a folder that the command cannot enter either
+        return True  # gone, or in a folder that the command cannot enter either
     except StepError:
         return not os.path.lexists(path)
     return True
 
 
 def build_tree(roots: list[bytes]) -> None:
-    """The whole disk read-only but for the roots, and a `/dev` of our own."""
-    # Private, not slave: a slave would receive later mounts of the host, writable.
+    """Make the whole disk read-only except the roots, with a private `/dev`."""
+    # Private, not slave: a slave would receive the host's later mounts, writable.
     kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    # Cloned before the disk turns read-only, so that submounts which are read-only already stay so.
+    # Cloned before the disk becomes read-only, so that only submounts that were read-only already stay so.
     trees = [(root, kernel.clone_tree(root)) for root in roots]
     kernel.set_attributes(kernel.ATTR_RDONLY | kernel.ATTR_NOSUID, path=b"/")
     for root, tree in trees:
@@ -200,7 +200,7 @@ def build_dev() -> None:
         os.mkdir(name, 0o755)
     os.mkdir(EMPTY_DIR, 0o555)
     os.close(os.open(SOCKET_COVER, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o400))
-    # Without `gid=5`: the group of terminals is not mapped, the kernel would refuse.
+    # Without `gid=5`: the kernel would refuse, because the group of terminals is not mapped.
     options = b"newinstance,ptmxmode=0666,mode=620"
     kernel.mount(b"devpts", b"/dev/pts", b"devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
     os.symlink(b"pts/ptmx", b"/dev/ptmx")

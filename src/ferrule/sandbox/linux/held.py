@@ -1,5 +1,5 @@
-"""Level 3: no namespaces, so protected paths cannot be made read-only. They are held open since the session began and
-compared with how they were then; what changed is told, and nothing is written."""
+"""Watch protected paths at level 3, where no namespace makes them read-only. They are held open from the start of the
+session and compared with their state then; changes are reported, and nothing is written."""
 
 import errno
 import hashlib
@@ -14,15 +14,15 @@ import msgspec
 from ferrule.git.layout import is_bare_shape
 
 MAX_PATHS = 200
-"""Protected paths that are held: each is a descriptor, of which a process often has 1,024."""
+"""Protected paths held open: each takes a descriptor, of which a process often has only 1,024."""
 MAX_FILES = 2000
-"""Files below one protected path that are compared after each command, which waits for that."""
+"""Files compared below one protected path after each command, which waits for that."""
 MAX_DEPTH = 20
-"""Folders in folders below one protected path, each open while it is compared."""
+"""Nested folders below one protected path, each open while it is compared."""
 LARGEST_FILE = 1 << 20
-"""Bytes of a file that are read to tell whether it changed; a larger one has changed if it was written at all."""
+"""Bytes read of a file to tell whether it changed; a larger file counts as changed whenever it was written."""
 GIT_PARTS: Final = ("hooks", "config", "config.worktree", "commondir", "info", "worktrees", "modules")
-"""What git runs or reads orders from, hooks first; objects and references are data."""
+"""The parts that git runs or takes settings from, hooks first; objects and references are data."""
 TOO_MUCH = (
     "{what}, so a change of them would go unseen at this sandbox level and no command is started; use -s read-only, or "
     "a machine with user namespaces"
@@ -32,7 +32,7 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _State(msgspec.Struct, frozen=True):
-    """A file: `stamp` (inode, change time) tells that it need not be read again, the rest what it is."""
+    """The state of a file. An unchanged `stamp` (inode, change time) means that it need not be read again."""
 
     stamp: tuple[int, int]
     mode: int
@@ -43,7 +43,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class _Held(msgspec.Struct):
-    """One protected path: `fd` is what lay there when it was first seen, -1 if nothing did."""
+    """One protected path. `fd` is open on what lay there when it was first seen; -1 if nothing did."""
 
     path: str
     fd: int
@@ -53,19 +53,19 @@ class _Held(msgspec.Struct):
 
 
 class _TooMuch(Exception):
-    """A bound is met; the text is what `TOO_MUCH` begins with."""
+    """A bound was reached; the text fills in `TOO_MUCH`."""
 
 
 class HeldPaths:
-    """The protected paths of one session. Blocking; not for two threads at once. Close it."""
+    """The protected paths of one session. Blocking; use it from one thread at a time, and close it."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
         self.full: str | None = None
-        """Why no command may start: a sentence."""
+        """Why no command may start, in one sentence; None if commands may."""
 
     def hold(self, paths: Iterable[str]) -> None:
-        """Hold these, too, as they are now."""
+        """Hold these paths, too, as they are now."""
         for path in paths:
             if path in self._held:
                 continue
@@ -80,7 +80,8 @@ class HeldPaths:
             self._held[path] = held
 
     def adopt(self) -> None:
-        """No command runs: what changed since the last look is the user's, and becomes what was there at first."""
+        """Accept what changed since the last look as the user's and as the new first state. Call it while no command
+        runs."""
         for path in list(self._held):
             held = self._held[path]
             if _is_away(held) and not held.was_away:
@@ -93,9 +94,10 @@ class HeldPaths:
             held.seen = now
 
     def changes(self, own: Iterable[str] = (), settled: int | None = None) -> tuple[str, ...]:
-        """What has changed since the last look, a path each. `own`: what commands may make where nothing was.
+        """Return the paths that changed since the last look. `own` are paths that commands may create where nothing
+        was.
 
-        What changed later than `settled`, a time in ns, is read anew although its time stamp is known.
+        A file that changed after `settled`, a time in ns, is read again although its time stamp is known.
         """
         found: list[str] = []
         for path in own:
@@ -110,7 +112,7 @@ class HeldPaths:
         return tuple(found)
 
     def all_changes(self, settled: int | None = None) -> tuple[str, ...]:
-        """What is not as it was, changes by the user left aside."""
+        """Return the paths that are not as they were at first, apart from changes by the user."""
         found: list[str] = []
         for held in self._held.values():
             found += [_path(held, name) for name in _differing(held.first, self._states(held, settled))]
@@ -119,7 +121,7 @@ class HeldPaths:
         return tuple(found)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         for path in list(self._held):
             self._let_go(path)
 
@@ -144,7 +146,7 @@ class HeldPaths:
 
 
 def _open(path: str) -> int:
-    """-1 if there is nothing, or nothing that we may read: then a command may not either. Raises `_TooMuch`."""
+    """Open a path; -1 if nothing is there, or nothing that we, and so a command, may read. Raises `_TooMuch`."""
     for flags in (_FOLDER, _FILE, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC):
         try:
             return os.open(path, flags)
@@ -155,7 +157,7 @@ def _open(path: str) -> int:
 
 
 def _is_away(held: _Held) -> bool:
-    """Whether something else lies at the path by now, or nothing."""
+    """Tell whether something else, or nothing, lies at the path by now."""
     try:
         now = os.lstat(held.path)
     except OSError:
@@ -178,7 +180,7 @@ def _where(held: _Held) -> str:
 
 
 def _files(held: _Held) -> Iterator[tuple[str, int, str]]:
-    """The name of each file below a path, and how it is reached: by a folder's descriptor and a name. Raises
+    """Yield each file below a path: its relative name, and the folder's descriptor and name by which to open it. Raises
     `_TooMuch`."""
     if held.fd < 0:
         return
@@ -193,7 +195,7 @@ def _files(held: _Held) -> Iterator[tuple[str, int, str]]:
 
 
 def _names(folder: int) -> list[str] | None:
-    """None for what is no folder, and for one that is closed to us, as it is to commands."""
+    """List a folder; None for anything else, and for a folder closed to us and so to commands."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -201,7 +203,7 @@ def _names(folder: int) -> list[str] | None:
 
 
 def _parts(names: list[str], git: bool) -> list[str]:
-    """The names in a folder that matter: of a git directory those that tell it what to run."""
+    """Return the names in a folder that matter: in a git directory, those that decide what git runs."""
     return [name for name in GIT_PARTS if name in names] if git and "HEAD" in names else names
 
 
@@ -212,7 +214,7 @@ def _below(folder: int, name: str, label: str, git: bool, left: Iterator[int]) -
         raise _TooMuch(f"holds more than {MAX_DEPTH} folders in folders")
     try:
         fd = os.open(name, _FOLDER, dir_fd=folder)
-    except OSError:  # no folder, closed to us, or gone
+    except OSError:  # not a folder, closed to us, or gone
         yield label, folder, name
         return
     try:
@@ -232,7 +234,7 @@ def _state(folder: int, name: str, known: _State | None) -> _State | None:
         if status.st_size > LARGEST_FILE:
             digest += repr(stamp).encode()
         return _State(stamp, status.st_mode, digest)
-    except OSError:  # gone meanwhile
+    except OSError:  # gone by now
         return None
 
 

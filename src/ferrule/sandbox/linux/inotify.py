@@ -1,15 +1,15 @@
-"""Folders whose entries the kernel watches for us (inotify(7)), so that nobody has to ask each of them after a command.
+"""Let the kernel watch folders (inotify(7)), so that they need not all be read after each command.
 
-Only on file systems of this machine: what another machine changes on a network file system is not told. A folder that
-cannot be watched is not clean, and is read again.
+Only on file systems of this machine: changes that another machine makes on a network file system are not reported. A
+folder that cannot be watched never counts as clean, and is read again.
 """
 
 import os
 import struct
 from collections.abc import Collection, Iterator
 
-_RELEVANT = 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # attributes, moved from and to, made, deleted; itself
-_MASK = _RELEVANT | 0x01000000 | 0x02000000 | 0x04000000  # a folder only, no link, nothing of what was deleted
+_RELEVANT = 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # attributes, moves, creation, deletion; of itself, too
+_MASK = _RELEVANT | 0x01000000 | 0x02000000 | 0x04000000  # only a folder, no link, no events of deleted entries
 _IS_FOLDER, _OVERFLOW, _GONE, _OF_ITSELF = 0x40000000, 0x4000, 0x8000, 0x400 | 0x800
 _MOVED_FROM, _MOVED_ITSELF = 0x40, 0x800
 _EVENT = struct.Struct("iIII")
@@ -22,7 +22,7 @@ _STATFS_BYTES = 512
 
 
 class FolderWatch:
-    """The watched folders of one session. `names`: entries that matter although they are no folders. Close it."""
+    """The watched folders of one session. `names` are entries that matter even if they are not folders. Close it."""
 
     def __init__(self, names: Collection[str]) -> None:
         import ctypes
@@ -37,12 +37,12 @@ class FolderWatch:
         self._changed: set[str] = set()
 
     def watch(self, path: str) -> None:
-        """Watch a folder from now on; it is clean until something changes. Read it after this."""
+        """Watch a folder; it is clean until something changes. Read it only after this call."""
         self._changed.discard(path)
         if self._fd < 0 or not self._is_local(path):
             return
         number = self._libc.inotify_add_watch(self._fd, os.fsencode(path), _MASK)
-        if number < 0:  # gone, closed to us, or too many
+        if number < 0:  # gone, closed to us, or too many watches
             self.forget(path)
             return
         if self._numbers.get(path, number) != number:
@@ -50,11 +50,11 @@ class FolderWatch:
         self._paths[number], self._numbers[path] = path, number
 
     def is_clean(self, path: str) -> bool:
-        """Whether the folder is watched and nothing has changed in it, as of the last `listen`."""
+        """Tell whether the folder is watched and was unchanged at the last `listen`."""
         return path in self._numbers and path not in self._changed
 
     def listen(self) -> bool:
-        """Take in what has happened. Returns whether anything has."""
+        """Read the pending events. Returns whether a folder has changed."""
         while self._fd >= 0:
             try:
                 events = os.read(self._fd, _READ_BYTES)
@@ -64,7 +64,7 @@ class FolderWatch:
         return bool(self._changed)
 
     def forget(self, path: str) -> None:
-        """The folder is of no interest any more."""
+        """Stop watching a folder."""
         number = self._numbers.pop(path, None)
         self._changed.discard(path)
         if number is not None and self._paths.get(number) == path:
@@ -72,14 +72,14 @@ class FolderWatch:
             self._libc.inotify_rm_watch(self._fd, number)
 
     def keep(self, paths: Collection[str]) -> None:
-        """Forget all but these."""
+        """Stop watching all folders but these."""
         if len(self._numbers) > len(paths) or self._changed:
             for path in [path for path in self._numbers if path not in paths]:
                 self.forget(path)
             self._changed.intersection_update(paths)
 
     def close(self) -> None:
-        """From now on no folder is clean."""
+        """Stop watching; no folder is clean any more."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -107,7 +107,7 @@ class FolderWatch:
             self._forget_below(moved)
 
     def _forget_below(self, moved: Collection[str]) -> None:
-        """What is watched below a folder that was moved is not told of by its path any more."""
+        """Forget folders below one that was moved: events about them do not match their paths any more."""
         for path in list(self._numbers):
             if any(above in moved for above in _with_those_above(path)):
                 self.forget(path)

@@ -1,6 +1,6 @@
-"""The kernel calls of the zygote, through ctypes: mounts, Landlock, seccomp, capabilities. Standard library only.
+"""The zygote's system calls, through ctypes: mounts, Landlock, seccomp, capabilities. Standard library only.
 
-Numbers from 424 on are the same on every machine.
+System call numbers from 424 on are the same on every machine.
 """
 
 import _socket
@@ -41,7 +41,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 class StepError(Exception):
-    """A step of the confinement failed: errno, what was being done, on which path."""
+    """A failed step of the confinement: errno, what was being done, on which path."""
 
     def __init__(self, number: int, what: str, path: bytes = b"") -> None:
         super().__init__(number, what, path)
@@ -76,9 +76,9 @@ def write_file(path: str, content: str) -> None:
 
 
 def enter_namespaces(network: bool) -> None:
-    """Become the owner of new user, mount, IPC and (unless the network is allowed) network namespaces.
+    """Create user, mount, IPC and (unless the network is allowed) network namespaces, and own them.
 
-    User and group keep their numbers, so that `id`, `~` and git's ownership check stay right.
+    User and group keep their numbers, so that `id`, `~` and git's ownership check work as usual.
     """
     user, group = os.getuid(), os.getgid()
     checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET)), "unshare")
@@ -99,7 +99,8 @@ def raise_loopback() -> None:
 
 
 def clone_process(namespaces: bool) -> int:
-    """Fork; the child is the first process of new PID and mount namespaces. Returns 0 in the child."""
+    """Fork; with `namespaces` the child is the first process of new PID and mount namespaces. Returns 0 in the
+    child."""
     flags = SIGCHLD | (CLONE_NEWPID | CLONE_NEWNS if namespaces else 0)
     return syscall(CLONE[os.uname().machine], flags, 0, 0, 0, 0, what="clone")
 
@@ -122,7 +123,7 @@ def set_attributes(
 
 
 def attach(fd: int, path: bytes) -> None:
-    """Mount a cloned tree. The last component of `path` is not followed: a link is covered itself."""
+    """Mount a cloned tree. A link at `path` is not followed but covered itself."""
     try:
         syscall(MOVE_MOUNT, fd, b"", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH, what="move_mount", path=path)
     finally:
@@ -132,7 +133,7 @@ def attach(fd: int, path: bytes) -> None:
 def bind(source: bytes, target: bytes, attributes: int = 0, cleared: int = 0) -> None:
     fd = clone_tree(source)
     if attributes or cleared:
-        # What is mounted below stays read-only if it is.
+        # Without recursion, so that read-only mounts below stay read-only.
         set_attributes(attributes, fd, recursive=not cleared, cleared=cleared)
     attach(fd, target)
 
@@ -153,15 +154,15 @@ def is_read_only(path: bytes) -> bool:
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that the kernel offers; 0 for none."""
+    """Return the version of Landlock that the kernel offers; 0 for none."""
     result: int = libc.syscall(ctypes.c_long(LANDLOCK_CREATE_RULESET), None, ctypes.c_long(0), ctypes.c_long(1))
     return max(result, 0)
 
 
 def landlock_ruleset(roots: tuple[bytes, ...], devices: tuple[bytes, ...]) -> int | None:
-    """A ruleset that allows to write below the roots and to the devices only; None where there is no Landlock.
+    """Create a ruleset that allows writing only below the roots and to the devices; None if there is no Landlock.
 
-    Reading and executing are not handled, so they stay free. Returns a descriptor.
+    It does not handle reading and executing, so they stay unrestricted. Returns a descriptor.
     """
     abi = landlock_abi()
     if abi == 0:
@@ -201,7 +202,7 @@ def drop_bounding_set() -> None:
 
 
 def keep_capabilities() -> None:
-    """Read and set them again: changes nothing."""
+    """Read the capabilities and set them again, which changes nothing."""
     header, sets = struct.pack("Ii", CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
     checked(libc.capget(header, sets), "capget")
     checked(libc.capset(header, sets), "capset")

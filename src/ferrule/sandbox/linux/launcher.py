@@ -1,4 +1,4 @@
-"""The `Launcher` of the zygote: one command in an init of its own, and the `Child` that stands for it."""
+"""Start one command in an init of its own; `ConfinedChild` stands for it."""
 
 import asyncio
 import errno
@@ -18,16 +18,16 @@ from ferrule.sandbox.environment import confined_environment
 from ferrule.sandbox.linux.client import InitProcess, Reply, failure_text, parse_failure, receive, send
 
 TIOCSIG = 0x40045436
-"""ioctl of a terminal's master: a signal to the foreground group (asm-generic/ioctls.h)."""
+"""The ioctl on a terminal's master that signals the foreground group (asm-generic/ioctls.h)."""
 
 LOST = (
     "the sandbox of this command ended before the command did (its helper was killed, or memory ran out); "
-    "what the command had done stays done, the next command gets a new sandbox"
+    "changes that the command made remain, and the next command gets a new sandbox"
 )
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a command ended, and the names of processes that it had left running, which ended with it."""
+    """How a command ended, and the names of processes that it left running, which were ended with it."""
 
     status: ExitStatus
     survivors: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class ConfinedChild:
         self._loop.add_reader(init.channel, self._readable)
 
     async def started(self) -> None:
-        """Waits until the program runs. Raises `LaunchError` if it does not."""
+        """Wait until the program runs. Raises `LaunchError` if it fails to start."""
         try:
             reply = await self._started
         except asyncio.CancelledError:
@@ -70,7 +70,7 @@ class ConfinedChild:
         return (await self.ending()).status
 
     async def ending(self) -> Ending:
-        """As `wait`, with what was left running. Raises `LaunchError` if the sandbox itself was killed."""
+        """Wait for the end, and say what was left running. Raises `LaunchError` if the sandbox itself was killed."""
         ending = await asyncio.shield(self._ended)
         if isinstance(ending, LaunchError):
             raise ending
@@ -95,7 +95,7 @@ class ConfinedChild:
             await asyncio.wait([self._ended])
 
     async def leftovers(self, output_held: bool) -> str | None:
-        del output_held  # whoever held it was ended
+        del output_held  # any process that held it was ended
         survivors = (await self.ending()).survivors
         return f"Ended with the command: {', '.join(survivors)}." if survivors else None
 
@@ -118,7 +118,7 @@ class ConfinedChild:
             self._started.set_result(reply)
 
     def _channel_closed(self) -> None:
-        """The init is dying; its pidfd tells when the kernel has ended every process that it had."""
+        """The init is dying; its pidfd shows when the kernel has ended all its processes."""
         self._loop.remove_reader(self._init.channel)
         self._loop.add_reader(self._init.pidfd, self._init_gone)
 
@@ -135,12 +135,12 @@ class ConfinedChild:
         if not self._started.done():
             self._started.set_result(Reply(b""))
         self._ended.set_result(ending)
-        # After those who wait for the exit have been told.
+        # After those who wait for the exit have got it.
         self._loop.call_soon(self._on_end)
 
 
 def _ending(body: bytes) -> Ending:
-    # From a process of the sandbox's domain: only bytes of known shape are taken.
+    # Sent from inside the sandbox: only bytes of a known shape are accepted.
     status, _, _, _ = struct.unpack_from("iqdd", body)
     code = os.waitstatus_to_exitcode(status)
     names = body[struct.calcsize("iqdd") :].decode("utf-8", "replace")
@@ -155,7 +155,7 @@ def spawn(
     soft_kill: bool,
     on_end: Callable[[], None],
 ) -> ConfinedChild:
-    """Send a command to its init. Raises OSError if the init is gone; then nothing was started."""
+    """Send a command to its init. Raises OSError if the init is gone; nothing was started then."""
     with ExitStack() as ours, ExitStack() as theirs:
         ends: list[int] = []
         fds: list[int | None] = [None, None, None]
@@ -172,7 +172,7 @@ def spawn(
 
 
 def _pipes(stdio: Pipes, ours: ExitStack, theirs: ExitStack) -> tuple[list[int | None], list[int]]:
-    """Our three descriptors, and the ends that are sent, in the order of the streams."""
+    """Create the pipes. Returns our three descriptors, and the other ends to send, in the order of the streams."""
 
     def pipe(mine: int) -> tuple[int, int]:
         pair = os.pipe()
@@ -187,12 +187,12 @@ def _pipes(stdio: Pipes, ours: ExitStack, theirs: ExitStack) -> tuple[list[int |
 
 
 def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits) -> dict[str, object]:
-    """The message that starts a command, but for its covers. Raises `LaunchError` for what no kernel takes."""
+    """Build the message that starts a command, without its covers. Raises `LaunchError` for what no kernel accepts."""
     if not argv:
         raise LaunchError("the command is empty")
     texts = (*argv, *env, *env.values(), cwd)
     if any("\0" in text for text in texts):
-        raise LaunchError("the command, its environment or its folder holds a NUL character")
+        raise LaunchError("the command, its environment or its folder contains a NUL character")
     return {
         "argv": [os.fsencode(word) for word in argv],
         "env": {os.fsencode(name): os.fsencode(value) for name, value in confined_environment(env).items()},
@@ -207,14 +207,14 @@ def wire_covers(covers: Iterable[Cover]) -> list[tuple[str, bytes, bytes]]:
 
 
 def explain(body: bytes) -> str:
-    """A failure of an init as the model and the user read it."""
+    """Explain an init's failure to the model and the user."""
     number, step, path = parse_failure(body)
     if step == "chdir":
         return f"cannot use the working directory {path}: {os.strerror(number)}"
     if step == "exec" and number == errno.ENOENT:
         return f"program not found: {path}"
     if step == "exec" and number == errno.E2BIG:
-        return "the command line is too long for the kernel: put long text into a file first"
+        return "the command line is too long for the kernel: write long text to a file first"
     if step == "exec":
         return f"cannot run {path}: {os.strerror(number)}"
     return f"the sandbox could not be built: {failure_text(body)}"

@@ -1,4 +1,4 @@
-"""What is mounted in the writable roots, and word of its changes: no watch of a folder hears of a mount."""
+"""Follow what is mounted in the writable roots: no watch of a folder reports a mount."""
 
 import os
 import select
@@ -16,7 +16,7 @@ class MountTable:
         self._mounts: tuple[Mount, ...] = ()
         try:
             self._fd = os.open(MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # no Linux: nobody can tell
+        except OSError:  # not Linux: nobody can tell
             self._fd = -1
             return
         self._poll = select.poll()

@@ -1,7 +1,7 @@
-"""The seccomp filters, as bytes of classic BPF. Pure: what is refused, and the program that refuses it.
+"""Build the seccomp filters as bytes of classic BPF. Pure.
 
-Two filters, because loading the long one costs half a millisecond: a zygote loads `base_filter` once and its inits
-inherit it; `final_filter` holds what an init needs itself until it runs the command. Numbers: the kernel's
+There are two, because loading the long one takes half a millisecond: a zygote loads `base` once and its inits inherit
+it; `final` refuses the calls that an init itself needs until it runs the command. Numbers come from the kernel's
 `syscall_64.tbl` (x86-64) and `asm-generic/unistd.h` (aarch64); from 424 on they are the same.
 """
 
@@ -29,13 +29,13 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _SOCKET_TYPE_MASK = 0xF
 _NETLINK_ROUTE = 0
 _SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
-_MAKES_A_FILE = os.O_CREAT | 0o20000000  # the second is what O_TMPFILE adds to O_DIRECTORY
+_MAKES_A_FILE = os.O_CREAT | 0o20000000  # the second is the bit that O_TMPFILE adds to O_DIRECTORY
 _UNCHANGED = 0xFFFFFFFF  # -1 for an owner: leave it
-# First and last of the commands of fcntl that are let through: descriptors, locks, signals of one's own; open file
-# description locks; all the later ones but leases, which make others wait. Newer ones are unknown until looked at.
+# Ranges of fcntl commands that are allowed: descriptors, locks, one's own signals; open file description locks; the
+# Linux-specific ones except leases, which make others wait. Newer ones are refused until somebody has reviewed them.
 _FCNTL_COMMANDS = ((0, 17), (36, 38), (1025, 1038))
 
-# name: (x86-64, aarch64); None where a machine does not have the call.
+# name: (x86-64, aarch64); None if a machine lacks the call.
 _REFUSED: Final[dict[str, tuple[int | None, int | None]]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -98,7 +98,7 @@ _MOUNTING: Final[dict[str, tuple[int | None, int | None]]] = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
 }
-# Where no namespace makes the disk read-only: Landlock has no right for owners and extended attributes.
+# Without namespaces nothing else protects these: Landlock has no right for owners and extended attributes.
 _OWNERS_AND_ATTRIBUTES: Final[dict[str, tuple[int | None, int | None]]] = {
     "chown": (92, None),
     "fchown": (93, 55),
@@ -113,7 +113,7 @@ _OWNERS_AND_ATTRIBUTES: Final[dict[str, tuple[int | None, int | None]]] = {
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
 }
-# Where no IPC namespace hides them: the objects of other programs, found by numbers that can be guessed.
+# Without an IPC namespace: other programs' objects, found by numbers that can be guessed.
 _SHARED_OBJECTS: Final[dict[str, tuple[int | None, int | None]]] = {
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -129,7 +129,7 @@ _SHARED_OBJECTS: Final[dict[str, tuple[int | None, int | None]]] = {
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
 }
-# Where no PID namespace hides other processes: the first argument names the process, 0 oneself.
+# Without a PID namespace: the first argument names a process, or the caller if it is 0.
 _ACTS_ON_A_PROCESS: Final[dict[str, tuple[int | None, int | None]]] = {
     "prlimit64": (302, 261),
     "sched_setparam": (142, 118),
@@ -137,9 +137,9 @@ _ACTS_ON_A_PROCESS: Final[dict[str, tuple[int | None, int | None]]] = {
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
 }
-# (call, what names all processes of a user): the first argument is the kind, the second the process or group.
+# (call, the kind that means all processes of a user): the first argument is the kind, the second the process or group.
 _PRIORITIES: Final = (((141, 140), 2), ((251, 30), 3))  # setpriority, ioprio_set
-# (call, arguments that are users, arguments that are groups)
+# (call, arguments that name users, arguments that name groups)
 _IDENTITIES: Final = (
     ((105, 146), (0,), ()),  # setuid
     ((106, 144), (), (0,)),  # setgid
@@ -152,7 +152,7 @@ _IDENTITIES: Final = (
     ((94, None), (1,), (2,)),  # lchown
     ((260, 54), (2,), (3,)),  # fchownat
 )
-# (call, the argument that is a mode)
+# (call, the argument that holds the mode)
 _MODES: Final = (
     ((90, None), 1),  # chmod
     ((91, 52), 1),  # fchmod
@@ -169,22 +169,22 @@ _CLONE, _CLONE3, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (16, 29),
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """The programs of one policy, for this machine."""
+    """The filter programs of one policy, for this machine."""
 
     base: bytes
     final: bytes
     final_without_sockets: bytes
     single: bytes
-    """Everything in one program, without named sockets."""
+    """Both filters in one program, and no named sockets."""
     single_for_open_disk: bytes
-    """The same for where no namespace hides the host: owners and extended attributes cannot be changed, other processes
-    and the memory and queues that they share cannot be reached."""
+    """The same for use without namespaces: it also refuses changes of owners and extended attributes, acting on other
+    processes, and their shared memory and queues."""
 
 
 def build_filters(inet: bool) -> Filters:
-    """`inet`: IPv4 and IPv6 sockets may be made, because the network is private or allowed.
+    """Build the filters. `inet` allows IPv4 and IPv6 sockets, because the network is private or allowed.
 
-    Raises `LaunchError` on a machine that the tables do not know.
+    Raises `LaunchError` on a machine that the tables do not cover.
     """
     machine = platform.machine()
     if machine not in _MACHINES:
@@ -193,7 +193,7 @@ def build_filters(inet: bool) -> Filters:
     refused = _numbers(_REFUSED, arm)
     mounting = _numbers(_MOUNTING, arm)
     exposed = [*_numbers(_OWNERS_AND_ATTRIBUTES, arm), *_numbers(_SHARED_OBJECTS, arm)]
-    files = [*_opens(arm), *_fcntl(arm), *_modes(arm)]  # first: they are called most often
+    files = [*_opens(arm), *_fcntl(arm), *_modes(arm)]  # first, because they are called most often
     base = [*_architecture(arm), *files, *_refuse(refused), *_terminal(arm), *_sockets(arm, inet), *_pairs(arm)]
     base += _identities(arm, os.getuid(), os.getgid())
     final = [*_refuse(mounting), *_clone(arm)]
@@ -223,7 +223,7 @@ def _load(offset: int) -> _Instruction:
 
 
 def _argument(index: int) -> _Instruction:
-    """The low 32 bits of an argument; the kernel looks at no more of those that are checked here."""
+    """Load the low 32 bits of an argument; of those checked here the kernel uses no more."""
     return _load(_ARGUMENTS + 8 * index)
 
 
@@ -236,7 +236,7 @@ def _fail(number: int = errno.EPERM) -> _Instruction:
 
 
 def _when(test: int, value: int, then: list[_Instruction]) -> list[_Instruction]:
-    """`then` if the accumulator passes the test; it is skipped otherwise."""
+    """Run `then` only if the accumulator passes the test."""
     return [(test, 0, len(then), value), *then]
 
 
@@ -258,7 +258,7 @@ def _call_if_there(number: int | None, then: list[_Instruction]) -> list[_Instru
 
 
 def _call(number: int, then: list[_Instruction]) -> list[_Instruction]:
-    """`then` for one system call; the accumulator holds the call's number before and after."""
+    """Run `then` for one system call; the accumulator holds the call's number before and after."""
     return _when(_EQUAL, number, [*then, _load(_NUMBER)])
 
 
@@ -278,9 +278,9 @@ def _terminal(arm: int) -> list[_Instruction]:
 
 
 def _sockets(arm: int, inet: bool) -> list[_Instruction]:
-    """`socket()`: the allowed families only; local ones only as streams and sequenced packets.
+    """Allow `socket()` only for some families, and local sockets only as streams and sequenced packets.
 
-    Routes can be asked for by everybody, and changed only with a capability that no command has.
+    Anybody may ask netlink for routes; changing them takes a capability that no command has.
     """
     allowed = [socket.AF_INET, socket.AF_INET6] if inet else []
     families: list[_Instruction] = []
@@ -293,18 +293,20 @@ def _sockets(arm: int, inet: bool) -> list[_Instruction]:
 
 
 def _pairs(arm: int) -> list[_Instruction]:
-    """One end of a datagram pair could be sent to any address."""
+    """Refuse datagram pairs: either end can send to any address."""
     return _call(_SOCKETPAIR[arm], _connected_types())
 
 
 def _connected_types() -> list[_Instruction]:
-    """Local sockets of other types reach any path at any time; the kernel makes a datagram socket of SOCK_RAW, too."""
+    """Refuse other types of local sockets, which can send to any path at any time. The kernel turns SOCK_RAW into a
+    datagram socket, too."""
     masked = [_argument(1), (_AND, 0, 0, _SOCKET_TYPE_MASK)]
     return [*masked, *_unless_one_of((socket.SOCK_STREAM, socket.SOCK_SEQPACKET), [_fail()])]
 
 
 def _opens(arm: int) -> list[_Instruction]:
-    """`openat2` has its mode in memory, where no filter looks: it does not exist, and its callers provide for that."""
+    """Check the modes of new files. `openat2` has its mode in memory, where no filter can look: it is reported as
+    missing, and its callers have a fallback."""
     program = _when(_EQUAL, _OPENAT2[arm], [_fail(errno.ENOSYS)])
     for numbers, flags in _OPENS:
         new_file = _when(_ANY_BIT, _MAKES_A_FILE, _no_set_id(flags + 1))
@@ -317,7 +319,8 @@ def _modes(arm: int) -> list[_Instruction]:
 
 
 def _no_set_id(mode: int) -> list[_Instruction]:
-    """Inside such a file gives nothing; other users of the machine would run it with the rights of this one."""
+    """Refuse set-ID bits. They have no effect inside, but other users of the machine would run the file with this
+    user's rights."""
     return [_argument(mode), *_when(_ANY_BIT, _SET_ID_BITS, [_fail()])]
 
 
@@ -329,7 +332,7 @@ def _fcntl(arm: int) -> list[_Instruction]:
 
 
 def _identities(arm: int, user: int, group: int) -> list[_Instruction]:
-    """What the kernel would call an invalid id, because only one is mapped, is a missing right to programs."""
+    """Refuse other ids with EPERM, as programs expect; the kernel would say EINVAL, because only one id is mapped."""
     program: list[_Instruction] = []
     for numbers, users, groups in _IDENTITIES:
         checks: list[_Instruction] = []
@@ -354,6 +357,7 @@ def _no_named_sockets(arm: int) -> list[_Instruction]:
 
 
 def _clone(arm: int) -> list[_Instruction]:
-    """New namespaces are refused; `clone3` does not exist, so that libc falls back to `clone`, which can be checked."""
+    """Refuse new namespaces. `clone3` is reported as missing, so that libc falls back to `clone`, whose flags a filter
+    can check."""
     flags = [_argument(0), *_when(_ANY_BIT, _ANY_NEW_NAMESPACE, [_fail()])]
     return [*_when(_EQUAL, _CLONE3[arm], [_fail(errno.ENOSYS)]), *_call(_CLONE[arm], flags)]

@@ -1,4 +1,4 @@
-"""Sockets of the host that are not in its table of named sockets, or not yet: found by convention."""
+"""Find host sockets by convention that are missing, or still missing, from the table of named sockets."""
 
 import os
 import stat
@@ -16,11 +16,11 @@ WELL_KNOWN = (
 )
 _VARIABLES = ("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "XDG_RUNTIME_DIR", "GPG_AGENT_INFO")
 MAX_ENTRIES = 2000
-"""Entries of `/run` that are looked at."""
+"""Entries of `/run` that are checked."""
 
 
 def well_known_sockets(env: Mapping[str, str] = os.environ) -> list[str]:
-    """Real paths of sockets, and of folders that hold nothing else, which commands must not reach."""
+    """Return the real paths of sockets that commands must not reach, and of folders that hold nothing else."""
     candidates = [*WELL_KNOWN, f"/run/user/{os.getuid()}", *_from_environment(env), *_mounted(), *_below("/run")]
     return sorted({os.path.realpath(path) for path in candidates if os.path.exists(path)})
 
@@ -29,13 +29,13 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[str]:
     for name in _VARIABLES:
         for part in env.get(name, "").replace(";", ",").split(","):
             path = part.removeprefix("unix://").removeprefix("unix:path=")
-            # A runtime folder in `/tmp` or a home would take the work with it.
+            # Covering a runtime folder in `/tmp` or a home would cover work in it, too.
             if path.startswith("/") and (name != "XDG_RUNTIME_DIR" or path.startswith("/run/")):
                 yield path.split(":")[0] if name == "GPG_AGENT_INFO" else path
 
 
 def _mounted() -> Iterator[str]:
-    """A socket that was mounted into a container belongs to the network namespace of somebody else."""
+    """Yield sockets mounted into a container, which belong to another network namespace."""
     return (mount.point for mount in mounts() if _is_socket(mount.point))
 
 

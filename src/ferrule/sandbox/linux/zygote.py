@@ -1,18 +1,19 @@
-"""The fork server that confines commands. With `filesystem.py` and `kernel.py` alone: standard library, one thread.
+"""The fork server that confines commands. Imports only `filesystem.py`, `kernel.py` and the standard library.
 
-It owns the user, mount, network and IPC namespaces of one policy. For every request on its control socket it clones an
-*init*: the first process of a new PID and mount namespace, which prepares itself, waits on a channel of its own for one
+It owns the user, mount, network and IPC namespaces of one policy. For each request on its control socket it clones an
+*init*: the first process of a new PID and mount namespace. An init prepares itself, waits on its own channel for one
 command, confines itself, spawns the command and reports how it ended. Without namespaces an init is a subreaper, and
 the child that it forks confines itself.
 
-Messages are SEQPACKET datagrams. To us: `I` and a `marshal`led dict, or `M` with the dict in a memfd, the first
-descriptor; `pool._settings` and `launcher.request_of` fill them. From us: one letter and a body, read by `client.py`.
+Messages are SEQPACKET datagrams. Those to us are `I` and a `marshal`led dict, or `M` with the dict in a memfd, the
+first descriptor; `pool._settings` and `launcher.request_of` fill them. Those from us are one letter and a body, read by
+`client.py`.
 
-Nothing here may start a thread. `socket`, `signal`, `subprocess`, `typing`, `contextlib`, `pathlib` stay out: they cost
-memory and start time.
+Nothing here may start a thread. `socket`, `signal`, `subprocess`, `typing`, `contextlib` and `pathlib` are not
+imported: they cost memory and start time.
 """
-# ruff: noqa: PTH123, SIM105 - `pathlib` and `contextlib` stay out
-# Types of a message stand bare (type-arg): `typing` stays out, too.
+# ruff: noqa: PTH123, SIM105 - `pathlib` and `contextlib` are not imported
+# Messages are bare dicts (type-arg), because `typing` is not imported.
 
 import _signal  # type: ignore[import-not-found]  # what `signal` wraps in enums
 import _socket
@@ -30,17 +31,17 @@ from .filesystem import DEVICES, HostSockets, build_tree, cover, cover_kernel_kn
 from .kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
 
 LARGEST_MESSAGE = 1 << 18
-"""Bytes: above what `client.LARGEST_INLINE` lets through."""
+"""Bytes: more than `client.LARGEST_INLINE` allows."""
 NAMED_SURVIVORS = 5
-"""Names of processes that were ended with their command; more say nothing."""
+"""Names reported of processes that were ended with their command; more would tell nothing new."""
 NAME_LOOKS, NAME_SECONDS = 50, 0.002
-"""How often, and how long in between, is waited for a process that has not got its own name yet."""
+"""Looks, and seconds between them, while waiting for a process that does not have its own name yet."""
 PF_FORKNOEXEC = 0x40
-"""Of the flags in `/proc/PID/stat` (include/linux/sched.h)."""
+"""A flag in `/proc/PID/stat` (include/linux/sched.h)."""
 SMALLEST_PID_MAX = 301
-"""The kernel takes no smaller one."""
+"""The smallest value that the kernel accepts."""
 LANDLOCK_THAT_TRUNCATES = 3
-"""Before it any file could be emptied; alone, without namespaces, that is too little."""
+"""Earlier versions let any file be truncated, which is too weak without namespaces."""
 SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, kernel.SIGSTOP))
 
 
@@ -48,7 +49,7 @@ SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, ker
 
 
 def receive(channel: _socket.socket) -> tuple[dict | None, list[int]]:  # type: ignore[type-arg]
-    """One message and its descriptors; None at the end of the channel."""
+    """Receive one message and its descriptors; None at the end of the channel."""
     data, control, flags, _ = channel.recvmsg(LARGEST_MESSAGE, 4096, _socket.MSG_CMSG_CLOEXEC)
     fds = [fd for _, _, raw in control for (fd,) in struct.iter_unpack("i", raw)]
     if not data:
@@ -84,7 +85,7 @@ def send_failure(channel: _socket.socket, error: BaseException) -> None:
 
 
 class Init:
-    """One command: waits for it, confines itself, runs it, reports."""
+    """The init of one command: waits for it, confines itself, runs it, reports."""
 
     def __init__(self, zygote: "Zygote", channel: _socket.socket) -> None:
         self.settings = zygote.settings
@@ -96,7 +97,7 @@ class Init:
         self.pid_max: int | None = None
 
     def prepare(self, covers: list[tuple[str, bytes, bytes]]) -> None:
-        """Everything that does not depend on the command."""
+        """Do everything that does not depend on the command."""
         kernel.prctl(kernel.PR_SET_PDEATHSIG, SIGKILL)
         if not self.namespaces:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -104,7 +105,7 @@ class Init:
         try:
             kernel.mount(b"proc", b"/proc", b"proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         except StepError:
-            pass  # a container hides parts of its /proc: then the kernel refuses a new one and the old one stays
+            pass  # in a container that hides parts of /proc the kernel refuses a new one; the old one stays
         if self.settings["pid_max"]:
             self.pid_max = os.open("/proc/sys/kernel/pid_max", os.O_WRONLY | os.O_CLOEXEC)
         cover_kernel_knobs()
@@ -113,9 +114,9 @@ class Init:
         cover(covers)
 
     def rehearse(self) -> None:
-        """Go the way of a command once, with arguments that fail.
+        """Run through the steps of a command once, with arguments that fail.
 
-        The kernel copies each page that is written to for the first time since the clone: now, not when somebody waits.
+        The kernel copies each page at the first write after the clone: that happens now, not when somebody waits.
         """
         near, far = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
         null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -171,7 +172,7 @@ class Init:
         return [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)]
 
     def open_terminal(self, rows: int, columns: int) -> list[tuple]:  # type: ignore[type-arg]
-        """The command's session opens the slave itself, which makes it the controlling terminal."""
+        """Let the command's session open the slave itself, which makes it the controlling terminal."""
         master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         fcntl.ioctl(master, kernel.TIOCSPTLCK, struct.pack("i", 0))
         number = struct.unpack("i", fcntl.ioctl(master, kernel.TIOCGPTN, bytes(4)))[0]
@@ -182,14 +183,14 @@ class Init:
         return [slave, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
 
     def arrange(self, request: dict) -> bytes:  # type: ignore[type-arg]
-        """Mounts, working directory and limits of this command. Returns the filter that seals it."""
+        """Set up mounts, working directory and limits for this command. Returns its final filter."""
         final_filter: bytes = self.settings["final_filter"]
         if self.namespaces:
             if self.sockets and not self.sockets.cover():
                 final_filter = self.settings["final_filter_without_sockets"]
             cover(request["covers"])
         try:
-            # After the mounts: an older working directory would lie below them and lead around them.
+            # After the mounts: a directory entered before would lie below them and bypass them.
             os.chdir(request["cwd"])
         except OSError as error:
             raise StepError(error.errno or 0, "chdir", request["cwd"]) from None
@@ -197,7 +198,7 @@ class Init:
         if request["max_processes"]:
             limit(resource.RLIMIT_NPROC, request["max_processes"])
             if self.pid_max is not None:
-                # Bounds also a root user; the kernel takes no fewer than this.
+                # This bounds root as well.
                 os.write(self.pid_max, b"%d" % max(request["max_processes"], SMALLEST_PID_MAX))
         return final_filter
 
@@ -219,7 +220,8 @@ class Init:
             raise StepError(error.errno or 0, "exec", argv[0]) from None
 
     def fork_sealed(self, program: bytes, request: dict, actions: list[tuple]) -> int:  # type: ignore[type-arg]
-        """Without namespaces the init stays outside of the domain, so that the command cannot signal it."""
+        """Fork a child that confines itself: without namespaces the init stays outside the domain, so that the command
+        cannot signal it."""
         failed, failure = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
@@ -250,13 +252,13 @@ class Init:
         self.seal(self.settings["final_filter"])
 
     def handle_signals(self) -> None:
-        """The client signals us, who knows no other process: interrupt the command, ask all to end, end all."""
+        """Map the client's signals, as it knows no other process: interrupt the command, ask all to end, kill all."""
         _signal.signal(SIGINT, lambda *_: self.command and tolerant(os.killpg, self.command, SIGINT))
         _signal.signal(SIGTERM, lambda *_: self.signal_all(SIGTERM))
         _signal.signal(SIGUSR1, lambda *_: self.signal_all(SIGKILL))
 
     def wait(self) -> None:
-        """Reap until the command ends, end what it left, report."""
+        """Reap until the command ends, end what it left running, and report."""
         pid = 0
         while pid != self.command:
             pid, status, usage = os.wait3(0)
@@ -265,7 +267,7 @@ class Init:
         send(self.channel, b"X", body + b"\0".join(survivors))
 
     def signal_all(self, number: int) -> bool:
-        """False if there was nobody."""
+        """Signal all processes; False if there was none."""
         if self.namespaces:
             return tolerant(os.kill, -1, number)
         return sum(tolerant(os.kill, pid, number) for pid in descendants(os.getpid())) > 0
@@ -281,7 +283,7 @@ class Init:
         return names[:NAMED_SURVIVORS]
 
     def let_start(self) -> None:
-        """Wait for those between fork and exec, which still have the name of their parent."""
+        """Wait for processes between fork and exec, which still have their parent's name."""
         for _ in range(NAME_LOOKS):
             if not any(map(is_starting, self.others())):
                 return
@@ -300,7 +302,7 @@ def limit(kind: int, value: int) -> None:
 
 
 def tolerant(kill, pid: int, number: int) -> bool:  # type: ignore[no-untyped-def]  # `Callable` is in `typing`
-    """Signal; False if nobody is there."""
+    """Send a signal; False if nobody is there."""
     try:
         kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -317,19 +319,19 @@ def reap(flags: int) -> None:
 
 
 def name_of(pid: int) -> bytes:
-    """The name of a living process."""
+    """Return the name of a living process; empty for others."""
     name, state, _ = status_of(pid)
     return b"" if state == b"Z" else name
 
 
 def is_starting(pid: int) -> bool:
-    """Whether it was forked, is no other program yet, and is busy with becoming one."""
+    """Tell whether a process is between fork and exec, and running."""
     _, state, flags = status_of(pid)
     return bool(flags & PF_FORKNOEXEC) and state in (b"R", b"D") and not children(pid)
 
 
 def status_of(pid: int) -> tuple[bytes, bytes, int]:
-    """Name, state and flags; empty if it is gone."""
+    """Return name, state and flags of a process; empty if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             name, _, rest = file.read().partition(b"(")[2].rpartition(b")")
@@ -353,7 +355,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def find_program(name: bytes, env: dict[bytes, bytes]) -> bytes:
-    """The path of the program, searched in the command's own PATH as `execvp` does."""
+    """Find the program in the command's own PATH, as `execvp` does."""
     if b"/" in name:
         return name
     number = errno.ENOENT
@@ -373,7 +375,7 @@ class Zygote:
     def __init__(self, control: _socket.socket, settings: dict, fds: list[int]) -> None:  # type: ignore[type-arg]
         self.control = control
         self.settings = settings
-        self.folder, self.lock = fds  # of the placeholders' records; on the host's mount, where it can be written
+        self.folder, self.lock = fds  # of the placeholders' records, opened on the host's mount, where it is writable
         self.inits: dict[int, int] = {}  # pidfd -> pid
         self.sockets: HostSockets | None = None
         self.landlock = kernel.landlock_abi()
@@ -395,13 +397,13 @@ class Zygote:
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
             if not self.landlock:
-                raise StepError(0, "this kernel has no Landlock, or it was not chosen at boot (lsm=)")
+                raise StepError(0, "this kernel has no Landlock, or it was not enabled at boot (lsm=)")
             if self.landlock < LANDLOCK_THAT_TRUNCATES:
                 needed = f"{LANDLOCK_THAT_TRUNCATES} (Linux 6.2) is needed"
-                raise StepError(0, f"this kernel has version {self.landlock} of Landlock, and {needed}")
+                raise StepError(0, f"this kernel has version {self.landlock} of Landlock; {needed}")
         self.ruleset = kernel.landlock_ruleset((*roots, b"/dev/shm", b"/dev/pts"), (*DEVICES, b"/dev/ptmx"))
         if settings["namespaces"]:
-            # The inits inherit it: loading it costs half a millisecond.
+            # Inits inherit it, because loading it takes half a millisecond.
             kernel.load_filter(settings["filter"])
 
     def serve(self) -> None:
@@ -433,7 +435,7 @@ class Zygote:
         return pidfd
 
     def become_init(self, channel: _socket.socket, covers: list[tuple[str, bytes, bytes]]) -> None:
-        """Never returns."""
+        """Run as an init. Never returns."""
         try:
             keep = sorted({0, 1, 2, channel.fileno(), *self.kept_fds()})
             for low, high in zip(keep, (*keep[1:], 1 << 20), strict=True):
@@ -447,12 +449,13 @@ class Zygote:
         os._exit(0)
 
     def kept_fds(self) -> list[int]:
-        """What an init needs: the lock lives as long as the last process that relies on it."""
+        """Return the descriptors that an init needs; the lock has to live as long as the last process that relies on
+        it."""
         more = [self.ruleset] if self.ruleset is not None else []
         return [self.lock, *more, *([self.sockets.table] if self.sockets else [])]
 
     def end_orphans(self) -> None:
-        """Without namespaces: what an init that was killed has left falls to us."""
+        """Without namespaces, end the processes of an init that was killed: they become our children."""
         if not self.settings["namespaces"]:
             for pid in set(children(os.getpid())) - set(self.inits.values()):
                 for orphan in (pid, *descendants(pid)):
@@ -460,7 +463,7 @@ class Zygote:
                 os.waitpid(pid, 0)
 
     def end(self) -> None:
-        """The client is gone: end every command, then take away what protected their roots."""
+        """End every command once the client is gone, then remove the placeholders."""
         for pidfd, pid in self.inits.items():
             _signal.pidfd_send_signal(pidfd, SIGKILL)
             os.waitpid(pid, 0)
@@ -470,18 +473,18 @@ class Zygote:
             self.remove_placeholders(record)
 
     def remove_placeholders(self, record: str) -> None:
-        """As `protect.remove_placeholders`."""
+        """See `placeholders.remove_placeholders`."""
         place = int(record, 16)
         try:
             for kind in (fcntl.F_UNLCK, fcntl.F_WRLCK):
                 fcntl.fcntl(self.lock, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, 0, place, 1, 0))
             fd = os.open(record, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
         except OSError:
-            return  # another process runs commands there, or has done it
+            return  # another process runs commands there, or has removed them
         busy = False
         for path in read_all(fd).split(b"\0")[:-1]:
             try:
-                if not os.lstat(path).st_mode & 0o222:  # else it is somebody's by now
+                if not os.lstat(path).st_mode & 0o222:  # a writable one is somebody's by now
                     os.rmdir(path)
             except OSError as error:
                 busy = busy or error.errno == errno.EBUSY
