@@ -9,13 +9,12 @@ HEAD = "| wrapper | a rule holds behind it with | a shell reads |\n|---|---|---|
 
 
 def row(name: str, wrapper: Wrapper) -> str:
-    shown = name if name.endswith(wrapper.verb) else f"{name} {wrapper.verb}"
     plain = "never" if wrapper.plain is None else ", ".join(f"`{option}`" for option in sorted(wrapper.plain))
     read = sorted([*wrapper.script, *(f"{option} '\\|...'" for option in wrapper.piped)])
-    texts = ["its words"] if wrapper.joined else []
+    texts = ["its words"] if wrapper.joined else ["words with a blank"] if wrapper.quoted else []
     texts += [f"`{option}`" for option in read]
     texts += ["its input"] if wrapper.shell else []
-    return f"| `{shown}` | {plain or 'no options'} | {', '.join(texts)} |"
+    return f"| `{name}` | {plain or 'no options'} | {', '.join(texts)} |"
 
 
 def test_the_page_lists_every_wrapper_that_is_opened() -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from ferrule.execpolicy import Rules, decide, load_rules
-from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, Forbidden, NeedsApproval, Skip
+from ferrule.protocol.approvals import (
+    ExecApprovalRequest,
+    ExecApprovalRequirement,
+    ExecPolicyAmendment,
+    Forbidden,
+    NeedsApproval,
+    Skip,
+)
 from ferrule.protocol.permissions import AskForApproval, SandboxPermissions, WorkspaceWrite
 
 NO_PUSH = 'prefix_rule(pattern=["git", "push"], decision="forbidden")\n'
@@ -213,10 +220,120 @@ WRAPPED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("script", WRAPPED)
+FURTHER_WRAPPED = r"""
+tmux new -d 'PROGRAM'
+tmux send-keys -t x 'PROGRAM' Enter
+tmux if-shell 'PROGRAM' ''
+screen -dmS name bash -c 'PROGRAM'
+hyperfine -w 3 'PROGRAM'
+concurrently 'ls' 'PROGRAM'
+echo 'PROGRAM' | at now
+at now + 1 minute <<'E'\nPROGRAM\nE
+batch <<< 'PROGRAM'
+echo PROGRAM > f; at -f f now
+docker container run img PROGRAM
+docker container exec box sh -c 'PROGRAM'
+docker compose run --rm web PROGRAM
+docker compose exec -T web PROGRAM
+docker-compose run web PROGRAM
+nerdctl run img PROGRAM
+kubectl exec pod -- PROGRAM
+kubectl exec -it pod -n ns -c box -- sh -c 'PROGRAM'
+kubectl exec pod PROGRAM
+kubectl run x --image=y -- PROGRAM
+oc exec pod -- PROGRAM
+ssh host PROGRAM
+ssh -p 22 u@host 'ls && PROGRAM'
+ssh -i key host -t -- PROGRAM
+ssh host <<'E'\nPROGRAM\nE
+ssh -o ProxyCommand='PROGRAM' host ls
+npm exec -- PROGRAM
+npm exec -c 'PROGRAM'
+npm x PROGRAM
+pnpm exec PROGRAM
+pnpm dlx PROGRAM
+yarn dlx PROGRAM
+bunx PROGRAM
+bun x PROGRAM
+uvx PROGRAM
+uv tool run --from x PROGRAM
+pipx run PROGRAM
+pipenv run PROGRAM
+mise exec -- PROGRAM
+mise x node@20 -- PROGRAM
+mise exec -c 'PROGRAM'
+asdf exec PROGRAM
+hatch env run PROGRAM
+mamba run -n x PROGRAM
+rye run PROGRAM
+tox exec -e py -- PROGRAM
+nix-shell -p git jq --run 'PROGRAM'
+nix develop -c PROGRAM
+nix shell nixpkgs#git --command PROGRAM
+op run -- PROGRAM
+dotenv -e f -- PROGRAM
+cross-env A=b PROGRAM
+rlwrap PROGRAM
+eatmydata PROGRAM
+torsocks PROGRAM
+sshpass -p x PROGRAM
+ssh-agent PROGRAM
+cpulimit -l 50 -- PROGRAM
+capsh -- -c 'PROGRAM'
+/lib64/ld-linux-x86-64.so.2 --library-path x PROGRAM
+make SHELL='PROGRAM'
+make SHELL:='PROGRAM' test
+git fetch --upload-pack 'PROGRAM' x
+git clone -u 'PROGRAM' x
+git clone -c core.sshCommand='PROGRAM' x
+git grep -O'PROGRAM' x
+git for-each-repo --config=x push
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [*WRAPPED, *(line.replace("\\n", "\n") for line in FURTHER_WRAPPED.strip().split("\n"))]
+)
 def test_n056_a_program_is_seen_behind_whatever_starts_it(no_push: Rules, script: str) -> None:
     assert short(judge(script.replace("PROGRAM", "git push"), no_push)) == "no"
-    assert short(judge(script.replace("PROGRAM", "git log"), no_push)) in ("run", "ask")
+    assert short(judge(script.replace("PROGRAM", "git log").replace("push", "log"), no_push)) in ("run", "ask")
+
+
+UNKNOWN_STARTERS = [
+    "run-one git push", "lockf f git push", "./with-env git push", "chpst -u x git -C . push", "x -- sh -c 'git push'",
+    "firejail --noprofile git push", "bwrap --dev-bind / / env A=1 git push", "python3 run.py git push",
+    "tmux new-session -d git push", "screen -dm git push", "kubectl -n ns exec pod -- git push",
+    "docker --context x run img git push", "docker compose -f x.yml exec -T web git push", "poetry -C x run git push",
+    "make -f - <<< 'x:; git push'", "make --eval='$(shell git push)'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("script", UNKNOWN_STARTERS)
+def test_n056_a_program_that_is_in_no_table_may_run_its_words(no_push: Rules, script: str) -> None:
+    assert short(judge(script, no_push)) == "ask"
+    assert isinstance(judge(script, no_push, AskForApproval.NEVER), Forbidden)
+    assert short(judge(script, Rules())) == "run"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("apt-get install -y curl", "run"),
+        ("pip install curl", "run"),
+        ("man curl", "run"),
+        ("rm -r curl", "run"),
+        ("which curl", "run"),
+        ("echo curl x", "run"),
+        ("git commit -m curl", "run"),
+        ("docker pull curl", "run"),
+        ("npm install --save x", "run"),
+        ("run-one curl x", "ask"),
+        ("run-one -v -- curl x", "ask"),
+    ],
+)
+def test_n056_the_name_of_a_package_or_file_is_no_program(tmp_path: Path, script: str, expected: str) -> None:
+    rules = rules_of(tmp_path, 'prefix_rule(pattern=["curl"], decision="forbidden")')
+    assert short(judge(script, rules)) == expected
 
 
 @pytest.mark.parametrize(
@@ -363,6 +480,31 @@ def test_a_rule_covers_the_command_with_harmless_redirections_and_wrappers(tmp_p
 def test_a_rule_covers_nothing_that_does_more_than_the_command(tmp_path: Path, script: str) -> None:
     rules = rules_of(tmp_path, 'prefix_rule(pattern=["npm", "test"])')
     assert short(judge(script, rules)) == "run"
+
+
+STARTED_BEHIND = [
+    ("find .", "find . -name x", "find . -exec rm x \\;"),
+    ("find . -exec ls", "find . -exec ls \\;", "find . -exec ls \\; -exec rm x \\;"),
+    ("fd", "fd x", "fd x -x rm"),
+    ("git", "git -C x log", "git -C x -c core.pager='./x' log"),
+    ("git log", "git log --stat", "git -c alias.log='!./x' log"),
+    ("git fetch", "git fetch --all", "git fetch --upload-pack=./x"),
+    ("git rebase", "git rebase main", "git rebase -x ./x main"),
+    ("git bisect run", "git bisect run ./x", "git -c core.editor=./x bisect run ls"),
+    ("make", "make -j4 test", "make SHELL=./x test"),
+    ("xargs", "xargs rm", "xargs rm > f"),
+    ("docker run", "docker run img ls", "docker run img ls > f"),
+]
+
+
+@pytest.mark.parametrize(("rule", "free", "more"), STARTED_BEHIND)
+def test_a_rule_does_not_cover_what_an_option_behind_its_words_starts(
+    tmp_path: Path, rule: str, free: str, more: str
+) -> None:
+    rules = rules_of(tmp_path, f"prefix_rule(pattern={rule.split()!r})")
+    assert (short(judge(free, rules)), short(judge(more, rules))) == ("free", "run")
+    exact = ExecPolicyAmendment(tuple(shlex.split(more)), exact=True)
+    assert short(judge(more, Rules().amended(exact))) == ("run" if ">" in more else "free")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from ferrule.execpolicy.offers import offer
 from ferrule.execpolicy.rules import Matches, Rules, strictness
 from ferrule.execpolicy.safe import is_known_safe
 from ferrule.execpolicy.script import SimpleCommand
+from ferrule.execpolicy.started import starts_no_more
+from ferrule.execpolicy.unknown import may_start_restricted
 from ferrule.protocol.approvals import (
     ExecApprovalRequest,
     ExecApprovalRequirement,
@@ -96,6 +98,11 @@ def _unread(command: SimpleCommand) -> HeuristicsRuleMatch:
     return _heuristic(command.argv, PolicyDecision.PROMPT, "unread")
 
 
+def _is_meant(match: PrefixRuleMatch, command: SimpleCommand) -> bool:
+    """A rule that allows `find .` does not allow what `-exec` behind it starts."""
+    return match.decision is not PolicyDecision.ALLOW or starts_no_more(command, len(match.matched_prefix))
+
+
 class _Judge:
     """One decision on one request."""
 
@@ -124,7 +131,8 @@ class _Judge:
     def _match(self, command: SimpleCommand) -> Matches:
         if not self.rules or not command.argv:
             return Matches()
-        return self.rules.match(command.argv, self.host.resolve(command.argv[0]))
+        found = self.rules.match(command.argv, self.host.resolve(command.argv[0])).found
+        return Matches(tuple(match for match in found if _is_meant(match, command)))
 
     def _settled_by_rule(self, command: SimpleCommand) -> bool:
         return bool(self._match(command).found) and self._may_be_freed(command)
@@ -141,7 +149,7 @@ class _Judge:
             found = self._match(command).found
             restricting = [match for match in found if match.decision is not PolicyDecision.ALLOW]
             yield from map(_Verdict, restricting)
-            if not restricting and self._may_be_restricted(command) and not self._lifted(seen):
+            if not restricting and self._may_restrict(command) and not self._lifted(seen):
                 yield _Verdict(_unread(command))
             if is_dangerous(command.argv) and not self._lifted(seen):
                 outer = next(outer.command for outer in seen.chain() if outer.direct)
@@ -150,12 +158,12 @@ class _Judge:
         if self.rules.restricts:
             yield from (_Verdict(_unread(seen.command)) for seen in self.facts.unread if not self._lifted(seen))
 
-    def _may_be_restricted(self, command: SimpleCommand) -> bool:
-        return (
-            bool(command.argv)
-            and self.rules.restricts
-            and self.rules.may_restrict(command.argv, self.host.resolve(command.argv[0]))
-        )
+    def _may_restrict(self, command: SimpleCommand) -> bool:
+        """Whether a rule that forbids or asks may be about the command, or about what it starts."""
+        if not command.argv or not self.rules.restricts:
+            return False
+        resolved = self.host.resolve(command.argv[0])
+        return self.rules.may_restrict(command.argv, resolved) or may_start_restricted(command.argv, self.rules)
 
     def _lifted(self, seen: SeenCommand) -> bool:
         """A rule speaks about the command itself, or about the one that starts it."""

@@ -12,7 +12,7 @@ from ferrule.execpolicy.commands import bare
 from ferrule.execpolicy.options import words
 from ferrule.execpolicy.programs import base_name, trusted_name
 from ferrule.execpolicy.script import SimpleCommand
-from ferrule.execpolicy.wrappers import is_wrapper, unwrap
+from ferrule.execpolicy.wrappers import find_wrapper, hides_a_verb, is_wrapper, unwrap
 from ferrule.protocol.approvals import ExecPolicyAmendment
 
 # Tools whose work is fixed, whatever words follow.
@@ -144,7 +144,9 @@ def _is_definite(argv: Sequence[str]) -> bool:
     name, rest = base_name(argv[0]), argv[1:]
     if not rest:
         return False
-    if is_wrapper(name):
+    if hides_a_verb(argv):
+        return False
+    if find_wrapper(argv) is not None:
         wrapped = unwrap(argv)
         if name not in _PASSING or wrapped is None or wrapped.env or argv[0] != name:
             return False

@@ -81,7 +81,7 @@ class Matches(msgspec.Struct, frozen=True):
 class Rules:
     """The rules of all layers together; immutable. The strictest match wins, so the order of layers does not matter."""
 
-    __slots__ = ("_by_program", "_executables", "_network", "files", "restricts")
+    __slots__ = ("_by_program", "_executables", "_network", "files", "restricted", "restricts")
 
     def __init__(self, files: Iterable[RuleFile] = ()) -> None:
         self.files = tuple(files)
@@ -92,7 +92,9 @@ class Rules:
         self._by_program: Mapping[str, tuple[PrefixRule, ...]] = {
             key: tuple(found) for key, found in by_program.items()
         }
-        self.restricts = any(rule.decision is not PolicyDecision.ALLOW for file in self.files for rule in file.prefix)
+        restricting = [rule for file in self.files for rule in file.prefix if rule.decision is not PolicyDecision.ALLOW]
+        self.restricts = bool(restricting)
+        self.restricted = frozenset(base_name(rule.pattern[0][0]) for rule in restricting)
         self._executables = {entry.name: frozenset(entry.paths) for file in self.files for entry in file.executables}
         self._network = tuple(rule for file in self.files for rule in file.network)
 
@@ -135,6 +137,13 @@ class Rules:
         names = {argv[0], *(name for name, _ in self._other_names(argv[0], resolved))}
         rules = (rule for name in names for rule in self._by_program.get(name, ()))
         return any(rule.decision is not PolicyDecision.ALLOW and rule.may_match(argv[1:]) for rule in rules)
+
+    def restricts_command(self, argv: Sequence[str], least_words: int) -> bool:
+        """True if a rule of at least so many words forbids the command or asks about it."""
+        return any(
+            match.decision is not PolicyDecision.ALLOW and len(match.matched_prefix) >= least_words
+            for match in self.match(argv).found
+        )
 
     def _other_names(self, program: str, resolved: str | None) -> Iterator[tuple[str, str]]:
         """Base names that this program goes by, each with the path that bears it."""

@@ -12,11 +12,12 @@ from ferrule.execpolicy.options import words
 from ferrule.execpolicy.programs import base_name
 from ferrule.execpolicy.script import SimpleCommand
 from ferrule.execpolicy.shells import ShellCall, ShellText, fed, is_input, is_shell, shell_call
-from ferrule.execpolicy.wrapper_table import GIT, SU, WRAPPERS, Wrapper
+from ferrule.execpolicy.wrapper_table import GIT, SSH, SU, WRAPPERS, Wrapper
 from ferrule.execpolicy.wrappers import Cut, Wrapped, cut, find_wrapper, hides_a_verb, wrapped
 
 _FIND_ACTIONS = words("-exec -execdir -ok -okdir")
 _FD_ACTIONS = words("-x -X --exec --exec-batch")
+_START_BY_OPTION = words("fd fdfind find git gmake make")
 _REPLACE = words("-I -i -J --replace")
 MAX_ACTIONS = 50  # of one `find`; each is read up to its end
 _ADDED = Splitting("{}")  # words that are not in the script
@@ -31,11 +32,30 @@ _COMMAND_VARIABLES = re.compile(
 )
 # Variables by which a shell runs more than its script.
 _SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|BASH_FUNC_.*|PS[04]|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|ZDOTDIR")
+_SSH_COMMAND = re.compile(r"(?:Proxy|Local|KnownHosts|Remote)Command[ =](.*)", re.IGNORECASE | re.DOTALL)
 _GIT_COMMAND_KEY = re.compile(
     r"alias\..*|pager\..*|core\.(sshcommand|pager|editor|askpass|fsmonitor)|sequence\.editor|diff\.external"
     r"|.*\.(helper|textconv|command|cmd|program|driver|clean|smudge|process|sshcommand)",
     re.IGNORECASE,
 )
+
+_GIT_COMMAND_OPTIONS = {
+    "archive": words("--exec"),
+    "clone": words("-u --upload-pack"),
+    "difftool": words("-x --extcmd"),
+    "fetch": words("--upload-pack"),
+    "filter-branch": words(
+        "--commit-filter --env-filter --index-filter --msg-filter --parent-filter --subdirectory-filter"
+        " --tag-name-filter --tree-filter"
+    ),
+    "grep": words("--open-files-in-pager"),
+    "ls-remote": words("--exec --upload-pack"),
+    "pull": words("--upload-pack"),
+    "push": words("--exec --receive-pack"),
+    "rebase": words("-x --exec"),
+    "send-email": words("--cc-cmd --header-cmd --sendmail-cmd --to-cmd"),
+}
+"""Options of git's commands whose value is run."""
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -79,6 +99,30 @@ def _has_known_name(program: str) -> bool:
     return not isinstance(program, Splitting) and _FIXED_NAME.search(program) is not None
 
 
+def starts_no_more(command: SimpleCommand, count: int) -> bool:
+    """True if all that the command starts is started by its first `count` words.
+
+    Of a program whose own work starts nothing (`find`, `git`): an option that names a program is not what its first
+    words say. Of every other program it is.
+    """
+    if base_name(command.argv[0]) not in _START_BY_OPTION:
+        return True
+    return _number_started(command) <= _number_started(msgspec.structs.replace(command, argv=command.argv[:count]))
+
+
+def _number_started(command: SimpleCommand) -> int:
+    found = started(command)
+    same = [inner for inner in found.commands if inner.argv[:1] == command.argv[:1]]
+    further = sum(_number_started(msgspec.structs.replace(command, argv=inner.argv)) for inner in same)
+    return len(found.commands) - len(same) + len(found.texts) + (not found.sure) + further
+
+
+def is_understood(argv: Sequence[str]) -> bool:
+    """True for a program of which it is known what it starts: a shell, a wrapper, or one with words of its own kind."""
+    name, wrapper = base_name(argv[0]), find_wrapper(argv)
+    return name in _SPECIAL or is_shell(name) or (wrapper is not None and not wrapper.quoted)
+
+
 def _by_name(name: str, command: SimpleCommand) -> Started:
     special = _SPECIAL.get(name)
     if special is not None:
@@ -90,7 +134,7 @@ def _by_name(name: str, command: SimpleCommand) -> Started:
         return _behind(command, wrapper)
     if name != command.argv[0]:
         return Started(files=(command.argv[0],))
-    return _UNKNOWN if name in WRAPPERS and hides_a_verb(command.argv) else _NONE
+    return _UNKNOWN if hides_a_verb(command.argv) else _NONE
 
 
 def _from(call: ShellCall) -> Started:
@@ -122,6 +166,8 @@ def _by_variables(name: str, command: SimpleCommand) -> Started:
 def _behind(command: SimpleCommand, wrapper: Wrapper) -> Started:
     """What a wrapper of the table starts."""
     argv = command.argv
+    if wrapper.quoted:
+        return Started((), tuple(_for_sh(word) for word in argv[1:] if " " in word))
     found = cut(argv, wrapper)
     texts = [_for_sh(text) for text in found.values(wrapper.script)]
     texts += [_for_sh(text[1:]) for text in found.values(wrapper.piped) if text[:1] in ("|", "!")]
@@ -273,8 +319,11 @@ def _git_setting(key: str, value: str) -> Started:
 
 def _git_command(inner: Sequence[str]) -> Started:
     verb, rest = (inner[0], inner[1:]) if inner else ("", ())
+    options = _GIT_COMMAND_OPTIONS.get(verb, frozenset())
     if verb == "bisect" and rest[:1] == ("run",):
         return Started((Wrapped(tuple(rest[1:])),))
+    if verb == "for-each-repo":
+        return Started((Wrapped(("git", *(word for word in rest if not word.startswith("--config")))),))
     if verb == "submodule" and "foreach" in rest:
         words_of = [word for word in rest[rest.index("foreach") + 1 :] if not word.startswith("-")]
         return _text(*words_of)
@@ -282,12 +331,74 @@ def _git_command(inner: Sequence[str]) -> Started:
     if verb == "config":
         for key, value in pairwise(rest):
             result += _git_setting(key, value)
-    if verb in ("rebase", "difftool", "filter-branch"):
-        for place, word in enumerate(rest):
-            option, equals, value = word.partition("=")
-            if option in ("-x", "--exec", "--extcmd") or option.endswith("-filter"):
-                result += _text(value if equals else " ".join(rest[place + 1 : place + 2]))
+    if verb == "clone":
+        for place, word in enumerate(rest[:-1]):
+            if word in ("-c", "--config"):
+                key, _, value = rest[place + 1].partition("=")
+                result += _git_setting(key, value)
+    for place, word in enumerate(rest):
+        option, equals, value = word.partition("=")
+        if option in options:
+            result += _text(value if equals else " ".join(rest[place + 1 : place + 2]))
+        elif verb == "grep" and word.startswith("-O"):
+            result += _text(word[2:])
     return result
+
+
+def _ssh(command: SimpleCommand) -> Started:
+    """What runs there, and here: `-o ProxyCommand=...`."""
+    found = cut(command.argv, SSH)
+    result = _behind(command, SSH)
+    for value in found.values(frozenset(["-o"])):
+        setting = _SSH_COMMAND.fullmatch(value)
+        if setting is not None:
+            result += _text(setting[1])
+    return result
+
+
+def _later(command: SimpleCommand) -> Started:
+    """`at` and `batch` read a script, from a file or from their input."""
+    found = cut(command.argv, WRAPPERS["at"])
+    if found.has(WRAPPERS["at"].inert):
+        return _NONE
+    files = found.values(frozenset(["-f"]))
+    return Started(files=tuple(files)) if files else _from(fed(command, portable=True))
+
+
+def _make(command: SimpleCommand) -> Started:
+    """Recipes are in files; the shell that reads them, and makefiles in the words, are not."""
+    argv = command.argv
+    result = _NONE
+    for place, word in enumerate(argv[1:], start=1):
+        name, equals, value = word.partition("=")
+        if equals and name.rstrip(":+?!") in ("MAKE", "SHELL"):
+            result += _text(Vague(value) if isinstance(word, Vague) else value)
+        elif name in ("--eval", "-E"):
+            result += _UNKNOWN
+        elif name in ("-f", "--file", "--makefile"):
+            file = value if equals else "".join(argv[place + 1 : place + 2])
+            result += _UNKNOWN if is_input(file) else _NONE
+    return result
+
+
+def _nix(command: SimpleCommand) -> Started:
+    """`nix-shell --run 'SCRIPT'`, `nix develop -c PROGRAM ...`."""
+    argv = command.argv
+    for place, word in enumerate(argv):
+        if argv[0].endswith("nix-shell") and word in ("--run", "--command"):
+            return _text(*argv[place + 1 : place + 2])
+        if word in ("-c", "--command") and argv[1:2] != ("eval",):
+            return Started((Wrapped(tuple(argv[place + 1 :])),))
+    return _NONE
+
+
+def _capsh(command: SimpleCommand) -> Started:
+    """What stands behind `--` are words for bash."""
+    argv = command.argv
+    for place, word in enumerate(argv):
+        if word in ("--", "=="):
+            return Started((Wrapped(("bash", *argv[place + 1 :])),))
+    return _NONE
 
 
 # The shell's own commands.
@@ -342,7 +453,10 @@ def _remapped(command: SimpleCommand) -> Started:
 
 _SPECIAL = {
     ".": _source,
+    "at": _later,
+    "batch": _later,
     "bind": _remapped,
+    "capsh": _capsh,
     "compgen": _callback,
     "complete": _callback,
     "enable": _remapped,
@@ -353,14 +467,19 @@ _SPECIAL = {
     "fdfind": _fd,
     "find": _find,
     "git": _git,
+    "gmake": _make,
     "hash": _remapped,
+    "make": _make,
     "mapfile": _callback,
+    "nix": _nix,
+    "nix-shell": _nix,
     "parallel": _parallel,
     "readarray": _callback,
     "runuser": _runuser,
     "set": _remapped,
     "sg": _sg,
     "source": _source,
+    "ssh": _ssh,
     "su": _su,
     "trap": _trap,
     "xargs": _xargs,

@@ -13,11 +13,12 @@ class Wrapper(msgspec.Struct, frozen=True):
     `flags` are the short options without a value, `valued` those with one, `optional` those whose value, if there is
     one, is the rest of the word; `long` and `long_valued` the long ones, without their dashes. An option that is not
     listed makes unknown where the command begins. `operands` counts the words before the command, `maybe` is the shape
-    of one more that may stand there; `late`: options may stand behind these. `verb` is the word that must come first
-    (`uv run`). `inert` are options with which nothing is started. `shell`: without a command it starts a shell.
-    `script` are the options whose value a shell reads, `piped` those of which it reads what stands behind a `|`;
-    `joined`: a shell reads all the words of the command. `plain` are the options with which the command runs as if it
-    stood alone; None: never. `leaves` is a file that it may write itself.
+    of one more that may stand there; `late`: options may stand behind these. `verb` are the words that must come first
+    (`uv run`); `dashes`: the command stands behind `--` if there is one. `inert` are options with which nothing is
+    started. `shell`: without a command it starts a shell. `script` are the options whose value a shell reads, `piped`
+    those of which it reads what stands behind a `|`; `joined`: a shell reads all the words of the command, `quoted`:
+    each word that has a blank. `plain` are the options with which the command runs as if it stood alone; None: never.
+    `leaves` is a file that it may write itself.
     """
 
     flags: str = ""
@@ -27,11 +28,13 @@ class Wrapper(msgspec.Struct, frozen=True):
     long_valued: frozenset[str] = frozenset()
     operands: int = 0
     maybe: str = ""
-    verb: str = ""
+    verb: tuple[str, ...] = ()
     assignments: bool = False
     late: bool = False
     shell: bool = False
     joined: bool = False
+    dashes: bool = False
+    quoted: bool = False
     script: frozenset[str] = frozenset()
     piped: frozenset[str] = frozenset()
     inert: frozenset[str] = frozenset()
@@ -48,7 +51,6 @@ def _wrapper(
     optional: str = "",
     operands: int = 0,
     maybe: str = "",
-    verb: str = "",
     plain: str | None = None,
     inert: str = "",
     script: str = "",
@@ -68,11 +70,13 @@ def _wrapper(
         words(long_valued),
         operands,
         maybe,
-        verb,
+        (),
         "assignments" in traits,
         "late" in traits,
         "shell" in traits,
         "joined" in traits,
+        "dashes" in traits,
+        "quoted" in traits,
         words(script),
         words(piped),
         words(inert) | {"--help", "--version"},
@@ -89,6 +93,14 @@ SU = _wrapper(
     operands=1,
     traits="late shell",
     script="-c --command --session-command",
+)
+# Another machine's shell reads the words; what a rule forbids is not to happen there either.
+SSH = _wrapper(
+    "1246AaCfGgKkMNnqsTtVvXxYy",
+    "BDEFIJLOPQRSWbceilmopw",
+    operands=1,
+    inert="-G -N -O -Q -V -W",
+    traits="late shell joined",
 )
 # Not in the table, for it starts nothing but itself: behind its own options stands what rules are about.
 GIT = _wrapper(
@@ -119,14 +131,58 @@ _CONTAINER_VALUED = (
 _CONTAINER_LONG = (
     "detach init interactive no-healthcheck oom-kill-disable privileged publish-all quiet read-only rm tty"
 )
-_CONTAINER_RUN = _wrapper("ditPq", "acehlmpuvw", _CONTAINER_LONG, _CONTAINER_VALUED, operands=1, verb="run")
+_CONTAINER_RUN = _wrapper("ditPqT", "acehlmpuvw", _CONTAINER_LONG, _CONTAINER_VALUED, operands=1)
 _CONTAINER_EXEC = _wrapper(
-    "dit", "euw", "detach interactive privileged tty", "detach-keys env env-file user workdir", operands=1, verb="exec"
+    "dit", "euw", "detach interactive privileged tty", "detach-keys env env-file user workdir", operands=1
 )
-_RUNNER = _wrapper(verb="run")
-_EXECUTOR = _wrapper(verb="exec")
 
-WRAPPERS: Mapping[str, Wrapper] = {
+_CONTAINER = {
+    "container exec": _CONTAINER_EXEC,
+    "container run": _CONTAINER_RUN,
+    "exec": _CONTAINER_EXEC,
+    "run": _CONTAINER_RUN,
+}
+_COMPOSE_EXEC = _wrapper("dT", "euw", "detach no-tty privileged", "env index user workdir", operands=1)
+_COMPOSE_RUN = _wrapper(
+    "diPqT",
+    "elpuvw",
+    "build detach interactive no-deps no-tty quiet-pull remove-orphans rm service-ports use-aliases",
+    "cap-add cap-drop entrypoint env env-from-file label name publish pull user volume workdir",
+    operands=1,
+)
+_PACKAGE_RUNNER = _wrapper(
+    "qy",
+    "cpw",
+    "bun no no-install prefer-offline quiet silent yes",
+    "call filter package workspace",
+    script="-c --call",
+)
+_UVX = _wrapper(
+    "nqv",
+    "cip",
+    "isolated no-cache no-config no-index no-progress offline quiet refresh reinstall upgrade verbose",
+    "cache-dir config-file constraints env-file extra-index-url from index index-url overrides python with"
+    " with-editable with-requirements",
+)
+_CONDA = _wrapper("v", "np", "live-stream no-capture-output", "cwd name prefix")
+_MISE = _wrapper(
+    "qvy", "Cc", "fresh-env quiet raw verbose yes", "cd command jobs", script="-c --command", traits="dashes"
+)
+_KUBECTL = _wrapper(
+    "Aiqt",
+    "cfn",
+    "attach expose quiet rm stdin tty",
+    "container context env filename image kubeconfig labels limits namespace overrides port restart server user",
+    operands=1,
+    traits="late dashes",
+)
+_LATER = _wrapper("Mblmv", "fqt", inert="-c -d -l -r -V", traits="shell")
+_NESTED_IN_WORDS = _wrapper(traits="quoted")
+_LOADER = _wrapper(
+    "", "", "inhibit-cache list verify", "argv0 audit glibc-hwcaps-mask inhibit-rpath library-path preload"
+)
+
+_CALLS: Mapping[str, Wrapper] = {
     # The shell's own words.
     "builtin": _wrapper(),
     "command": _wrapper("pvV", inert="-v -V", plain=""),
@@ -188,8 +244,12 @@ WRAPPERS: Mapping[str, Wrapper] = {
         traits="assignments",
         plain="- -i",
     ),
-    "direnv": _wrapper(operands=1, verb="exec"),
-    "dotenv": _wrapper("", "fe", "override no-override", "file env", verb="run"),
+    "direnv exec": _wrapper(operands=1),
+    "dotenv": _wrapper("", "efv", "override", traits="dashes"),
+    "dotenv run": _wrapper("", "fe", "override no-override", "file env"),
+    **dict.fromkeys(("catchsegv", "eatmydata", "torify", "torsocks"), _wrapper()),
+    "cpulimit": _wrapper("bfmqvz", "Pelp", "background foreground lazy", "exe limit path pid"),
+    "cross-env": _wrapper(traits="assignments"),
     "faketime": _wrapper("fm", "p", "exclude-monotonic", "", operands=1),
     **dict.fromkeys(("i386", "linux32", "linux64", "setarch", "uname26", "x86_64"), _SETARCH),
     # Other rights, other users.
@@ -222,8 +282,10 @@ WRAPPERS: Mapping[str, Wrapper] = {
     # Namespaces, roots, containers.
     "chroot": _wrapper("", "", "skip-chdir", "userspec groups", operands=1, traits="shell"),
     "dbus-run-session": _wrapper("", "", "", "config-file dbus-daemon", plain=""),
-    "docker": _CONTAINER_RUN,
-    "docker exec": _CONTAINER_EXEC,
+    **{f"{tool} {verb}": found for tool in ("docker", "nerdctl", "podman") for verb, found in _CONTAINER.items()},
+    **{f"{tool} exec": _COMPOSE_EXEC for tool in ("docker compose", "docker-compose", "podman-compose")},
+    **{f"{tool} run": _COMPOSE_RUN for tool in ("docker compose", "docker-compose", "podman-compose")},
+    **dict.fromkeys(("kubectl exec", "kubectl run", "oc exec", "oc run"), _KUBECTL),
     "nsenter": _wrapper(
         "FZacehV",
         "GNSWt",
@@ -233,8 +295,6 @@ WRAPPERS: Mapping[str, Wrapper] = {
         optional="CTUimnpruw",
         traits="shell",
     ),
-    "podman": _CONTAINER_RUN,
-    "podman exec": _CONTAINER_EXEC,
     "systemd-run": _wrapper(
         "GPSdhqrt",
         "EHMpu",
@@ -244,6 +304,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         " path-property property service-type setenv slice socket-property timer-property uid unit working-directory",
         traits="shell",
     ),
+    "proot": _wrapper("0Shv", "bkqrw", "kill-on-exit root-id", "bind cwd kernel-release mount qemu rootfs"),
     "unshare": _wrapper(
         "cfhrV",
         "GRSlw",
@@ -256,8 +317,12 @@ WRAPPERS: Mapping[str, Wrapper] = {
     # Tracing and measuring.
     "gdb": _wrapper("nq", "", "args batch nh nx quiet"),
     "ltrace": _wrapper("CLSTVbcfhirt", "AaDeFlnopsuwx"),
-    "perf record": _wrapper("Rabgqv", "CFcemopt", "", "call-graph cpu event freq output", verb="record"),
-    "perf stat": _wrapper("BSTadgiv", "CIeoprtx", "", "cpu event output repeat", verb="stat"),
+    **dict.fromkeys(("ld.so", "ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"), _LOADER),
+    "perf record": _wrapper("Rabgqv", "CFcemopt", "", "call-graph cpu event freq output"),
+    "perf stat": _wrapper("BSTadgiv", "CIeoprtx", "", "cpu event output repeat"),
+    "ssh": SSH,
+    "ssh-agent": _wrapper("DcdksTx", "EOPat"),
+    "sshpass": _wrapper("ev", "Ppdf"),
     "strace": _wrapper(
         "CDFTVYZcdfhiknqrtvwxyz",
         "EIOPSUXabeopsu",
@@ -270,6 +335,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     ),
     "valgrind": _wrapper("dhqsv", plain="-q -s -v"),
     # Sessions, terminals, repetition.
+    "at": _LATER,
+    "batch": _LATER,
     "busybox": _wrapper("", "", "list list-full"),
     "chronic": _wrapper("ev"),
     "dumb-init": _wrapper("cv", "r", "single-child verbose", "rewrite"),
@@ -293,6 +360,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         " memfree nice results retries sshlogin tagstring timeout tmpdir wd workdir",
         traits="joined",
     ),
+    "rlwrap": _wrapper("ARacimnoruvw", "CDHOPSbfgltz"),
     "script": _wrapper(
         "aefqV",
         "BEIOTcmo",
@@ -304,6 +372,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         traits="late shell",
     ),
     "tini": _wrapper("ghsvw", "pe"),
+    **dict.fromkeys(("concurrently", "hyperfine", "nodemon", "screen", "tmux", "watchexec"), _NESTED_IN_WORDS),
     "toybox": _wrapper(),
     "unbuffer": _wrapper("p"),
     "watch": _wrapper(
@@ -328,18 +397,20 @@ WRAPPERS: Mapping[str, Wrapper] = {
         plain="-a --auto-servernum",
     ),
     # Environments of languages.
-    "bundle": _EXECUTOR,
-    "conda": _wrapper("v", "np", "live-stream no-capture-output", "cwd name prefix", verb="run"),
-    "hatch": _RUNNER,
-    "mise": _EXECUTOR,
-    "npx": _wrapper("qy", "cp", "no no-install prefer-offline quiet yes", "call package", script="-c --call"),
-    "pdm": _RUNNER,
-    "pipenv": _RUNNER,
-    "pixi": _RUNNER,
-    "poetry": _RUNNER,
-    "pyenv": _EXECUTOR,
-    "rbenv": _EXECUTOR,
-    "uv": _wrapper(
+    **dict.fromkeys(("conda run", "mamba run", "micromamba run"), _CONDA),
+    **dict.fromkeys(("mise exec", "mise x"), _MISE),
+    **dict.fromkeys(("bundle exec", "asdf exec", "pyenv exec", "rbenv exec"), _wrapper()),
+    **dict.fromkeys(
+        ("npx", "pnpx", "bunx", "bun x", "npm exec", "npm x", "pnpm dlx", "pnpm exec", "yarn dlx", "yarn exec"),
+        _PACKAGE_RUNNER,
+    ),
+    **dict.fromkeys(
+        ("hatch run", "hatch env run", "pdm run", "pipenv run", "pixi run", "poetry run", "rye run"), _wrapper()
+    ),
+    **dict.fromkeys(("tox exec", "aws-vault exec", "doppler run", "op run"), _wrapper(traits="dashes")),
+    **dict.fromkeys(("uvx", "uv tool run"), _UVX),
+    "pipx run": _wrapper("qv", "", "no-cache quiet verbose", "index-url pip-args python spec"),
+    "uv run": _wrapper(
         "nqv",
         "Pip",
         "active all-extras all-groups exact frozen isolated locked managed-python no-build no-cache no-config "
@@ -347,6 +418,10 @@ WRAPPERS: Mapping[str, Wrapper] = {
         " offline only-dev quiet refresh reinstall upgrade verbose",
         "cache-dir config-file directory env-file extra group index-url no-extra no-group only-group package project"
         " python with with-editable with-requirements",
-        verb="run",
     ),
 }
+
+WRAPPERS: Mapping[str, Wrapper] = {
+    call: msgspec.structs.replace(wrapper, verb=tuple(call.split()[1:])) for call, wrapper in _CALLS.items()
+}
+"""The wrappers by how each is called."""

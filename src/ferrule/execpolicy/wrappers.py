@@ -9,7 +9,11 @@ from ferrule.execpolicy.expansions import Splitting, Vague, may_be_option, may_b
 from ferrule.execpolicy.programs import base_name, is_trusted
 from ferrule.execpolicy.wrapper_table import SU, WRAPPERS, Wrapper
 
-_WITH_VERBS = frozenset(name.partition(" ")[0] for name in WRAPPERS if " " in name)
+_VERBS: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+"""By program: the calls that need further words, the longer ones first."""
+for _call, _wrapper in sorted(WRAPPERS.items(), key=lambda item: -len(item[1].verb)):
+    if _wrapper.verb:
+        _VERBS.setdefault(_call.partition(" ")[0], []).append((_call, _wrapper.verb))
 
 
 class Wrapped(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class Cut(msgspec.Struct):
 
 
 def is_wrapper(name: str) -> bool:
-    """True for the base name of a program whose work is to start another one."""
+    """True for the base name of a program whose only work is to start another one."""
     return name in WRAPPERS
 
 
@@ -51,22 +55,31 @@ def find_wrapper(argv: Sequence[str]) -> Wrapper | None:
     if not argv:
         return None
     name = base_name(argv[0])
-    wrapper = WRAPPERS.get(f"{name} {argv[1]}") if len(argv) > 1 and name in _WITH_VERBS else None
-    wrapper = wrapper or WRAPPERS.get(name)
-    if wrapper is None or not wrapper.verb or wrapper.verb in argv[1:2]:
-        return wrapper
-    return None
+    for call, verb in _VERBS.get(name, ()):
+        if tuple(argv[1 : 1 + len(verb)]) == verb:
+            return WRAPPERS[call]
+    return WRAPPERS.get(name)
 
 
 def hides_a_verb(argv: Sequence[str]) -> bool:
     """True for `uv --quiet run x`: options of its own stand before the verb."""
-    wrapper = WRAPPERS.get(base_name(argv[0]))
-    return wrapper is not None and len(argv) > 1 and argv[1].startswith("-") and wrapper.verb in argv[2:]
+    return any(_is_hidden(verb, argv[1:]) for _, verb in _VERBS.get(base_name(argv[0]), ()))
+
+
+def _is_hidden(verb: Sequence[str], rest: Sequence[str]) -> bool:
+    """Options stand before the first, or the next, word of the verb."""
+    place = next((at for at, word in enumerate(verb) if rest[at : at + 1] != (word,)), len(verb))
+    return rest[place : place + 1] != () and rest[place].startswith("-") and verb[-1] in rest[place + 1 :]
 
 
 def cut(argv: Sequence[str], wrapper: Wrapper) -> Cut:
     """Take the words of a wrapper apart."""
-    found = Cut(at=2 if wrapper.verb else 1)
+    found = Cut(at=1 + len(wrapper.verb))
+    if wrapper.dashes and "--" in argv[found.at :]:
+        end = argv.index("--", found.at)
+        found.sure = not any(isinstance(word, Splitting) for word in argv[found.at : end])
+        found.inner = tuple(argv[end + 1 :])
+        return found
     _options(argv, wrapper, found)
     while wrapper.assignments and found.at < len(argv) and "=" in argv[found.at]:
         name, _, value = argv[found.at].partition("=")
