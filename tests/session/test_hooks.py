@@ -20,7 +20,8 @@ from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import HookCommand, HookName, ModelSettings, Settings
 from ferrule.session.hooks import HookInput, HookOutput, PythonHook, SessionHooks, SpecificOutput, hook_base
 from ferrule.session.opening import open_session
-from ferrule.session.session import PromptBlocked, Session
+from ferrule.session.session import Session
+from ferrule.session.turn_hooks import PromptBlocked
 from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.registry import NATIVE
 from tests.session.models import InProcessModel, calls, says

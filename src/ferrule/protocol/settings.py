@@ -149,6 +149,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Without a sandbox on this machine, commands run unconfined instead of being refused."""
 
     @property
+    def provider_name(self) -> str:
+        """The provider's name; empty if none is configured."""
+        return self.provider.name if self.provider else ""
+
+    @property
+    def stream_retries(self) -> int:
+        """How often to ask again when an answer breaks off."""
+        return self.provider.stream_max_retries if self.provider else 0
+
+    @property
     def command_environment(self) -> ShellEnvironmentPolicy:
         """The policy for commands and hooks; it withholds every variable that a setting names as a secret."""
         policy = self.shell_environment_policy

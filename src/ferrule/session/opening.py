@@ -24,13 +24,16 @@ from ferrule.session.brought import (
     group_by_owner,
     runs_remote_mcp,
 )
+from ferrule.session.dialogue import Dialogue
 from ferrule.session.hooks import Hook, HookInput, SessionHooks, hook_base
 from ferrule.session.project_choice import without_unknown
+from ferrule.session.record import SessionRecord
 from ferrule.session.rollout import Rollout, StoredSession, find_rollout, new_session_id, read_rollout
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.toolset import Toolset, tool_sources
+from ferrule.session.turn_hooks import TurnHooks
 
 if TYPE_CHECKING:
     from ferrule.mcp.source import McpSource
@@ -107,17 +110,9 @@ async def open_session(
         await toolset.aclose()
         await model.aclose()
         raise
-    return Session(
-        settings,
-        model,
-        name or "",
-        toolset,
-        front_end=front_end,
-        rollout=rollout,
-        stored=stored,
-        hooks=made_hooks,
-        notes=notes,
-    )
+    record = SessionRecord(rollout, report)
+    dialogue = Dialogue(settings, model, name or "", toolset, record, front_end=front_end, stored=stored, notes=notes)
+    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None))
 
 
 def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:

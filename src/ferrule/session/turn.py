@@ -1,16 +1,16 @@
 """The turn loop: ask the model, start its tools as their calls arrive, answer in call order, ask again."""
 
 import asyncio
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.dispatch.router import RoutedCall
-from ferrule.model.retry import in_words
+from ferrule.model.retry import delay_ms, in_words
 from ferrule.model.stream import (
     CallUnreadable,
     Completed,
@@ -36,15 +36,14 @@ from ferrule.protocol.hosted import is_unfinished, nobody_runs
 from ferrule.protocol.items import FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
 from ferrule.protocol.payload import ToolOutput, output_in
 from ferrule.protocol.thoughts import ShownText, shown
+from ferrule.session.dialogue import Dialogue
 from ferrule.session.failures import Failures, SameFailure
 from ferrule.session.history import aborted_output, answered_id, called_id, place_of
+from ferrule.session.loading import ToolLoading
 from ferrule.session.tool_choice import after_a_call
+from ferrule.session.turn_hooks import TurnHooks
 from ferrule.tools.handler import InputWatcher
 from ferrule.tools.tasks import start_task
-
-if TYPE_CHECKING:
-    from ferrule.session.session import Session
-
 
 MAX_CALLS = 256
 """Calls of one response that are run. Models make some dozens at most; without a bound, a response that goes on and on
@@ -88,12 +87,24 @@ class _Call(msgspec.Struct):
 
 
 class Turn:
-    """One turn of the user. Holds what lives no longer than it."""
+    """One turn of the user. Holds what lives no longer than it; a tool ends it by `interrupt`."""
 
-    def __init__(self, session: "Session", turn_id: str, tool_choice: ToolChoice = "auto") -> None:
-        self.session = session
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        turn_id: str,
+        tool_choice: ToolChoice,
+        *,
+        hooks: TurnHooks,
+        loading: ToolLoading,
+        interrupt: Callable[[], object],
+    ) -> None:
         self.id = turn_id
         self.tool_choice = tool_choice
+        self._dialogue = dialogue
+        self._hooks = hooks
+        self._loading = loading
+        self._interrupt = interrupt
         self.usage = TokenUsage()
         self.text = ""
         self.interrupted_calls: set[str] = set()
@@ -107,14 +118,14 @@ class Turn:
         self._shown: dict[str, ShownText] = {}
         self._told = ""
         self._answered = False
-        settings = session.settings
+        settings = dialogue.settings
         self._unusable_left = settings.unusable_answer_retries
         self._failures = Failures(settings.same_failure_hint, settings.same_failure_limit)
 
     async def run(self) -> TurnResult:
         """Sample until no tool ran, or one ended the turn. Raises `ModelError`, `Fatal` and `TurnLimit`; history is
         whole in every case."""
-        limit = self.session.settings.max_turns
+        limit = self._dialogue.settings.max_turns
         asked = sent_back = 0
         while True:
             if limit is not None and asked >= limit:
@@ -122,26 +133,26 @@ class Turn:
             asked += 1
             if await self._sample_patiently() or self._ask_after_nothing():
                 continue
-            again = await self.session.hooks_at_stop(self.text, sent_back)
+            again = await self._hooks.at_stop(self.text, sent_back)
             if again is None:
                 return TurnResult(self.text, self.usage, self.id)
             sent_back += 1
             self._last_word = None
-            self.session.say(again)
+            self._dialogue.say(again)
 
     async def _sample_patiently(self) -> bool:
         """Ask once, and again when the stream breaks off; what ran already is not run again."""
-        retries, attempt = self.session.stream_retries, 0
+        retries, attempt = self._dialogue.settings.stream_retries, 0
         self._answered, self._told = False, ""
         while True:
             try:
                 more = await self._sample()
                 if self._answered:
-                    self._unusable_left = self.session.settings.unusable_answer_retries
+                    self._unusable_left = self._dialogue.settings.unusable_answer_retries
                 return more
             except ModelError as error:
-                if isinstance(error, ContentRefused) and self.session.leave_out_refused():
-                    self.session.emit(WarningEvent(message=f"{error}; going on without its images"))
+                if isinstance(error, ContentRefused) and self._dialogue.leave_out_refused():
+                    self._dialogue.emit(WarningEvent(message=f"{error}; going on without its images"))
                     continue
                 if isinstance(error, CallUnreadable) and self._ask_after_unreadable(error):
                     continue
@@ -149,12 +160,12 @@ class Turn:
                     self._keep(error.partial)
                     raise
                 self._warn(str(error), f"asking again ({attempt + 1} of {retries})")
-                await asyncio.sleep(self.session.retry_delay(attempt, error))
+                await asyncio.sleep(delay_ms(attempt, error.retry_after_ms, random.random()) / 1000)
                 attempt += 1
 
     def _warn(self, what: str, then: str) -> None:
         """Say what failed, once for a row of the same, and what follows."""
-        self.session.emit(WarningEvent(message=then if what == self._told else f"{what.rstrip('.')}; {then}"))
+        self._dialogue.emit(WarningEvent(message=then if what == self._told else f"{what.rstrip('.')}; {then}"))
         self._told = what
 
     def _ask_after_nothing(self) -> bool:
@@ -162,7 +173,7 @@ class Turn:
         enough: that is no success."""
         if self._answered or self._last_word is not None:
             return False
-        times = self.session.settings.unusable_answer_retries
+        times = self._dialogue.settings.unusable_answer_retries
         if not self._unusable_left:
             raise ModelError(
                 f"The model answered nothing, asked {times + 1} times (unusable_answer_retries): "
@@ -171,7 +182,7 @@ class Turn:
         self._unusable_left -= 1
         self._warn("the model answered nothing", f"asking again ({times - self._unusable_left} of {times})")
         if not self._unusable_left:
-            self.session.say(CONTINUE)
+            self._dialogue.say(CONTINUE)
         return True
 
     def _ask_after_unreadable(self, error: CallUnreadable) -> bool:
@@ -181,7 +192,7 @@ class Turn:
         self._unusable_left -= 1
         self._keep(error.partial)
         wrote = f" You wrote:\n{error.generation[:LONGEST_GENERATION]}\n" if error.generation else " "
-        self.session.say(
+        self._dialogue.say(
             f"Your last call could not be read: {error.said or error}{wrote}"
             "Make the call again, with its name and valid JSON arguments, or answer in words."
         )
@@ -191,33 +202,33 @@ class Turn:
     def _keep(self, partial: ResponseItem | None) -> None:
         """What the model had said when the stream broke off for good stays, marked as incomplete."""
         if partial is not None:
-            self.session.record(partial)
-            self.session.emit(ItemCompleted(item=partial))
+            self._dialogue.add(partial)
+            self._dialogue.emit(ItemCompleted(item=partial))
 
     async def _sample(self) -> bool:
         """One request. Returns whether the model has to be asked again."""
-        session = self.session
-        await session.toolset.settled()
-        specs, _ = session.toolset.current()
-        dispatcher = session.toolset.dispatcher(self.id, session.interrupt)
-        request = session.request(specs, self.interrupted_calls, self.tool_choice)
+        dialogue, toolset = self._dialogue, self._dialogue.toolset
+        await toolset.settled()
+        specs, _ = toolset.current()
+        dispatcher = toolset.dispatcher(self.id, self._interrupt)
+        request = dialogue.request(specs, self.interrupted_calls, self.tool_choice, self._loading.due(specs))
         self._began = len(request.items)
         self._ended = asyncio.Event()
         self._calls, self._left_out, more, usage, broken = [], False, False, None, True
         try:
-            async with aclosing(session.model.stream(request)) as events:
+            async with aclosing(dialogue.model.stream(request)) as events:
                 async for event in events:
                     if isinstance(event, ItemDone):
                         self._take(event.item, dispatcher)
                     elif isinstance(event, Completed):
                         usage, more = event.usage, event.end_turn is False
                         as_said = event.incomplete is None and not self._left_out
-                        session.history.mark_stored(event.response_id if as_said else "")
+                        dialogue.history.mark_stored(event.response_id if as_said else "")
                         if event.incomplete is not None:
-                            session.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
+                            dialogue.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
                     elif isinstance(event, Learned):
-                        session.learn(event.lesson)
-                    elif session.observed:
+                        dialogue.learn(event.lesson)
+                    elif dialogue.observed:
                         self._show(event, dispatcher)
             broken = False
         finally:
@@ -235,14 +246,14 @@ class Turn:
         if call_id is not None and call_id in self.interrupted_calls:
             self._left_out = self._answered = True
             return
-        session = self.session
+        dialogue = self._dialogue
         item = _with_arguments(item)
-        session.record(item)
+        dialogue.add(item)
         routed = dispatcher.route(item.view)
         self._answered = self._answered or routed is not None or _says_something(item.view)
         if routed is not None:
             self.tool_choice = after_a_call(self.tool_choice)
-            session.emit(ItemStarted(item=item))
+            dialogue.emit(ItemStarted(item=item))
             started = time.monotonic()
             crowded = len(self._calls) >= MAX_CALLS
             task = start_task(self._pass_over(item) if crowded else self._answer(item, routed, dispatcher, started))
@@ -251,19 +262,19 @@ class Turn:
         if (answered := answered_id(item.view)) is not None:
             self._leave_to_provider(answered, item.view)
         if is_unfinished(item.view):
-            session.tell_model(nobody_runs(item.view))
+            dialogue.tell_model(nobody_runs(item.view))
         if isinstance(item.view, Message):
             self.text = shown(text_of(item.view.content))
-        if session.observed:
-            session.emit(ItemCompleted(item=item))
+        if dialogue.observed:
+            dialogue.emit(ItemCompleted(item=item))
 
     def _leave_to_provider(self, call_id: str, output: ItemView) -> None:
         """The provider has answered a call of its response itself: it is none of ours."""
         for call in self._calls:
             if called_id(call.view) == call_id and not call.answered_there:
                 call.answered_there = True
-                if call.task.cancel() and self.session.observed:
-                    self.session.emit(ItemCompleted(item=call.item, output=output_in(output), duration_ms=0))
+                if call.task.cancel() and self._dialogue.observed:
+                    self._dialogue.emit(ItemCompleted(item=call.item, output=output_in(output), duration_ms=0))
 
     async def _answer(
         self, item: ResponseItem, routed: RoutedCall, dispatcher: Dispatcher, started: float
@@ -277,24 +288,24 @@ class Turn:
         else:
             output = await dispatcher.run(routed)
         if (unsaid := output.unsaid(invocation.payload)) is not None:
-            self.session.tell_model(unsaid)
+            self._dialogue.tell_model(unsaid)
         hint = self._failures.note(invocation, output)
         output = output if hint is None else _with_hint(output, hint)
         if output.ends_turn:
             self._last_word = output.text
         answer = output.into_response(invocation.call_id, invocation.payload)
-        self.session.store(answer)
-        if self.session.observed:
+        self._dialogue.record.item(answer)
+        if self._dialogue.observed:
             took = round((time.monotonic() - started) * 1000)
-            self.session.emit(ItemCompleted(item=item, output=output, duration_ms=took))
+            self._dialogue.emit(ItemCompleted(item=item, output=output, duration_ms=took))
         return answer
 
     async def _pass_over(self, item: ResponseItem) -> ResponseItem:
         """Answer a call that is not run, because its response had too many."""
         answer = aborted_output(item.view, TOO_MANY_CALLS)
-        self.session.store(answer)
-        if self.session.observed:
-            self.session.emit(ItemCompleted(item=item, output=ToolOutput(TOO_MANY_CALLS, False), duration_ms=0))
+        self._dialogue.record.item(answer)
+        if self._dialogue.observed:
+            self._dialogue.emit(ItemCompleted(item=item, output=ToolOutput(TOO_MANY_CALLS, False), duration_ms=0))
         return answer
 
     async def _settle(self, usage: TokenUsage | None, broken: bool) -> None:
@@ -309,9 +320,9 @@ class Turn:
             raise
         finally:
             fatal = self._collect()
-            self.session.end_response(usage)
+            self._dialogue.record.end_response(usage)
             self.usage += usage or TokenUsage()
-            self.session.record_context()
+            self._dialogue.add_notes()
             if broken:
                 self.interrupted_calls.update(filter(None, (called_id(call.view) for call in self._calls)))
         if fatal is not None:
@@ -319,7 +330,7 @@ class Turn:
 
     def _collect(self) -> BaseException | None:
         fatal: BaseException | None = None
-        self.session.history.settle(self._began)
+        self._dialogue.history.settle(self._began)
         self._calls.sort(key=lambda call: place_of(call.item))
         for call in self._calls:
             error = None if call.task.cancelled() else call.task.exception()
@@ -330,15 +341,15 @@ class Turn:
                 waited = max(time.monotonic() - call.started, 0.1)
                 cause = f"aborted by user after {waited:.1f}s" if error is None else f"the runtime failed: {error}"
                 answer = aborted_output(call.view, cause)
-                self.session.store(answer)
+                self._dialogue.record.item(answer)
             else:
                 answer = call.task.result()
-            self.session.history.append(answer)
+            self._dialogue.history.append(answer)
         return fatal
 
     def _show(self, event: ResponseEvent, dispatcher: Dispatcher) -> None:
         """Tell the front end what is still arriving."""
-        emit = self.session.emit
+        emit = self._dialogue.emit
         match event:
             case TextDelta(item_id=item_id, delta=delta):
                 if text := self._shown.setdefault(item_id, ShownText()).feed(delta):

@@ -1,0 +1,131 @@
+"""What was said between the user, the model and its tools: history, its record, and the next request."""
+
+from collections.abc import Callable
+
+from ferrule.dispatch.front_end import FrontEnd
+from ferrule.model.lessons import Lesson, latest
+from ferrule.model.recipient import mark_of
+from ferrule.model.stream import Model, ModelRequest, ToolChoice
+from ferrule.protocol.content import InputText
+from ferrule.protocol.events import Event
+from ferrule.protocol.items import Message, ResponseItem, make_item
+from ferrule.protocol.settings import Settings
+from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
+from ferrule.session.history import History, settled
+from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
+from ferrule.session.instructions import BASE_INSTRUCTIONS, with_examples
+from ferrule.session.record import SessionRecord
+from ferrule.session.rollout import ImagesRefused, StoredSession
+from ferrule.session.toolset import Toolset
+from ferrule.tools.events import ToolEvent
+
+
+class Dialogue:
+    """The state that turns share. `notes` are texts for the model, read behind the response that goes on; the
+    session's hooks add theirs to the same list."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        model: Model,
+        model_name: str,
+        toolset: Toolset,
+        record: SessionRecord,
+        *,
+        front_end: FrontEnd | None = None,
+        stored: StoredSession | None = None,
+        notes: list[str] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.model = model
+        self.model_name = model_name
+        self.toolset = toolset
+        self.record = record
+        self.history = History(_restored(stored, settings, model_name) if stored else ())
+        toolset.recall(self.history.items)
+        self.stored = stored
+        self._lessons = stored.lessons if stored else ()
+        self._front_end = front_end
+        self._instructions = with_examples(settings.instructions or BASE_INSTRUCTIONS, toolset.examples)
+        self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
+        self._notes = [] if notes is None else notes
+
+    @property
+    def observed(self) -> bool:
+        """Whether somebody sees the events."""
+        return self._front_end is not None
+
+    def emit(self, event: Event | ToolEvent) -> None:
+        """Tell the front end, if there is one."""
+        if self._front_end is not None:
+            self._front_end.on_event(event)
+
+    def add(self, item: ResponseItem) -> None:
+        """Put an item into history and on disk."""
+        self.history.append(item)
+        self.record.item(item)
+
+    def say(self, text: str) -> None:
+        """Put words of the user into history."""
+        self.add(make_item(Message(role="user", content=(InputText(text),))))
+
+    def add_notes(self) -> None:
+        """Put what waits to be told to the model into history."""
+        notes, self._notes[:] = list(self._notes), []
+        for text in notes:
+            self.add(make_item(Message(role="developer", content=(InputText(text),))))
+
+    def tell_model(self, text: str) -> None:
+        """Let the model read this behind the response that goes on."""
+        self._notes.append(text)
+
+    def request(
+        self,
+        specs: list[ConfiguredToolSpec],
+        interrupted_calls: set[str],
+        tool_choice: ToolChoice,
+        on_sent: Callable[[], None] | None,
+    ) -> ModelRequest:
+        """Build the next request to the model; `on_sent` is called while it thinks."""
+        history, stored = self.history, self.history.stored
+        if self._specs is None or self._specs[0] is not specs:
+            self._specs = (specs, tuple(entry.spec for entry in specs))
+        items = bounded(history.items) if history.weight > MAX_IMAGE_BYTES else history.items
+        return ModelRequest(
+            model=self.model_name,
+            instructions=self._instructions,
+            items=items,
+            lineage=history.lineage if items is history.items else None,
+            tools=self._specs[1],
+            tool_choice=tool_choice,
+            settings=self.settings.model,
+            output_schema=self.settings.output_schema,
+            session_id=self.toolset.session_id,
+            previous_response_id=stored.response_id if stored else None,
+            stored_items=stored.items if stored else 0,
+            on_sent=on_sent,
+            interrupted_calls=frozenset(interrupted_calls),
+            lessons=self._lessons,
+        )
+
+    def leave_out_refused(self) -> bool:
+        """Go on without the images that the server has refused. Return whether there were any."""
+        before, items = self.history.items, without_refused(self.history.items)
+        if items is None:
+            return False
+        self.history.replace(items)
+        marks = {mark_of(one.raw) for one, other in zip(before, items, strict=True) if one is not other}
+        self.record.images_refused(ImagesRefused(self.settings.provider_name, self.model_name, frozenset(marks)))
+        return True
+
+    def learn(self, lesson: Lesson) -> None:
+        """Keep what the server refuses, for the requests of this session's later lives."""
+        self._lessons = latest((*self._lessons, lesson))
+        self.record.lesson(lesson)
+
+
+def _restored(stored: StoredSession, settings: Settings, model_name: str) -> list[ResponseItem]:
+    """The items of a stored session, without the images that this server has refused."""
+    who = (settings.provider_name, model_name)
+    marks = {mark for refused in stored.refused if (refused.provider, refused.model) == who for mark in refused.items}
+    return without_marked(settled(stored.responses), marks)

@@ -1,0 +1,73 @@
+"""What a session writes of itself, as it happens. A session goes on without its file; the user is told once."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from ferrule.model.lessons import Lesson
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import ResponseItem
+from ferrule.protocol.settings import Settings
+from ferrule.session.rollout import ImagesRefused, Rollout, SessionMeta, TurnContext
+
+Report = Callable[[str], None]
+
+
+class SessionRecord:
+    """Writes to `rollout`, or nowhere without one. `report` is told when the file cannot be written."""
+
+    __slots__ = ("_report", "_rollout", "_told")
+
+    def __init__(self, rollout: Rollout | None, report: Report) -> None:
+        self._rollout = rollout
+        self._report = report
+        self._told = False
+
+    def begin(self, session_id: str, cwd: str, settings: Settings) -> None:
+        """Write the head of a new session."""
+        meta = SessionMeta(
+            id=session_id,
+            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            cwd=cwd,
+            model_provider=settings.provider_name,
+            instructions=settings.instructions,
+        )
+        self._write(lambda rollout: rollout.meta(meta))
+
+    def turn(self, context: TurnContext) -> None:
+        """Write what a turn runs with."""
+        self._write(lambda rollout: rollout.turn_context(context))
+
+    def item(self, item: ResponseItem) -> None:
+        """Write an item, byte for byte."""
+        self._write(lambda rollout: rollout.item(item))
+
+    def end_response(self, usage: TokenUsage | None) -> None:
+        """Write that a response of the model is complete, with its calls."""
+        self._write(lambda rollout: rollout.response_end(usage))
+
+    def lesson(self, lesson: Lesson) -> None:
+        """Write what a server refuses."""
+        self._write(lambda rollout: rollout.lesson(lesson))
+
+    def images_refused(self, refused: ImagesRefused) -> None:
+        """Write whose images were refused."""
+        self._write(lambda rollout: rollout.images_refused(refused))
+
+    def note(self, name: str, message: str = "") -> None:
+        """Write how a turn ended before its time (turn_aborted, error)."""
+        self._write(lambda rollout: rollout.event(name, message))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._rollout is not None:
+            self._rollout.close()
+
+    def _write(self, write: Callable[[Rollout], None]) -> None:
+        if self._rollout is None:
+            return
+        try:
+            write(self._rollout)
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                self._report(f"the session cannot be saved in {self._rollout.path}: {error.strerror}")

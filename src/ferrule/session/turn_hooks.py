@@ -1,0 +1,41 @@
+"""Hooks around a turn: before its first words, and where the model wants to end it."""
+
+from ferrule.protocol.errors import FerruleError
+from ferrule.session.hooks import SessionHooks
+
+MAX_STOP_BLOCKS = 10
+"""How often in a turn Stop hooks may send the model back to work: one that never lets go must not run for ever."""
+
+
+class PromptBlocked(FerruleError):
+    """A hook refused what the user said; nothing was sent."""
+
+
+class TurnHooks:
+    """Asks `hooks`, if there are any, when a turn begins and ends."""
+
+    __slots__ = ("_hooks", "_source", "_started")
+
+    def __init__(self, hooks: SessionHooks | None, *, resumed: bool) -> None:
+        self._hooks = hooks
+        self._source = "resume" if resumed else "startup"
+        self._started = False
+
+    async def at_start(self, prompt: str) -> None:
+        """SessionStart once, then UserPromptSubmit, which may refuse the prompt. Raises `PromptBlocked`."""
+        if self._hooks is None:
+            return
+        if not self._started:
+            self._started = True
+            await self._hooks.ask("SessionStart", source=self._source)
+        for answer in await self._hooks.ask("UserPromptSubmit", prompt=prompt):
+            reason = answer.block_reason or (None if answer.continue_ else answer.stop_reason or "a hook stopped it")
+            if reason is not None:
+                raise PromptBlocked(f"the prompt was blocked by a hook: {reason}")
+
+    async def at_stop(self, last_message: str, times: int) -> str | None:
+        """Stop: a hook may send the model back to work, for the `times`-th time; what it is told, or None."""
+        if self._hooks is None or times >= MAX_STOP_BLOCKS:
+            return None
+        answers = await self._hooks.ask("Stop", last_assistant_message=last_message, stop_hook_active=times > 0)
+        return "\n".join(reason for answer in answers if (reason := answer.block_reason)) or None
