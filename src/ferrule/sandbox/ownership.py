@@ -28,7 +28,7 @@ MAX_RECORDED = 5000
 """Entries kept, the newest: a program that makes repositories without end must not slow down every start."""
 LARGEST_RECORD = 4 << 20
 """Bytes: some 40,000 entries with ordinary paths."""
-_SOBER = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SAFE_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
 # struct statx of statx(2): stx_mask comes first, stx_ino and stx_btime at these offsets.
 _STATX_BYTES: Final = 256
@@ -147,7 +147,7 @@ class OwnershipRecord:
         """Try to lock a file beside the record, which gets replaced; yield whether that worked. A command can hold the
         lock of any file that it can read, so nobody waits long for it."""
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | _SOBER, 0o600)
+        lock = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | _SAFE_FLAGS, 0o600)
         try:
             yield lock_patiently(lock)
         finally:
@@ -161,7 +161,7 @@ UNREADABLE: Final = (
 
 def _append(file: Path, lines: bytes) -> int:
     """Append and return the file's new size. Raises OSError."""
-    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SOBER, 0o600)
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SAFE_FLAGS, 0o600)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

@@ -17,7 +17,7 @@ from ferrule.sandbox.repositories import STAMP_LAG_NS, Repositories, Repository,
 
 MAX_EXAMINED = 200
 """Repositories of ours that are examined after a command; the user is told if there are more."""
-MAX_TOLD = 20
+MAX_REPORTED = 20
 """Settings or paths named in one report; the rest are counted."""
 LONGEST_VALUE = 200
 """Characters shown of a setting's value."""
@@ -169,17 +169,17 @@ class Protection:
     def _after(self) -> list[str]:
         self._look()
         changed = self._held.changes(self.boundary.own, self._settled()) if self._held is not None else ()
-        said = [CHANGED.format(_listed(map(visible, changed)))] if changed else []
+        said = [CHANGED.format(_joined(map(visible, changed)))] if changed else []
         programs = self._new_programs()
-        return said + ([PROGRAMS.format(_listed(map(_shown, programs)))] if programs else [])
+        return said + ([PROGRAMS.format(_joined(map(_shown, programs)))] if programs else [])
 
     def _at_the_end(self) -> list[str]:
         self._look()
         self._new_programs()
         changed = self._held.all_changes(self._settled()) if self._held is not None else ()
-        said = [CHANGED_IN_ALL.format(_listed(map(visible, changed)))] if changed else []
+        said = [CHANGED_IN_ALL.format(_joined(map(visible, changed)))] if changed else []
         programs = [program for one in self._examined.values() for program in one.programs]
-        return said + ([PROGRAMS_IN_ALL.format(_listed(map(_shown, programs)))] if programs else [])
+        return said + ([PROGRAMS_IN_ALL.format(_joined(map(_shown, programs)))] if programs else [])
 
     def _let_go(self) -> None:
         if self._held is not None:
@@ -248,10 +248,10 @@ def _shown(program: Program) -> str:
     return visible(f"{program.file}: {said}", multiline=False)
 
 
-def _listed(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str]) -> str:
     listed = list(words)
-    more = f"; and {len(listed) - MAX_TOLD} more" if len(listed) > MAX_TOLD else ""
-    return "; ".join(listed[:MAX_TOLD]) + more
+    more = f"; and {len(listed) - MAX_REPORTED} more" if len(listed) > MAX_REPORTED else ""
+    return "; ".join(listed[:MAX_REPORTED]) + more
 
 
 async def _whole(work: asyncio.Future[None]) -> None:

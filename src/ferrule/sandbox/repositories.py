@@ -27,7 +27,7 @@ MAX_FOLDERS = 2000
 """Folders searched, those near the top first: 2,000 of them cost a few milliseconds per command."""
 SETTLED_NS = 50_000_000
 """A folder that changed this recently before it was read may change again without a new time stamp."""
-LIMIT_MET = (
+LIMIT_REACHED = (
     "{root} holds more folders than the {most} that were searched for git repositories, those near the top first: "
     "a repository further down is neither protected nor reported"
 )
@@ -182,7 +182,7 @@ class Repositories:
                     folders[path] = folder
                     waiting += folder.children
             if waiting:
-                limits.append(LIMIT_MET.format(root=root.path, most=MAX_FOLDERS))
+                limits.append(LIMIT_REACHED.format(root=root.path, most=MAX_FOLDERS))
         self._folders, self.limits = folders, tuple(limits)
         self._watch.keep(folders)
         unscanned = {root.path for root in self._roots if not root.scan}
@@ -215,7 +215,7 @@ class Repositories:
                         children.append(entry.name)
         except OSError:
             return None
-        names |= _folded(path, names)
+        names |= _in_another_case(path, names)
         below = tuple(f"{path}/{name}" for name in children if self._is_entered(path, name))
         return _Folder(stamp if settled else None, below, _repositories(path, names))
 
@@ -240,7 +240,7 @@ def _names_at_top(path: str) -> set[str]:
     return {name for name in REPOSITORY_NAMES if os.path.lexists(f"{path}/{name}")}
 
 
-def _folded(path: str, names: Collection[str]) -> set[str]:
+def _in_another_case(path: str, names: Collection[str]) -> set[str]:
     """Return a repository's names that are present in another case, on a file system that ignores case."""
     folded = {name.casefold() for name in names}
     wanted = (name for name in REPOSITORY_NAMES if name not in names and name.casefold() in folded)

@@ -23,12 +23,12 @@ from ferrule.sandbox.plan import ConfinementPlan
 FILTER_FD = "9"
 STARTED_FD = "8"
 VARIABLES_FD = "7"
-LONGEST_SAID = 4096
+LONGEST_ERROR = 4096
 """Bytes of bwrap's error message, which is one line."""
 ATTEMPTS = 10
 """bwrap fails as a whole if a path vanishes before it is covered; it is retried while other programs are at work."""
-_PREPARED = f'exec {FILTER_FD}<"$0" {STARTED_FD}>"$1" {VARIABLES_FD}<"$2" && shift 2 && exec "$@"'
-_TELLING = f'echo >&{STARTED_FD}; exec {STARTED_FD}>&-; exec "$@"'
+_OPEN_AND_RUN = f'exec {FILTER_FD}<"$0" {STARTED_FD}>"$1" {VARIABLES_FD}<"$2" && shift 2 && exec "$@"'
+_REPORT_START = f'echo >&{STARTED_FD}; exec {STARTED_FD}>&-; exec "$@"'
 
 
 class BwrapLauncher:
@@ -80,12 +80,12 @@ class BwrapLauncher:
             with Starting() as starting, Variables(env) as variables:
                 # A path may be gone along with its parent folder, where even `--ro-bind-try` fails.
                 there = [cover for cover in covers if cover.kind == "empty" or os.path.lexists(cover.path)]
-                words = self.words(["/bin/sh", "-c", _TELLING, "sh", *argv], cwd, there)
-                prepared = ["/bin/sh", "-c", _PREPARED, str(self._filter), starting.path, variables.path, *words]
+                words = self.words(["/bin/sh", "-c", _REPORT_START, "sh", *argv], cwd, there)
+                prepared = ["/bin/sh", "-c", _OPEN_AND_RUN, str(self._filter), starting.path, variables.path, *words]
                 child = await self._plain.launch(prepared, {}, cwd, stdio, limits)
                 if await starting.wait(child):
                     return child
-                said = _said(child)
+                said = _error_output(child)
         raise LaunchError(f"bwrap cannot build the sandbox: {said}")
 
     async def close(self) -> None:
@@ -190,7 +190,7 @@ class Variables:
         os.close(self._fd)
 
 
-def _said(child: Child) -> str:
+def _error_output(child: Child) -> str:
     """Read what a child wrote that did not start, and close its descriptors."""
     parts = []
     for fd in {child.stdin, child.stdout, child.stderr} - {None}:
@@ -198,7 +198,7 @@ def _said(child: Child) -> str:
         os.set_blocking(fd, False)
         with suppress(OSError):
             if fd != child.stdin or fd == child.stdout:
-                parts.append(os.read(fd, LONGEST_SAID))
+                parts.append(os.read(fd, LONGEST_ERROR))
         os.close(fd)
     return b" ".join(parts).decode("utf-8", "replace").strip()
 

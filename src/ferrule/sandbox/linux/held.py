@@ -23,7 +23,7 @@ LARGEST_FILE = 1 << 20
 """Bytes read of a file to tell whether it changed; a larger file counts as changed whenever it was written."""
 GIT_PARTS: Final = ("hooks", "config", "config.worktree", "commondir", "info", "worktrees", "modules")
 """The parts that git runs or takes settings from, hooks first; objects and references are data."""
-TOO_MUCH = (
+BOUND_REACHED = (
     "{what}, so a change of them would go unseen at this sandbox level and no command is started; use -s read-only, or "
     "a machine with user namespaces"
 )
@@ -52,8 +52,8 @@ class _Held(msgspec.Struct):
     was_away: bool = False
 
 
-class _TooMuch(Exception):
-    """A bound was reached; the text fills in `TOO_MUCH`."""
+class _BoundReached(Exception):
+    """A bound was reached; the text fills in `BOUND_REACHED`."""
 
 
 class HeldPaths:
@@ -71,10 +71,10 @@ class HeldPaths:
                 continue
             try:
                 if len(self._held) >= MAX_PATHS:
-                    raise _TooMuch(f"there are more than {MAX_PATHS} protected paths")
+                    raise _BoundReached(f"there are more than {MAX_PATHS} protected paths")
                 held = _Held(path, _open(path))
-            except _TooMuch as error:
-                self.full = TOO_MUCH.format(what=error)
+            except _BoundReached as error:
+                self.full = BOUND_REACHED.format(what=error)
                 return
             held.first = held.seen = self._states(held)
             self._held[path] = held
@@ -140,19 +140,19 @@ class HeldPaths:
                 state = _state(folder, entry, known)
                 if state is not None:
                     states[name] = state
-        except _TooMuch as error:
-            self.full = TOO_MUCH.format(what=f"{held.path} {error}")
+        except _BoundReached as error:
+            self.full = BOUND_REACHED.format(what=f"{held.path} {error}")
         return states
 
 
 def _open(path: str) -> int:
-    """Open a path; -1 if nothing is there, or nothing that we, and so a command, may read. Raises `_TooMuch`."""
+    """Open a path; -1 if nothing is there, or nothing that we, and so a command, may read. Raises `_BoundReached`."""
     for flags in (_FOLDER, _FILE, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC):
         try:
             return os.open(path, flags)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise _TooMuch("no file descriptor is left for the protected paths") from error
+                raise _BoundReached("no file descriptor is left for the protected paths") from error
     return -1
 
 
@@ -181,7 +181,7 @@ def _where(held: _Held) -> str:
 
 def _files(held: _Held) -> Iterator[tuple[str, int, str]]:
     """Yield each file below a path: its relative name, and the folder's descriptor and name by which to open it. Raises
-    `_TooMuch`."""
+    `_BoundReached`."""
     if held.fd < 0:
         return
     names = _names(held.fd)
@@ -209,9 +209,9 @@ def _parts(names: list[str], git: bool) -> list[str]:
 
 def _below(folder: int, name: str, label: str, git: bool, left: Iterator[int]) -> Iterator[tuple[str, int, str]]:
     if next(left) <= 0:
-        raise _TooMuch(f"holds more than {MAX_FILES} protected files")
+        raise _BoundReached(f"holds more than {MAX_FILES} protected files")
     if label.count("/") >= MAX_DEPTH:
-        raise _TooMuch(f"holds more than {MAX_DEPTH} folders in folders")
+        raise _BoundReached(f"holds more than {MAX_DEPTH} folders in folders")
     try:
         fd = os.open(name, _FOLDER, dir_fd=folder)
     except OSError:  # not a folder, closed to us, or gone

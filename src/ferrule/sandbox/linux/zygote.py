@@ -253,7 +253,7 @@ class Init:
 
     def handle_signals(self) -> None:
         """Map the client's signals, as it knows no other process: interrupt the command, ask all to end, kill all."""
-        _signal.signal(SIGINT, lambda *_: self.command and tolerant(os.killpg, self.command, SIGINT))
+        _signal.signal(SIGINT, lambda *_: self.command and signal_quietly(os.killpg, self.command, SIGINT))
         _signal.signal(SIGTERM, lambda *_: self.signal_all(SIGTERM))
         _signal.signal(SIGUSR1, lambda *_: self.signal_all(SIGKILL))
 
@@ -269,8 +269,8 @@ class Init:
     def signal_all(self, number: int) -> bool:
         """Signal all processes; False if there was none."""
         if self.namespaces:
-            return tolerant(os.kill, -1, number)
-        return sum(tolerant(os.kill, pid, number) for pid in descendants(os.getpid())) > 0
+            return signal_quietly(os.kill, -1, number)
+        return sum(signal_quietly(os.kill, pid, number) for pid in descendants(os.getpid())) > 0
 
     def end_survivors(self) -> list[bytes]:
         reap(os.WNOHANG)
@@ -301,7 +301,7 @@ def limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def tolerant(kill, pid: int, number: int) -> bool:  # type: ignore[no-untyped-def]  # `Callable` is in `typing`
+def signal_quietly(kill, pid: int, number: int) -> bool:  # type: ignore[no-untyped-def]  # `Callable` is in `typing`
     """Send a signal; False if nobody is there."""
     try:
         kill(pid, number)
@@ -459,7 +459,7 @@ class Zygote:
         if not self.settings["namespaces"]:
             for pid in set(children(os.getpid())) - set(self.inits.values()):
                 for orphan in (pid, *descendants(pid)):
-                    tolerant(os.kill, orphan, SIGKILL)
+                    signal_quietly(os.kill, orphan, SIGKILL)
                 os.waitpid(pid, 0)
 
     def end(self) -> None:
