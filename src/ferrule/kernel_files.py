@@ -151,11 +151,16 @@ def mounts(start: bytes = b"") -> Iterator[Mount]:
         if not line.startswith(start):
             continue
         before, _, after = line.partition(b" - ")
-        fields = before.split(b" ")
-        major, minor = map(int, fields[2].split(b":"))
-        source, point = (_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), field) for field in fields[3:5])
-        device, kind = os.makedev(major, minor), os.fsdecode(after.split(b" ")[0])
-        yield Mount(int(fields[0]), device, os.fsdecode(source), os.fsdecode(point), kind)
+        number, _, place, source, point, _ = before.split(b" ", 5)
+        major, _, minor = place.partition(b":")
+        device, kind = os.makedev(int(major), int(minor)), os.fsdecode(after.partition(b" ")[0])
+        yield Mount(int(number), device, _unescaped(source), _unescaped(point), kind)
+
+
+def _unescaped(path: bytes) -> str:
+    if b"\\" in path:
+        path = _ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), path)
+    return os.fsdecode(path)
 
 
 def _type_of(descriptor: int, device: int) -> str | None:
