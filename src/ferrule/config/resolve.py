@@ -20,6 +20,7 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.protocol.settings import (
+    Choices,
     HookCommand,
     HookName,
     HookPrograms,
@@ -27,7 +28,6 @@ from ferrule.protocol.settings import (
     ProviderSettings,
     RulesText,
     Settings,
-    ShellFeatures,
     secret_variables,
 )
 from ferrule.protocol.specs import WebSearch, Wire
@@ -72,6 +72,7 @@ def settings_of(
     hooks = [(event, hook, False) for event, hooks in table.hooks.items() for hook in hooks]
     hooks += [(event, hook, True) for event, hooks in project_hooks.items() for hook in hooks]
     return Settings(
+        **{name: getattr(table, name) for name in Choices.__struct_fields__},
         cwd=cwd,
         home=home,
         model=ModelSettings(
@@ -92,24 +93,14 @@ def settings_of(
             **msgspec.structs.asdict(table.shell_environment_policy),
             secrets=secret_variables(table.model_providers.values(), table.mcp_servers.values()),
         ),
-        profile=table.profile,
-        tools=table.tools,
         hosted_tools=_hosted(table),
-        instructions=table.instructions,
-        max_turns=table.max_turns,
-        unusable_answer_retries=table.unusable_answer_retries,
-        same_failure_hint=table.same_failure_hint,
-        same_failure_limit=table.same_failure_limit,
         tool_output_tokens=table.tool_output_token_limit,
         trusted=project is not None,
         project=project,
         project_rules=project_rules,
         hook_programs=hook_programs,
         project_chose=project_chose,
-        accept_no_sandbox=table.accept_no_sandbox,
-        features=ShellFeatures(**msgspec.structs.asdict(table.features)),
         hooks=tuple(_hook(event, hook, of_project=theirs) for event, hook, theirs in hooks),
-        mcp_servers=table.mcp_servers,
         confirmation=table.confirmation_policy,
     )
 

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 
-class ShellEnvironmentPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class EnvironmentRules(msgspec.Struct, frozen=True, kw_only=True):
     """Applied in the order of the fields, except that `include` is applied with the default excludes.
 
     Patterns support `*` and `?` and ignore case.
@@ -21,6 +21,11 @@ class ShellEnvironmentPolicy(msgspec.Struct, frozen=True, kw_only=True):
     set: dict[str, str] = {}
     include_only: tuple[str, ...] = ()
     """If not empty, nothing else remains, not even what `set` added."""
+
+
+class ShellEnvironmentPolicy(EnvironmentRules, frozen=True, kw_only=True):
+    """The user's rules, and the names that are secret whatever the rules say."""
+
     secrets: frozenset[str] = frozenset()
     """Variables that settings name as holding a secret. Withheld like those that look like one, whatever their
     names."""

@@ -1,7 +1,7 @@
 """The typed settings that configuration fills and a session uses. Defaults here are the product's."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
@@ -18,15 +18,18 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 ReasoningSummary = Literal["auto", "concise", "detailed", "none"]
 Verbosity = Literal["low", "medium", "high"]
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
-class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A model server. The key is read from the environment variable `env_key` when a request is made.
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a model server. The key is read from the environment variable `env_key` when a request is made.
 
     `wire_api` None means responses for OpenAI and Azure, chat for the rest. Timeouts are in milliseconds.
     `env_http_headers` maps a header to the variable that holds its value; empty variables are left out.
     """
 
-    name: str
     base_url: str | None = None
     env_key: str | None = None
     env_key_instructions: str | None = None
@@ -34,13 +37,19 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     query_params: dict[str, str] = {}
     http_headers: dict[str, str] = {}
     env_http_headers: dict[str, str] = {}
-    request_max_retries: int = 4
-    stream_max_retries: int = 5
-    stream_idle_timeout_ms: int = 300_000
-    longest_wait_ms: int = 120_000
+    request_max_retries: Count = 4
+    stream_max_retries: Count = 5
+    stream_idle_timeout_ms: Positive = 300_000
+    longest_wait_ms: Count = 120_000
     """Longest pause a server may request; beyond it the turn ends with an explanation."""
     profile: str | None = None
     """The provider profile, which describes what the server accepts; None picks it from the URL."""
+
+
+class ProviderSettings(Endpoint, frozen=True, kw_only=True):
+    """A model server by its name."""
+
+    name: str
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +65,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_window: int | None = None
 
 
-class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True):
+class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feature flags of shell tools. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one string
     tool. `unified_exec`: sessions for every model (True), for none (False), or as its profile says (None)."""
 
@@ -69,15 +78,20 @@ Confirmation = Literal["always", "never", "risky"]
 HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPromptSubmit", "SessionStart", "Stop"]
 
 
-class HookCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command run at an event, with JSON on its standard input. `matcher` is a regular expression for the tool's
-    name (empty: all); `timeout` is in seconds. `of_project`: it comes from the project, not the user, and cannot
-    approve what the user must be asked about."""
+class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that gets JSON on its standard input. `matcher` is a regular expression for the tool's name (empty:
+    all); `timeout` is in seconds."""
 
-    event: HookName
     command: str
     matcher: str = ""
-    timeout: float = 60.0
+    timeout: Seconds = 60.0
+
+
+class HookCommand(HookProgram, frozen=True, kw_only=True):
+    """A command run at an event. `of_project`: it comes from the project, not the user, and cannot approve what the
+    user must be asked about."""
+
+    event: HookName
     of_project: bool = False
 
 
@@ -95,7 +109,31 @@ class RulesText(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that `config.toml` has under the same names."""
+
+    profile: str | None = None
+    """A tool profile that overrides the model's."""
+    tools: tuple[str, ...] | None = None
+    """Names, globs or `/regex/` of tools that override the profile's."""
+    instructions: str | None = None
+    """Replaces the base instructions."""
+    max_turns: Positive | None = None
+    """How many times the model may be asked in one turn."""
+    unusable_answer_retries: Count = 2
+    """How many times in a row to ask again after an empty answer, or a call that the server could not parse."""
+    same_failure_hint: Positive = 3
+    """The repetition at which the model is told that the same call has failed the same way before."""
+    same_failure_limit: Positive = 6
+    """How often the same call may fail the same way before the turn ends."""
+    features: ShellFeatures = ShellFeatures()
+    mcp_servers: dict[str, McpServerSettings] = {}
+    """MCP servers whose tools the session offers, by name."""
+    accept_no_sandbox: bool = False
+    """Without a sandbox on this machine, commands run unconfined instead of being refused."""
+
+
+class Settings(Choices, frozen=True, kw_only=True):
     """All settings of a session. Paths are absolute."""
 
     cwd: str
@@ -108,22 +146,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     caches: bool = False
     """In workspace-write mode, build tools get a cache for this project below `home`."""
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
-    profile: str | None = None
-    """A tool profile that overrides the model's."""
-    tools: tuple[str, ...] | None = None
-    """Names, globs or `/regex/` of tools that override the profile's."""
     hosted_tools: tuple[HostedTool, ...] = ()
     """Additional tools that the provider runs; a provider without them is not sent them."""
-    instructions: str | None = None
-    """Replaces the base instructions."""
-    max_turns: int | None = None
-    """How many times the model may be asked in one turn."""
-    unusable_answer_retries: int = 2
-    """How many times in a row to ask again after an empty answer, or a call that the server could not parse."""
-    same_failure_hint: int = 3
-    """The repetition at which the model is told that the same call has failed the same way before."""
-    same_failure_limit: int = 6
-    """How often the same call may fail the same way before the turn ends."""
     output_schema: dict[str, object] | None = None
     tool_output_tokens: int | None = None
     """Budget of one tool output instead of the profile's, in tokens of 4 bytes."""
@@ -139,14 +163,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The programs its hooks may start: one that has changed since is not run."""
     project_rules: tuple[RulesText, ...] = ()
     """Its command rules, as confirmed by the user."""
-    features: ShellFeatures = ShellFeatures()
     hooks: tuple[HookCommand, ...] = ()
-    mcp_servers: dict[str, McpServerSettings] = {}
-    """MCP servers whose tools the session offers, by name."""
     confirmation: Confirmation = "never"
     """Whether a call's risk alone requires confirmation: always, never, or if it is high or unknown."""
-    accept_no_sandbox: bool = False
-    """Without a sandbox on this machine, commands run unconfined instead of being refused."""
 
     @property
     def provider_name(self) -> str:
