@@ -13,7 +13,7 @@ from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.sandbox import open_launcher
 from tests.patch.tree import snapshot
-from tests.sandbox.conftest import OpenSandbox
+from tests.sandbox.conftest import OpenSandbox, require
 from tests.sandbox.running import run
 
 PYTHON = "/usr/bin/python3"
@@ -265,3 +265,15 @@ async def test_n008_git_works_behind_a_link(open_sandbox: OpenSandbox, workspace
         (workspace / name / ".git").symlink_to(target)
     outcome = await run(await open_sandbox(), "git -C a rev-parse --git-dir; git -C b status -sb", str(workspace))
     assert outcome.output.startswith(f"{outside}/meta\n## No commits yet")
+
+
+async def test_s13_a_command_sets_its_own_process_and_no_other(open_sandbox: OpenSandbox, workspace: Path) -> None:
+    """Where other processes are visible: the one that started it, and one that it started, are both other ones."""
+    await require(Level.LANDLOCK)
+    sandbox = await open_sandbox(ConfinementPlan((Root(str(workspace)),)), level=Level.LANDLOCK)
+    line = """
+    set_all() { taskset -cp 0 $1 && renice -n 5 -p $1 && prlimit --pid $1 --core=0; }
+    set_all $$ > log && echo own; set_all $PPID 2> log || echo above; sleep 9 & set_all $! 2> log || echo below; kill $!
+    """
+    outcome = await run(sandbox, line, str(workspace))
+    assert [line for line in outcome.output.split() if line in ("own", "above", "below")] == ["own", "above", "below"]

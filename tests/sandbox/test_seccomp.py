@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from ferrule.process.launcher import LaunchError
-from ferrule.sandbox.linux.seccomp import Filters, build_filters
+from ferrule.sandbox.linux.seccomp import OWN_PROCESS, Filters, build_filters
 
 ALLOW = 0x7FFF0000
 NATIVE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -167,13 +167,17 @@ def test_s13_without_namespaces_only_oneself(machine: str) -> None:
     filters = build_filters(inet=False)
     for number in numbers(machine, (302, 261), (142, 118), (144, 119), (203, 122), (314, 274)):
         assert judge(filters, machine, number, 0, part="single_for_open_disk") is None
+        assert judge(filters, machine, number, OWN_PROCESS, part="single_for_open_disk") is None
         assert judge(filters, machine, number, 4711, part="single_for_open_disk") == errno.EPERM
         assert judge(filters, machine, number, 4711, part="single") is None
     for number, everybody in zip(numbers(machine, (141, 140), (251, 30)), (2, 3), strict=True):
         for kind in range(everybody):
             assert judge(filters, machine, number, kind, 0, part="single_for_open_disk") is None
+            assert judge(filters, machine, number, kind, OWN_PROCESS, part="single_for_open_disk") is None
             assert judge(filters, machine, number, kind, 4711, part="single_for_open_disk") == errno.EPERM
         assert judge(filters, machine, number, everybody, 0, part="single_for_open_disk") == errno.EPERM
+        assert judge(filters, machine, number, everybody, OWN_PROCESS, part="single_for_open_disk") == errno.EPERM
+    assert filters.single_for_open_disk.count(OWN_PROCESS.to_bytes(4, "little")) == 7, "one for each of these calls"
 
 
 def test_s14_without_namespaces_nothing_shared(machine: str) -> None:

@@ -8,6 +8,7 @@ to make room, so a process with more busy policies than the limit has more zygot
 import asyncio
 import os
 import platform
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -21,7 +22,7 @@ from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.client import Message, ZygoteProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, wire_covers
 from ferrule.sandbox.linux.mount_table import MountTable
-from ferrule.sandbox.linux.seccomp import build_filters
+from ferrule.sandbox.linux.seccomp import OWN_PROCESS, build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
 from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import ConfinementPlan
@@ -307,6 +308,7 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
         "filter": filters.base,
         "final_filter": filters.final if key.namespaces else filters.single_for_open_disk,
         "final_filter_without_sockets": filters.final_without_sockets,
+        "own_process": OWN_PROCESS.to_bytes(4, sys.byteorder),
         "records": placeholders.records,
     }
 

@@ -165,6 +165,8 @@ _MODES: Final = (
 _OPENS: Final = (((257, 56), 2), ((2, None), 1))  # openat, open: the argument that holds the flags; the mode follows
 _OPENAT2, _FCNTL = (437, 437), (72, 25)
 _MACHINES: Final = ("x86_64", "aarch64")
+OWN_PROCESS: Final = 0x7EADBEEF
+"""Stands in a filter for the process that loads it, which writes its number in this place. No process can have it."""
 _CLONE, _CLONE3, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (16, 29), (41, 198), (53, 199)
 
 
@@ -344,10 +346,12 @@ def _identities(arm: int, user: int, group: int) -> list[_Instruction]:
 
 
 def _only_oneself(arm: int) -> list[_Instruction]:
-    itself = [_argument(0), *_unless(0, [_fail()])]
+    """Allow acting on the caller, and on the command's first process (`$$` of its shell) and that one's group."""
+    unless_own = _unless_one_of((0, OWN_PROCESS), [_fail()])
+    itself = [_argument(0), *unless_own]
     program = [one for number in _numbers(_ACTS_ON_A_PROCESS, arm) for one in _call(number, itself)]
     for numbers, everybody in _PRIORITIES:
-        checks = [_argument(0), *_when(_EQUAL, everybody, [_fail()]), _argument(1), *_unless(0, [_fail()])]
+        checks = [_argument(0), *_when(_EQUAL, everybody, [_fail()]), _argument(1), *unless_own]
         program += _call(numbers[arm], checks)
     return program
 

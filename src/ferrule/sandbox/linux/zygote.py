@@ -249,7 +249,8 @@ class Init:
                 os.dup2(*values)
         for number in SIGNALS:
             _signal.signal(number, _signal.SIG_DFL)
-        self.seal(self.settings["final_filter"])
+        own = struct.pack("I", os.getpid())
+        self.seal(self.settings["final_filter"].replace(self.settings["own_process"], own))
 
     def handle_signals(self) -> None:
         """Map the client's signals, as it knows no other process: interrupt the command, ask all to end, kill all."""
