@@ -146,10 +146,18 @@ def test_another_session_made_it(found: Repositories, root: Path, record: Owners
     assert (set(found.users), own(found)) == (set(), [f"{root}/sub/.git"])
 
 
-def test_without_birth_times_nothing_is_ours(found: Repositories, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_birth_times_nothing_is_ours(
+    found: Repositories, root: Path, record: OwnershipRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for a file system that keeps none, on a machine whose clock began in 1970."""
     monkeypatch.setattr(ownership, "_birth_time", lambda path, inode: 0)
-    during(found, lambda: git(root, "init", "-q", "sub"))
+    git(root, "init", "-q", "sub")
+    found.look(Span(0, time.time_ns()))
     assert (found.users, own(found)) == ((f"{root}/sub/.git",), [])
+    what = identity(f"{root}/sub/.git")
+    assert what is not None
+    record.add({f"{root}/sub/.git": what})
+    assert not record.owns(f"{root}/sub/.git", what)
 
 
 def test_folders_of_submodules_that_wait(root: Path, tmp_path: Path, record: OwnershipRecord) -> None:
@@ -437,3 +445,13 @@ def test_s03_a_folder_that_is_gone_when_it_is_read(found: Repositories, root: Pa
     root.rename(tmp_path / "elsewhere")
     found.look(None)
     assert (found.users, found.own) == ((), ())
+
+
+def test_what_was_born_after_the_commands_is_the_users(found: Repositories, root: Path) -> None:
+    """The user makes it between the end of a command and the look."""
+    started = time.time_ns()
+    run = Span(started, time.time_ns())
+    until_clock_goes_on()
+    git(root, "init", "-q", "sub")
+    found.look(run)
+    assert (found.users, own(found)) == ((f"{root}/sub/.git",), [])
