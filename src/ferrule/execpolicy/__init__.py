@@ -1,11 +1,12 @@
-"""Decide whether a command may run: taken apart, judged by rules and heuristics, explained.
+"""Decide whether a command may run, and explain why.
 
     decide(ExecApprovalRequest(...), load_rules(files), LocalHost(cwd, env)) -> Forbidden | NeedsApproval | Skip
 
 `commands.py` takes a command apart (`bash.py`, `wrappers.py`); `safe.py` and `dangerous.py` judge the parts; `rules.py`
-holds the user's rules, `load.py` reads them; `decision.py` puts all together; `amendment.py` adds a rule by an answer.
+holds the user's rules, `load.py` reads them; `decision.py` combines them; `amendment.py` adds a rule
+that the user answers with.
 
-Names are imported when they are first used: reading scripts takes most of the modules, and a session starts without it.
+Names are imported on first use: most of the modules read scripts, which a session does not need when it opens.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""A rule that the user adds by an answer: how it is stored and is live at once."""
+"""Add a rule that the user answers with: store it, and use it at once."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ class AmendmentError(FerruleError):
 
 
 def rule_line(amendment: ExecPolicyAmendment) -> str:
-    """The amendment as one line of a rules file."""
+    """Return the amendment as one line of a rules file."""
     words = ", ".join(f'"{word.translate(_ESCAPES)}"' for word in amendment.command)
     exact = ", exact=True" if amendment.exact else ""
     return f'prefix_rule(pattern=[{words}], decision="allow"{exact})\n'
@@ -48,6 +48,6 @@ class PolicyStore:
         self._path = path
 
     def amend(self, amendment: ExecPolicyAmendment) -> None:
-        """Store the rule for good and use it from now on. Blocking. Raises `AmendmentError`, nothing changed."""
+        """Store the rule for good and use it from now on. Blocking. Raises `AmendmentError` with nothing changed."""
         append_rule(self._path, amendment)
         self.rules = self.rules.amended(amendment, str(self._path))

@@ -1,8 +1,8 @@
-"""A shell script taken apart into its commands, quoting resolved: the grammar of bash, read as bash reads it.
+"""Take a shell script apart into its commands, with quoting resolved: the grammar of bash, read as bash reads it.
 
-One pass serves both readers. `Script.form` is WORDS when nothing but plain words, joined by `&&`, `||`, `;`, `|` and
-line breaks, was met: then `commands` are all that the script does. Otherwise they are the commands that stand in it,
-which is enough to refuse and never enough to allow; where it is BROKEN, not even all of these.
+`Script.form` is WORDS if the script is nothing but plain words joined by `&&`, `||`, `;`, `|` and line breaks: then
+`commands` are all it does. Otherwise they are the commands found in it, which is enough to refuse and never enough to
+allow; if the form is BROKEN, some may be missing.
 """
 
 import posixpath
@@ -48,7 +48,7 @@ def parse_script(text: str, aliases: Mapping[str, str] | None = None) -> Script:
 
 
 class _Parser(SimpleReader):
-    """A descent over one script. Where it cannot go on it raises `Unreadable`; what was read before stays."""
+    """A recursive descent over one script. Raises `Unreadable` where it cannot go on; what was read before stays."""
 
     def __init__(self, text: str, parent: "_Parser | None" = None, aliases: Mapping[str, str] | None = None) -> None:
         super().__init__(text, parent, aliases)
@@ -75,7 +75,7 @@ class _Parser(SimpleReader):
         )
 
     def _files(self) -> dict[str, str | None]:
-        """What is written into each file, as far as that stands in the script; `*/name` where its folder does not."""
+        """Map each file to the text written into it, None if unknown; `*/name` stands for an unknown folder."""
         found: dict[str, str | None] = {}
         texts = [(path, printed(self.commands[slot]) if slot >= 0 else None) for path, slot in self.writes]
         for command in self.commands:
@@ -89,7 +89,7 @@ class _Parser(SimpleReader):
         return found
 
     def _connect(self) -> None:
-        """What one command of a pipeline is known to write, the next one reads."""
+        """Feed what one command of a pipeline is known to write to the next."""
         for producer, consumer in self.pipes:
             text = printed(self.commands[producer]) if self.commands[consumer].stdin is None else None
             if text is not None:
@@ -145,7 +145,7 @@ class _Parser(SimpleReader):
     # Lists and pipelines.
 
     def _list(self, closers: str) -> str:
-        """Commands up to one of the closing tokens, which are separated by blanks; which it was. "": the end."""
+        """Read commands up to one of the closing tokens (separated by blanks). Returns the token, "" at the end."""
         while True:
             self.skip_lines()
             if self.at >= self.end:
@@ -214,7 +214,7 @@ class _Parser(SimpleReader):
             producer = start if simple else None
 
     def _prefixed(self) -> bool:
-        """A command behind `!`, `time` and `coproc`; True if it is a simple one."""
+        """Read a command after `!`, `time` or `coproc`. Returns True for a simple command."""
         while True:
             while self.aliases and self.expand_alias():
                 pass
@@ -236,7 +236,7 @@ class _Parser(SimpleReader):
         return self._command()
 
     def _times_a_compound(self, at: int) -> bool:
-        """`time { ...; }`: pass over the word. Before a simple command it is left for the table of wrappers."""
+        """Skip the word in `time { ...; }`. Before a simple command it is left to the table of wrappers."""
         mark = self.at
         self.at = at
         self.skip_blanks()
@@ -251,7 +251,7 @@ class _Parser(SimpleReader):
         return False
 
     def _coproc(self, at: int) -> None:
-        """Pass over `coproc` and, before a compound command, its name."""
+        """Skip `coproc` and, before a compound command, its name."""
         self.odd = self.bashism = True
         self.at = at
         self.skip_blanks()
@@ -387,7 +387,7 @@ class _Parser(SimpleReader):
                 raise Unreadable
 
     def _test(self) -> None:
-        """`[[ ... ]]`: an expression of words; what counts is where it ends and what its words expand."""
+        """Read `[[ ... ]]`. Only its end, and the expansions in its words, matter."""
         self.bashism = self.risky = True
         while True:
             self.skip_spaces()

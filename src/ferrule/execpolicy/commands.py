@@ -1,4 +1,4 @@
-"""The facts that every judgement stands on: which commands an argv runs, through shells and wrappers."""
+"""Find the commands that an argv runs, through shells and wrappers. Every decision rests on these facts."""
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ MAX_INNER_WORDS = 100_000  # of commands within commands; `find -exec find -exec
 
 
 class SeenCommand(msgspec.Struct, frozen=True):
-    """A command that was seen somewhere. `direct`: nothing between it and the shell changes its rights or words.
+    """A command found anywhere in an argv. `direct`: nothing between it and the shell changes its rights or words.
 
     `outer` is the command that starts it, if it is not a segment itself.
     """
@@ -30,7 +30,7 @@ class SeenCommand(msgspec.Struct, frozen=True):
     outer: "SeenCommand | None" = None
 
     def chain(self) -> Iterator["SeenCommand"]:
-        """This command and all that start it, innermost first."""
+        """Yield this command and those that start it, innermost first."""
         seen: SeenCommand | None = self
         while seen is not None:
             yield seen
@@ -38,7 +38,7 @@ class SeenCommand(msgspec.Struct, frozen=True):
 
 
 class CommandFacts(msgspec.Struct, frozen=True):
-    """What an argv does.
+    """The commands in an argv.
 
     `segments` are the commands to judge one by one: those of a script that was understood whole, else the argv itself.
     `word_only`: the segments are all that happens. `seen` are all commands found at any depth, for refusing. `unread`
@@ -60,10 +60,10 @@ def take_apart(
     env: tuple[tuple[str, str], ...] = (),
     is_exposed: Callable[[str], bool] = lambda program: False,
 ) -> CommandFacts:
-    """Take a command apart that runs with the changes `env`. Never raises, whatever the words.
+    """Take apart a command that runs with the variables `env`. Never raises.
 
-    `is_exposed` says of a program whether a command could have put it where it is: such a shell may do anything, so
-    its script is not all that happens.
+    `is_exposed` tells whether a command could have put a program where it is: such a shell may do anything, so its
+    script is not all that happens.
     """
     whole = SimpleCommand(tuple(argv), env)
     if not argv or any(_is_unspeakable(word) for word in argv):
@@ -79,12 +79,12 @@ def take_apart(
 
 
 def _behind(env: tuple[tuple[str, str], ...], commands: Sequence[SimpleCommand]) -> tuple[SimpleCommand, ...]:
-    """The commands with more variables before each."""
+    """Add variables before each command."""
     return tuple(msgspec.structs.replace(command, env=(*env, *command.env)) for command in commands)
 
 
 def _is_unspeakable(word: str) -> bool:
-    """No program can be given a NUL or half a surrogate pair."""
+    """Return True for a word that no program can be given: with a NUL or half a surrogate pair."""
     return "\0" in word or (not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word))
 
 
@@ -110,7 +110,7 @@ class _Reader:
         return script
 
     def segments(self, command: SimpleCommand, depth: int) -> tuple[tuple[SimpleCommand, ...], bool]:
-        """The commands that `command` consists of, and whether they are all of it."""
+        """Return the commands that `command` consists of, and whether they are all of it."""
         text = shell_script(command.argv)
         if text is None:
             return (command,), True
@@ -130,7 +130,7 @@ class _Reader:
         return tuple(found), True
 
     def everything(self, whole: SimpleCommand, roots: Sequence[SimpleCommand] | None) -> list[SeenCommand]:
-        """Breadth first over all that `whole` starts, or that the `roots` do which it consists of."""
+        """Collect, breadth first, all that `whole` starts, or that its `roots` start if they are known."""
         first = SeenCommand(whole)
         if roots is None:
             seen = self._layers([first])
@@ -144,7 +144,7 @@ class _Reader:
         return seen
 
     def _layers(self, layer: list[SeenCommand]) -> list[SeenCommand]:
-        """What these start, and what that starts; bounded, and `understood` says when it was cut."""
+        """Collect what these start, layer by layer. Bounded: `understood` becomes False if it was cut."""
         found: list[SeenCommand] = []
         words = 0
         for _ in range(MAX_NESTING):
@@ -185,7 +185,7 @@ class _Reader:
                 yield SeenCommand(_inside(command, wrapped), seen.direct and wrapped.plain, seen)
 
     def _written(self, seen: SeenCommand, files: Sequence[str]) -> Iterator[ShellText]:
-        """The scripts that are run from files which the command itself writes."""
+        """Yield the scripts that run from files which the command itself writes."""
         for file in files if self._files else ():
             text = self._text_of(file)
             if text is None:
@@ -194,7 +194,7 @@ class _Reader:
                 yield ShellText(text)
 
     def _text_of(self, file: str) -> str | None:
-        """What the command writes into the file; "" if nothing, None if that is unknown."""
+        """Return what the command writes into the file: "" if nothing, None if unknown."""
         name = posixpath.basename(file)
         if isinstance(file, Vague):
             known = (
@@ -206,7 +206,7 @@ class _Reader:
         return None if f"*/{name}" in self._files else self._files.get(posixpath.normpath(file), "")
 
     def _judge_script(self, seen: SeenCommand, text: ShellText) -> None:
-        """Whether a text that `seen` has a shell run can be read as that shell reads it."""
+        """Note `seen` as unread if we cannot read its text the way its shell does."""
         script = self.parse(text.text)
         plain = script.form is Form.WORDS
         portable = script.portable or not text.portable
@@ -225,7 +225,7 @@ class _Reader:
         return {*self._aliases, *(name for script in self._scripts.values() for name in script.functions)}
 
     def _aliased(self) -> Iterator[SeenCommand]:
-        """The commands of all scripts once more, with the aliases in place."""
+        """Yield the commands of all scripts again, with aliases expanded."""
         for text in list(self._scripts):
             script = parse_script(text, self._aliases)
             broken = script.form is Form.BROKEN
@@ -240,9 +240,9 @@ def _inside(command: SimpleCommand, wrapped: Wrapped) -> SimpleCommand:
 
 
 def bare(command: SimpleCommand, *, quiet: bool = False) -> SimpleCommand:
-    """The command without the wrappers that leave it as it is (`timeout 5 git status`, `env A=1 ls`).
+    """Return the command without wrappers that leave it unchanged (`timeout 5 git status`, `env A=1 ls`).
 
-    `quiet`: those that may write something themselves stay.
+    With `quiet`, wrappers that may write something themselves stay.
     """
     for _ in range(MAX_NESTING):
         wrapped = unwrap(command.argv)

@@ -1,4 +1,4 @@
-"""Commands that are asked about under every policy, and refused where nobody may be asked."""
+"""Commands that are asked about under every policy, and refused if nobody may be asked."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from ferrule.execpolicy.programs import base_name
 
 
 def is_dangerous(argv: Sequence[str]) -> bool:
-    """True for `rm` with a force flag, wherever it lies: it deletes what the user cannot get back, unasked."""
+    """Return True for `rm` with a force flag, wherever `rm` lies: it deletes for good, without asking."""
     if not argv or base_name(argv[0]) != "rm":
         return False
     for word in argv[1:]:

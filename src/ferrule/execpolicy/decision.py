@@ -1,7 +1,7 @@
-"""May this command run? One decision from the rules, the heuristics, the approval policy and the sandbox.
+"""Decide whether a command may run, from the rules, the heuristics, the approval policy and the sandbox.
 
-The strictest verdict on any part wins. Rules that restrict and the dangerous list look at every command that was seen;
-rules that allow and the heuristics look at the segments, which stand for all that happens.
+The strictest verdict on any part wins. Rules that restrict and the dangerous list apply to every command found; rules
+that allow and the heuristics apply to the segments, which are all that happens.
 """
 
 import shlex
@@ -60,7 +60,7 @@ _ASKED = {
 
 
 class _Verdict(msgspec.Struct, frozen=True):
-    """What was found about one command; a rule for the first of `amendable` would settle it, where it may free all."""
+    """A verdict on one command. A rule for the first of `amendable` would settle it, if all of them may be freed."""
 
     match: PolicyMatch
     amendable: tuple[SimpleCommand, ...] = ()
@@ -75,9 +75,9 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 def decide(request: ExecApprovalRequest, rules: Rules, host: Host | None = None) -> ExecApprovalRequirement:
-    """Whether the command is forbidden, needs the user, or just runs. Pure but for what `host` looks up; never raises.
+    """Decide whether the command is forbidden, needs approval, or runs. Pure but for `host`'s lookups; never raises.
 
-    Without a `host`, git is never known to be safe and links are not followed.
+    Without a `host`, git never counts as safe and links are not followed.
     """
     escalated = request.sandbox_permissions is not SandboxPermissions.USE_DEFAULT
     if escalated and request.approval_policy is AskForApproval.NEVER:
@@ -99,12 +99,12 @@ def _unread(command: SimpleCommand) -> HeuristicsRuleMatch:
 
 
 def _is_meant(match: PrefixRuleMatch, command: SimpleCommand) -> bool:
-    """A rule that allows `find .` does not allow what `-exec` behind it starts."""
+    """Return False for a rule that allows `find .` if `-exec` after it starts something."""
     return match.decision is not PolicyDecision.ALLOW or starts_no_more(command, len(match.matched_prefix))
 
 
 class _Judge:
-    """One decision on one request."""
+    """Decides one request."""
 
     def __init__(self, request: ExecApprovalRequest, rules: Rules, host: Host) -> None:
         self.request = request
@@ -138,12 +138,12 @@ class _Judge:
         return bool(self._match(command).found) and self._may_be_freed(command)
 
     def _may_be_freed(self, command: SimpleCommand) -> bool:
-        """Whether the rule's word is enough: the program is the one that it means, and nothing before it says more."""
+        """Return True if a rule may free the command: the program is the one meant, its variables are harmless."""
         exposed = self.host.is_exposed
         return is_harmless(command.env, exposed) and bool(command.argv) and not exposed(command.argv[0])
 
     def _restrictions(self) -> Iterator[_Verdict]:
-        """Rules that forbid or prompt, and the dangerous list, on every command that was seen."""
+        """Apply rules that forbid or ask, and the dangerous list, to every command found."""
         for seen in self.facts.seen:
             command = seen.command
             found = self._match(command).found
@@ -159,18 +159,18 @@ class _Judge:
             yield from (_Verdict(_unread(seen.command)) for seen in self.facts.unread if not self._lifted(seen))
 
     def _may_restrict(self, command: SimpleCommand) -> bool:
-        """Whether a rule that forbids or asks may be about the command, or about what it starts."""
+        """Return True if a rule that forbids or asks may apply to the command or to what it starts."""
         if not command.argv or not self.rules.restricts:
             return False
         resolved = self.host.resolve(command.argv[0])
         return self.rules.may_restrict(command.argv, resolved) or may_start_restricted(command.argv, self.rules)
 
     def _lifted(self, seen: SeenCommand) -> bool:
-        """A rule speaks about the command itself, or about the one that starts it."""
+        """Return True if a rule allows the command itself, or one that starts it."""
         return any(outer.direct and self._settled_by_rule(outer.command) for outer in seen.chain())
 
     def _segment(self, segment: SimpleCommand) -> list[_Verdict]:
-        """What the rules say about one segment, else the heuristics."""
+        """Judge one segment by the rules, or else by the heuristics."""
         inner = bare(segment)
         matches = self._match(segment)
         if not matches.found and inner is not segment:
@@ -202,7 +202,7 @@ class _Judge:
         return visible(shlex.join(self.request.command))
 
     def _text(self, what: str, deciding: Sequence[_Verdict]) -> str:
-        """`cmd` rejected: no pushing. The longest matching prefix speaks for the rules."""
+        """Return the reason, such as "`cmd` rejected: no pushing". The rule with the longest prefix speaks."""
         rules = [verdict.match for verdict in deciding if isinstance(verdict.match, PrefixRuleMatch)]
         if not rules:
             return f"`{self._command()}` {what}: {_ASKED[_heuristic_name(deciding)]}"
@@ -214,7 +214,7 @@ class _Judge:
         return f"`{self._command()}` {what}: policy forbids commands starting with `{shlex.join(rule.matched_prefix)}`"
 
     def _refusal(self, deciding: Sequence[_Verdict]) -> str:
-        """A prompt where nobody can be asked: from a rule, or the only heuristic that asks then, the dangerous list."""
+        """Return the reason for refusing what would be asked about if somebody could be asked."""
         if any(verdict.by_rule for verdict in deciding):
             return NOBODY_TO_ASK
         if _heuristic_name(deciding) == "unread":
@@ -222,7 +222,7 @@ class _Judge:
         return f"`{self._command()}` rejected: {NO_FORCED_DELETION}"
 
     def _amendment(self, deciding: Sequence[_Verdict], verdicts: Sequence[_Verdict]) -> ExecPolicyAmendment | None:
-        """The prefix to offer: the model's own if it settles the whole command, else the first undecided segment."""
+        """Return the rule to offer: the model's if it settles the whole command, else one for the first open part."""
         if not self.facts.word_only or any(verdict.by_rule for verdict in deciding):
             return None
         asked = self._asked()
@@ -235,7 +235,7 @@ class _Judge:
         return None if command is None else offer(command.argv, is_whole=True)
 
     def _asked(self) -> ExecPolicyAmendment | None:
-        """The rule that the model proposes, where it may be offered."""
+        """Return the rule that the model proposes, if it may be offered."""
         prefix = self.request.prefix_rule
         if not prefix:
             return None

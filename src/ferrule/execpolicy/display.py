@@ -1,4 +1,4 @@
-"""Text from a model as a person may see it: what has no shape, or bends the rest, is spelled out."""
+"""Show a model's text to people: characters that are invisible, or reorder others, are spelled out."""
 
 import re
 import unicodedata
@@ -14,10 +14,10 @@ _PLAIN = re.compile(r"[\x20-\x7e]*")
 
 
 def visible(text: str, *, multiline: bool = True) -> str:
-    """`text` with control, bidi, zero-width and odd blank characters written as escapes such as `\\x1b` or `\\u202e`.
+    """Return `text` with control, bidi, zero-width and odd blank characters as escapes, such as `\\x1b` or `\\u202e`.
 
-    Long runs of blanks are replaced by their count. Tabs and line breaks stay unless `multiline` is False, which is for
-    what must fit one line (a path, a justification). Nothing else is cut.
+    Long runs of blanks are replaced by their count. Tabs and line breaks stay unless `multiline` is False, for text
+    that must fit on one line (a path, a justification). Nothing else is cut.
     """
     if not _PLAIN.fullmatch(text):
         keep = "\n\t" if multiline else ""

@@ -1,4 +1,4 @@
-"""Assignments before a command: which leave its meaning alone. A list of good ones; every other may start something."""
+"""Tell harmless variable assignments before a command: an allow-list, as any other may start something."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -30,14 +30,14 @@ _FLAG = re.compile(
 
 
 def is_inert(assignments: Iterable[tuple[str, str]]) -> bool:
-    """True if a known-safe command stays safe behind these assignments."""
+    """Return True if a known-safe command stays safe with these assignments."""
     return all(_INERT.fullmatch(name) or _is_no_pager(name, value) for name, value in assignments)
 
 
 def is_harmless(assignments: Iterable[tuple[str, str]], is_exposed: Callable[[str], bool]) -> bool:
-    """True if none of these can make the command start or load something else, so that a rule may free it.
+    """Return True if none of these can make the command start or load something else, so that a rule may free it.
 
-    `is_exposed` says of a program whether a command could have put it where it is.
+    `is_exposed` tells whether a command could have put a program where it is.
     """
     return all(_is_harmless(name, value, is_exposed) for name, value in assignments)
 

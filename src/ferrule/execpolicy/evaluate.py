@@ -38,11 +38,11 @@ class RulesError(UsageError):
 
 
 class _Bad(Exception):
-    """What is wrong with the arguments of one call; `evaluate` adds the place."""
+    """The arguments of one call are wrong; `evaluate` adds the place."""
 
 
 def evaluate(source: str, filename: str) -> RuleFile:
-    """The rules of one file. Raises `RulesError`."""
+    """Return the rules of one file. Raises `RulesError`."""
     import starlark
 
     collected = _Collector(filename)
@@ -232,14 +232,14 @@ class _Input(msgspec.Struct):
 
 
 class Evaluated(msgspec.Struct, omit_defaults=True):
-    """What the child process answers: one of the two."""
+    """The child process's answer: one of the two."""
 
     rules: RuleFile | None = None
     error: str | None = None
 
 
 def main() -> None:
-    """The child process: limits first, then one file."""
+    """Run as the child process: set the limits, then evaluate one file."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CPU, (CHILD_CPU_SECONDS, CHILD_CPU_SECONDS))
@@ -253,5 +253,5 @@ def main() -> None:
 
 
 def encode_input(source: str, filename: str) -> bytes:
-    """What the child process reads."""
+    """Return the child process's input."""
     return msgspec.json.encode(_Input(source, filename))

@@ -1,4 +1,4 @@
-"""Words whose text only the shell knows: what kind of word each is, and what can be said of it all the same."""
+"""Words whose text only the shell knows: their kinds, and what is certain about them all the same."""
 
 import re
 
@@ -8,19 +8,19 @@ _UNFIXED = frozenset(["", "$", "`", "-", "+", "<", "("])  # how a vague word beg
 
 
 class Vague(str):
-    """A word that only the shell can know. Its text is the word, with the expansions as they stand in the script."""
+    """A word that only the shell knows. Its text has the expansions as they are in the script."""
 
     __slots__ = ()
 
 
 class Splitting(Vague):
-    """A vague word that may become no word or several."""
+    """A vague word that may become none or several."""
 
     __slots__ = ()
 
 
 class Braces(Splitting):
-    """A word whose braces make several of it, which are known."""
+    """A word whose braces expand to several known words."""
 
     __slots__ = ("expanded",)
 
@@ -48,17 +48,17 @@ class Glob(str):
 
 
 def fixed_beginning(word: str) -> str:
-    """With what a vague word begins, whatever its expansions are."""
+    """Return what a vague word begins with, whatever its expansions turn out to be."""
     return _EXPANDED.split(word, maxsplit=1)[0]
 
 
 def is_number(word: str) -> bool:
-    """True for a word that the shell makes a number of: `$$`, `$?`, `${#x}`."""
+    """Return True for a word that expands to a number: `$$`, `$?`, `${#x}`."""
     return _NUMBER.fullmatch(word) is not None
 
 
 def may_be_option(word: str) -> bool:
-    """True for a vague word that may be an option, nothing, or several words."""
+    """Return True for a vague word that may be an option, nothing, or several words."""
     return isinstance(word, Splitting) or may_begin_an_option(word)
 
 

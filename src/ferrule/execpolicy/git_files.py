@@ -1,6 +1,6 @@
-"""What git would read before a command here, read by us: git is not started to find out what git would start.
+"""Read what git would read before a command: git is not started to find out what it would start.
 
-Whatever is unusual raises `Unreadable`, and then git is not known to be safe. Sources: git-config(1),
+Anything unusual raises `Unreadable`, and git does not count as safe then. Sources: git-config(1),
 gitrepository-layout(5), gitformat-index(5).
 """
 
@@ -22,7 +22,7 @@ class Unreadable(Exception):
 
 
 class Repository:
-    """The repository around a folder: `git_dir` is its own part, `common` what it shares with other worktrees."""
+    """The repository around a folder. `git_dir` is its own part; `common` is shared with other worktrees."""
 
     def __init__(self, git_dir: Path) -> None:
         self.git_dir = git_dir
@@ -31,7 +31,7 @@ class Repository:
 
 
 def find_repository(cwd: str) -> Repository | None:
-    """As git finds it, upwards from the folder. Raises `Unreadable` for a bare one and a broken `.git`."""
+    """Find the repository upwards, as git does. Raises `Unreadable` for a bare one or a broken `.git`."""
     here = Path(os.path.realpath(cwd))
     for folder in (here, *here.parents):
         dot_git = folder / ".git"
@@ -86,7 +86,7 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def configuration(git: str, repository: Repository | None, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Every (key, value) that the program `git` (its real path) could read: all conditions of includes hold."""
+    """Yield every (key, value) that the program `git` (its real path) could read, as if every include applied."""
     prefix = Path(git).parent.parent
     files = [Path("/etc/gitconfig"), prefix / "etc/gitconfig", prefix / "share/git-core/gitconfig"]
     home = env.get("HOME")
@@ -120,7 +120,7 @@ def _included(file: Path, value: str, home: str | None) -> Path:
 
 
 def entries(content: bytes) -> Iterator[tuple[str, str]]:
-    """The pairs of one file; section and last part of a key in lower case, a key without a value is `true`."""
+    """Yield one file's pairs. Section and last part of a key are in lower case; a key without a value is `true`."""
     try:
         for entry in parse_config(content.decode(errors="surrogateescape")):
             if not entry.section:
@@ -131,7 +131,7 @@ def entries(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def holds_only_files(repository: Repository, hash_bytes: int = 20) -> bool:
-    """True if the index names files and links only: no repository within, nothing that would be fetched."""
+    """Return True if the index names only files and links: no nested repository, nothing to be fetched."""
     path = repository.git_dir / "index"
     if not os.path.lexists(path):
         return True

@@ -1,4 +1,4 @@
-"""What the policy needs to know about the machine. The judgements are pure; they ask a `Host`."""
+"""Facts about the machine. Decisions are pure and ask a `Host` for them."""
 
 from typing import Protocol
 
@@ -7,20 +7,20 @@ class Host(Protocol):
     """Facts about the machine and the working directory that a command would run in."""
 
     def git_is_inert(self) -> bool:
-        """True if a read-only git command here would start no program that a configuration names."""
+        """Return True if a read-only git command would start no program that a configuration names."""
         ...
 
     def resolve(self, program: str) -> str | None:
-        """The real path of the file that would be executed for this word; None if there is none or it is unknown."""
+        """Return the real path of the file that this word would execute; None if there is none or it is unknown."""
         ...
 
     def is_exposed(self, program: str) -> bool:
-        """True if a command could have put there what would be executed for this word."""
+        """Return True if a command could have put the file there that this word would execute."""
         ...
 
 
 class UnknownHost:
-    """Nothing is known, so git is never safe and no link is followed."""
+    """Knows nothing, so git is never safe and no link is followed."""
 
     def git_is_inert(self) -> bool:
         return False

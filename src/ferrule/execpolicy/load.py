@@ -1,5 +1,5 @@
-"""`.rules` files. One of the user's that is there but cannot be used stops the start: half a policy is none. One of a
-project is passed over: it must not stop every start."""
+"""Load `.rules` files. A broken file of the user's stops the start, as half a policy is none. A project's is
+skipped, so that it cannot stop every start."""
 
 import subprocess
 import sys
@@ -25,12 +25,12 @@ _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ferrule.
 
 
 def load_rules(files: Iterable[Path]) -> Rules:
-    """The rules of these files together. Raises `RulesError` for a file that cannot be read or evaluated."""
+    """Load the rules of these files. Raises `RulesError` for a file that cannot be read or evaluated."""
     return Rules([load_file(path) for path in files])
 
 
 def rule_files(folders: Iterable[Path]) -> list[Path]:
-    """`<folder>/rules/*.rules` of every configuration layer, lowest precedence first, sorted within each.
+    """List `<folder>/rules/*.rules` of every configuration layer, lowest precedence first, sorted within each.
 
     A folder without rules is fine; one that cannot be listed raises `RulesError`.
     """
@@ -47,7 +47,7 @@ def _rules_in(folder: Path) -> list[Path]:
 
 
 def load_file(path: Path) -> RuleFile:
-    """The rules of one file. Raises `RulesError`."""
+    """Load the rules of one file. Raises `RulesError`."""
     try:
         return read_rules(str(path), read_file(path, MAX_FILE_BYTES))
     except FileNotFoundError as error:
@@ -57,7 +57,7 @@ def load_file(path: Path) -> RuleFile:
 
 
 def read_rules(name: str, data: bytes) -> RuleFile:
-    """The rules that a file's bytes mean; `name` is the file's in errors. Raises `RulesError`."""
+    """Read rules from a file's bytes; `name` stands for the file in errors. Raises `RulesError`."""
     try:
         source = data.decode()
     except UnicodeDecodeError as error:
@@ -66,7 +66,7 @@ def read_rules(name: str, data: bytes) -> RuleFile:
 
 
 def with_project_rules(rules: Rules, texts: Iterable[RulesText]) -> tuple[Rules, tuple[str, ...]]:
-    """These rules and those of a project's files, and a sentence for each file that cannot be used."""
+    """Add the rules of a project's files. Also returns a sentence for each file that cannot be used."""
     files, warnings = list[RuleFile](), list[str]()
     for text in texts:
         try:
@@ -77,7 +77,7 @@ def with_project_rules(rules: Rules, texts: Iterable[RulesText]) -> tuple[Rules,
 
 
 def _only_lists(source: str) -> bool:
-    """True if the file is calls of our functions with literal arguments: then nothing in it can grow or loop."""
+    """Return True if the file only calls our functions with literals: nothing in it can grow or loop."""
     import starlark
 
     previous = ""
@@ -96,7 +96,7 @@ def _tokens(lexer: "starlark.Lexer") -> Iterator[tuple[str, str]]:
 
 
 def _evaluate_apart(source: str, filename: str) -> RuleFile:
-    """In a process of its own, which can be given limits and ended."""
+    """Evaluate in a separate process, which can have limits and be ended."""
     import json
 
     try:

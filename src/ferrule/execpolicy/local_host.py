@@ -1,4 +1,4 @@
-"""This machine, as the policy's judgements see it."""
+"""This machine, as decisions see it."""
 
 import os
 import shutil
@@ -15,9 +15,9 @@ _HARMLESS_GIT_VARIABLES = (
 
 
 class LocalHost:
-    """This machine, seen from `cwd` with the environment `env` that commands are given, which write in `places`.
+    """This machine, seen from `cwd` with the environment `env` of commands, which can write in `places`.
 
-    Blocking (git's files are read, once an instance): make one for each decision, in a thread.
+    Blocking (git's files are read once per instance): make one for each decision, in a thread.
     """
 
     def __init__(self, cwd: str, env: Mapping[str, str], places: Places = NOWHERE) -> None:
@@ -32,7 +32,7 @@ class LocalHost:
 
     @cached_property
     def _git_is_inert(self) -> bool:
-        """The configuration names nothing, no hook follows a refreshed index, no submodule is entered."""
+        """Return True if no program is configured, no hook follows a refreshed index, no submodule is entered."""
         from ferrule.execpolicy.git_files import Unreadable, configuration, find_repository, holds_only_files
         from ferrule.execpolicy.safe_git import is_inert_config
 
@@ -78,7 +78,7 @@ class LocalHost:
         return os.path.realpath(path) if path is not None and os.path.exists(path) else None
 
     def _find(self, program: str) -> tuple[str | None, bool]:
-        """The absolute path of the program, and whether it stays so after a `cd`."""
+        """Return the program's absolute path, and whether it stays the same after a `cd`."""
         if "/" in program:
             return os.path.join(self._cwd, program), True
         for folder in self._env.get("PATH", os.defpath).split(os.pathsep):

@@ -1,7 +1,7 @@
-"""Which rule may be offered when the user allows a command for good.
+"""Choose the rule to offer when the user allows a command for good.
 
-A list of good ones: a prefix is offered where further words cannot turn it into another command, and anything else only
-as the exact command. Code that stands in the command, or that is read from standard input, is never offered.
+An allow-list: a prefix is offered if further words cannot turn it into another command, and anything else only as the
+exact command. Code in the command, or read from standard input, is never offered.
 """
 
 import posixpath
@@ -87,10 +87,10 @@ _PASSING = words("doas ionice nohup setsid stdbuf sudo")
 
 
 def offer(prefix: Sequence[str], *, is_whole: bool) -> ExecPolicyAmendment | None:
-    """The rule to offer for a prefix; None if it would allow more than what it shows.
+    """Return the rule to offer for a prefix; None if it would allow more than it shows.
 
-    `is_whole`: the prefix is the command itself, so that a rule for exactly this is an answer too. Of a wrapper that
-    leaves the command as it is, the rule is about the command inside.
+    `is_whole`: the prefix is the whole command, so a rule for exactly this may be offered too. Behind a wrapper that
+    does not change the command, the rule is about the command inside.
     """
     command = bare(SimpleCommand(tuple(prefix)))
     if not command.argv or not all(command.argv):
@@ -103,7 +103,7 @@ def offer(prefix: Sequence[str], *, is_whole: bool) -> ExecPolicyAmendment | Non
 
 
 def is_narrow(prefix: Sequence[str]) -> bool:
-    """Whether whatever begins with these words is known to be the same kind of work."""
+    """Return True if everything that begins with these words is the same kind of work."""
     name, rest = trusted_name(prefix[0]), prefix[1:]
     if name is None:
         return False
@@ -122,7 +122,7 @@ def is_narrow(prefix: Sequence[str]) -> bool:
 
 
 def _runs_a_file(name: str, rest: Sequence[str]) -> bool:
-    """`python3 -u manage.py`, `bash run.sh`, `python3 -m pytest`: what runs stands in a file that is named."""
+    """Return True if what runs is a named file: `python3 -u manage.py`, `bash run.sh`, `python3 -m pytest`."""
     if _PYTHON.fullmatch(name):
         while rest and _PYTHON_SWITCHES.fullmatch(rest[0]):
             rest = rest[1:]
@@ -132,7 +132,7 @@ def _runs_a_file(name: str, rest: Sequence[str]) -> bool:
 
 
 def _is_script_file(word: str) -> bool:
-    """A file by its look, none of those through which the kernel hands over an open input."""
+    """Return True for a word that looks like a file, and not like one that stands for an open input."""
     _, slash, name = word.rpartition("/")
     stem, _, suffix = name.rpartition(".")
     looks_so = bool(name.strip(".")) and bool(slash or (stem and suffix.isalnum()))
@@ -140,7 +140,7 @@ def _is_script_file(word: str) -> bool:
 
 
 def _is_definite(argv: Sequence[str]) -> bool:
-    """Whether the whole command says what is done: no code in it, none from its input, nothing behind a launcher."""
+    """Return True if the whole command says what is done: no code in it or from its input, no launcher."""
     name, rest = base_name(argv[0]), argv[1:]
     if not rest:
         return False

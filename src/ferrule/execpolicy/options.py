@@ -1,8 +1,7 @@
-"""An allow-list of a program's options, checked without knowing which word belongs to which option.
+"""Check a program's options against an allow-list, without knowing which word belongs to which option.
 
-Every word that begins with `-` must be listed, wherever it stands, also behind `--` and where a value is expected. So
-the check cannot disagree with the program about what is an option and what is a value; the price is a question too many
-for a file that is called `-x`.
+Every word that begins with `-` must be listed, even after `--` and where a value is expected. So the check cannot
+disagree with the program about options and values; the price is an unneeded question about a file named `-x`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ import msgspec
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Which words a program may be given.
+    """The words that a program may be given.
 
     `short` are letters that may be combined (`-la`); `valued` letters take the rest of the word as their value (`-n5`);
     `long` are whole words with their dashes, also spelled `--name=value`. `numeric` allows `-5`. `operands` is how many

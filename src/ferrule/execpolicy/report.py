@@ -1,4 +1,4 @@
-"""A decision as JSON, for `ferrule policy check`."""
+"""Write a decision as JSON, for `ferrule policy check`."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ from ferrule.protocol.approvals import (
 
 
 def policy_report(requirement: ExecApprovalRequirement) -> dict[str, object]:
-    """`requirement`, `reason`, `bypass_sandbox`, `matched` (Codex's match objects), `proposed_execpolicy_amendment`."""
+    """Return requirement, reason, bypass_sandbox, matched (Codex's match objects), proposed_execpolicy_amendment."""
     proposed = None if isinstance(requirement, Forbidden) else requirement.proposed_execpolicy_amendment
     return {
         "requirement": _name(requirement),

@@ -1,4 +1,4 @@
-"""How much harm a command can do, from its facts alone."""
+"""Rate the harm that a command can do, from its facts alone."""
 
 from collections.abc import Sequence
 
@@ -32,9 +32,9 @@ _GIT_HIGH = {
 
 
 def command_risk(argv: Sequence[str], host: Host | None = None) -> SecurityRisk:
-    """low: only reads; high: deletes by force, leaves the machine or its rights; unknown: not readable; else medium.
+    """Return low (only reads), high (forced deletion, other machines or rights), unknown (unread) or medium.
 
-    Never raises. Says nothing about what a sandbox would prevent.
+    Never raises. Does not consider what a sandbox would prevent.
     """
     host = host or UnknownHost()
     facts = take_apart(argv, is_exposed=host.is_exposed)
@@ -60,7 +60,7 @@ def _is_high(command: SimpleCommand, host: Host) -> bool:
 
 
 def _runs_a_download(facts: CommandFacts) -> bool:
-    """`curl URL | sh`: a shell without a script of its own beside a program that fetches one."""
+    """Return True for `curl URL | sh`: a shell without a script beside a program that fetches one."""
     commands = [seen.command.argv for seen in facts.seen if seen.command.argv]
     reads_script = any(base_name(argv[0]) in SHELLS and (len(argv) == 1 or "-s" in argv) for argv in commands)
     return reads_script and any(base_name(argv[0]) in _DOWNLOADERS for argv in commands)

@@ -1,4 +1,4 @@
-"""The user's rules and what they say about one command."""
+"""The user's rules, and what they say about a command."""
 
 import os
 import posixpath
@@ -13,9 +13,9 @@ from ferrule.protocol.approvals import ExecPolicyAmendment, PolicyDecision, Pref
 
 
 class PrefixRule(msgspec.Struct, frozen=True):
-    """Commands that begin with these words. Each element lists the alternatives for one word; the first has one.
+    """A rule for commands that begin with these words. Each element lists one word's alternatives; the first has one.
 
-    `exact`: no further words."""
+    `exact`: no further words may follow."""
 
     pattern: tuple[tuple[str, ...], ...]
     decision: PolicyDecision = PolicyDecision.ALLOW
@@ -24,14 +24,14 @@ class PrefixRule(msgspec.Struct, frozen=True):
     exact: bool = False
 
     def matches(self, words: Sequence[str]) -> bool:
-        """True if `words`, the command without its program, begins with the rest of the pattern."""
+        """Return True if `words`, the command without its program, begins with the rest of the pattern."""
         rest = self.pattern[1:]
         if len(words) < len(rest) or (self.exact and len(words) > len(rest)):
             return False
         return all(word in choices for word, choices in zip(words, rest, strict=False))
 
     def may_match(self, words: Sequence[str]) -> bool:
-        """True if `words` may begin with the rest of the pattern once the shell has expanded them."""
+        """Return True if `words` may begin with the rest of the pattern once the shell has expanded them."""
         for place, choices in enumerate(self.pattern[1:]):
             word = words[place] if place < len(words) else ""
             if isinstance(word, Glob):
@@ -55,7 +55,7 @@ class HostExecutable(msgspec.Struct, frozen=True):
 
 
 class NetworkRule(msgspec.Struct, frozen=True):
-    """What is allowed towards one host. `protocol` is http, https, socks5_tcp or socks5_udp."""
+    """A rule for connections to one host. `protocol` is http, https, socks5_tcp or socks5_udp."""
 
     host: str
     protocol: str
@@ -73,7 +73,7 @@ class RuleFile(msgspec.Struct, frozen=True):
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """What the rules say about one command. A rule that allows says nothing about a copy or a link (`./git`)."""
+    """The rules that match one command. A rule that allows does not match a copy or a link (`./git`)."""
 
     found: tuple[PrefixRuleMatch, ...] = ()
 
@@ -102,20 +102,20 @@ class Rules:
         return bool(self._by_program)
 
     def amended(self, amendment: ExecPolicyAmendment, source: str | None = None) -> "Rules":
-        """These rules and one more that allows the prefix or the exact command."""
+        """Return these rules and one more, which allows the prefix or the exact command."""
         rule = PrefixRule(tuple((word,) for word in amendment.command), source=source, exact=amendment.exact)
         return Rules((*self.files, RuleFile(prefix=(rule,))))
 
     def network_decision(self, host: str, protocol: str) -> PolicyDecision | None:
-        """The strictest rule for a connection, or None if there is none."""
+        """Return the strictest decision for a connection, or None if no rule matches."""
         found = [rule.decision for rule in self._network if rule.host == host.lower() and rule.protocol == protocol]
         return max(found, key=strictness, default=None)
 
     def match(self, argv: Sequence[str], resolved: str | None = None) -> Matches:
-        """The rules for one command; `resolved` is the real path of its program, where the caller knows it.
+        """Return the rules for one command. `resolved` is its program's real path, if the caller knows it.
 
-        The program's own spelling counts first. Otherwise its base name: a rule that restricts matches a program of
-        that name at any place, a rule that allows only in a trusted one.
+        The program's own spelling counts first, then its base name: a rule that restricts matches a program of that
+        name anywhere, a rule that allows only in a trusted place.
         """
         if not argv or not self._by_program:
             return Matches()
@@ -131,7 +131,7 @@ class Rules:
         return Matches(tuple(found))
 
     def may_restrict(self, argv: Sequence[str], resolved: str | None = None) -> bool:
-        """True if a rule that forbids or asks may match, once the words that only the shell knows are known."""
+        """Return True if a rule that forbids or asks may match once the shell has expanded the words."""
         if not argv or not self.restricts or not any(isinstance(word, Vague | Glob) for word in argv):
             return False
         names = {argv[0], *(name for name, _ in self._other_names(argv[0], resolved))}
@@ -139,14 +139,14 @@ class Rules:
         return any(rule.decision is not PolicyDecision.ALLOW and rule.may_match(argv[1:]) for rule in rules)
 
     def restricts_command(self, argv: Sequence[str], least_words: int) -> bool:
-        """True if a rule of at least so many words forbids the command or asks about it."""
+        """Return True if a rule of at least so many words forbids the command or asks about it."""
         return any(
             match.decision is not PolicyDecision.ALLOW and len(match.matched_prefix) >= least_words
             for match in self.match(argv).found
         )
 
     def _other_names(self, program: str, resolved: str | None) -> Iterator[tuple[str, str]]:
-        """Base names that this program goes by, each with the path that bears it."""
+        """Yield the program's other base names, each with its path."""
         name = base_name(program)
         if name != program:
             yield name, program
@@ -167,10 +167,10 @@ def _found(rules: Iterable[PrefixRule], words: Sequence[str], name: str, path: s
 
 
 def strictness(decision: PolicyDecision) -> int:
-    """0 for allow, 1 for prompt, 2 for forbidden."""
+    """Return 0 for allow, 1 for prompt, 2 for forbidden."""
     return (PolicyDecision.ALLOW, PolicyDecision.PROMPT, PolicyDecision.FORBIDDEN).index(decision)
 
 
 def expand_home(path: str) -> str:
-    """`~/x` as an absolute path; other paths as they are."""
+    """Return `~/x` as an absolute path, other paths unchanged."""
     return os.path.expanduser(path) if path.startswith("~/") else path

@@ -1,4 +1,4 @@
-"""Commands that change no file, start no other program and open no connection, by an allow-list of their options."""
+"""Recognise commands that change no file, start no program and open no connection, by an allow-list of options."""
 
 import re
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ _SED_PRINT = re.compile(r"([0-9]+,)?[0-9]+p")
 
 
 def is_known_safe(facts: CommandFacts, host: Host, segment: SimpleCommand | None = None) -> bool:
-    """True if the command does nothing but the listed things. False for all that was not understood whole.
+    """Return True if the command only does what is listed. False for anything that was not understood as a whole.
 
-    With a `segment` only that one of its segments is judged.
+    With a `segment`, only that one is judged.
     """
     if not facts.word_only or not facts.understood:
         return False
@@ -68,7 +68,7 @@ def _is_safe_find(arguments: Sequence[str]) -> bool:
 
 
 def _is_safe_sed(arguments: Sequence[str]) -> bool:
-    """Exactly `sed -n N,Mp [FILE]`: every other script may write (`w`), execute (`e`) or be read from a file."""
+    """Accept exactly `sed -n N,Mp [FILE]`: any other script may write (`w`), execute (`e`) or be read from a file."""
     if len(arguments) not in (2, 3) or arguments[0] != "-n" or not _SED_PRINT.fullmatch(arguments[1]):
         return False
     return len(arguments) == 2 or not arguments[2].startswith("-")

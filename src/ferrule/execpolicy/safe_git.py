@@ -1,7 +1,7 @@
-"""Read-only git: which command lines are, and which configuration keeps them so.
+"""Recognise read-only git: its command lines, and the configuration that keeps them so.
 
 Git starts programs that its configuration names (pager, fsmonitor, textconv, filters, hooks), so a read-only command
-line is safe only where nobody named one. The configuration is judged by an allow-list too: an unknown key is a no.
+line is safe only if nobody named one. The configuration is judged by an allow-list too: an unknown key is a no.
 """
 
 import re
@@ -111,7 +111,7 @@ _PLACEHOLDER = re.compile(
 
 
 def is_safe_git(arguments: Sequence[str], host: "Host") -> bool:
-    """True for a read-only command line (`arguments` without `git`) where `host.git_is_inert()`."""
+    """Return True for a read-only command line (`arguments` without `git`) if `host.git_is_inert()`."""
     rest = list(arguments)
     while rest and rest[0] in _GLOBAL:
         rest.pop(0)
@@ -137,7 +137,7 @@ def _is_branch_list(arguments: Sequence[str]) -> bool:
 
 
 def _prints_only(word: str) -> bool:
-    """True unless the word could be a format with a placeholder that starts a program."""
+    """Return True unless the word could be a format with a placeholder that starts a program."""
     return "%" not in _PLACEHOLDER.sub("", word)
 
 
@@ -173,7 +173,7 @@ _OFF = frozenset(["", "cat", "false"])
 
 
 def is_inert_config(entries: Iterable[tuple[str, str]]) -> bool:
-    """True if no entry makes a read-only command start a program, write or fetch.
+    """Return True if no entry makes a read-only command start a program, write or fetch.
 
     `entries` are (key, value) pairs, section and last part of a key in lower case.
     """

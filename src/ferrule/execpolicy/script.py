@@ -1,4 +1,4 @@
-"""What the reader of scripts finds: simple commands, and how well the whole was understood."""
+"""The result of reading a script: its simple commands, and how well it was understood."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,7 +13,7 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 
     `literal` is False when a word is `Vague`: it needs the shell to be known (`$x`, `$(...)`). `globs` is True when a
     word has an unquoted glob, and so may become many; `may_gain_options` when one of these could be an option. `stdin`
-    is the text that it reads, where that stands in the script (a `Vague` one with expansions in it).
+    is the text that it reads, if the script contains it (`Vague` if it has expansions).
     """
 
     argv: tuple[str, ...]
@@ -43,7 +43,7 @@ class Script(msgspec.Struct, frozen=True):
     """The commands of a script in source order.
 
     `portable`: every POSIX shell cuts it the same way. `evaluates`: it may evaluate a quoted text that holds commands.
-    `functions`: the names that it defines. `files`: what it writes into which file, None where that is unknown.
+    `functions`: the names it defines. `files`: the text it writes into each file, None if unknown.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -58,7 +58,7 @@ BROKEN = Script((), Form.BROKEN)
 
 
 def printed(command: SimpleCommand) -> str | None:
-    """What a command writes, where that stands in its words: `echo`, `printf` without directives, `cat` of a text."""
+    """Return what a command writes, if its words say so: `echo`, `printf` without directives, `cat` of a text."""
     name, *rest = command.argv or ("",)
     if name == "cat" and rest in ([], ["-"]) and not isinstance(command.stdin, InputFile):
         return command.stdin

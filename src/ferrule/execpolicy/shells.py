@@ -1,4 +1,4 @@
-"""Shells: how each is called, and which text it is given to run."""
+"""Read calls of shells: the text that each is given to run."""
 
 import re
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ShellText(msgspec.Struct, frozen=True):
 
 
 class ShellCall(msgspec.Struct, frozen=True):
-    """What a call of a shell runs: texts that stand in the command, or a file. `sure` is False where it is unknown."""
+    """What a shell runs: texts in the command, or a file. `sure` is False if that is unknown."""
 
     texts: tuple[ShellText, ...] = ()
     sure: bool = True
@@ -41,17 +41,17 @@ class ShellCall(msgspec.Struct, frozen=True):
 
 
 def is_shell(name: str) -> bool:
-    """True for the base name of any shell."""
+    """Return True for the base name of any shell."""
     return name in _BASH_LIKE or name in _PORTABLE or name in _FOREIGN
 
 
 def is_portable(program: str) -> bool:
-    """True for a shell that may know no more than POSIX says."""
+    """Return True for a shell that may know no more than POSIX."""
     return base_name(program) in _PORTABLE
 
 
 def shell_call(command: SimpleCommand) -> ShellCall:
-    """What the shell that `command` starts is given."""
+    """Return what the shell that `command` starts is given to run."""
     name, rest = base_name(command.argv[0]), command.argv[1:]
     if name in _FOREIGN:
         return _foreign_call(command, rest)
@@ -66,7 +66,7 @@ def shell_call(command: SimpleCommand) -> ShellCall:
 
 
 def _options(rest: Sequence[str]) -> tuple[int, set[str], bool]:
-    """Where the operands begin, the letters of the options before, and whether that is certain."""
+    """Return where the operands begin, the letters of the options before them, and whether that is certain."""
     at, letters, sure = 0, set[str](), True
     while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
         word = rest[at]
@@ -84,12 +84,12 @@ def _options(rest: Sequence[str]) -> tuple[int, set[str], bool]:
 
 
 def is_input(word: str) -> bool:
-    """True for a file's name that stands for an open input."""
+    """Return True for a file name that stands for an open input."""
     return _INPUT.fullmatch(word) is not None
 
 
 def fed(command: SimpleCommand, *, portable: bool = False) -> ShellCall:
-    """A shell that reads its commands from its input."""
+    """Return what a shell runs that reads its commands from its input."""
     text = command.stdin
     if text is None:
         return ShellCall((), False)

@@ -1,4 +1,4 @@
-"""Simple commands of a script: assignments, words, redirections, here-documents, aliases."""
+"""Read simple commands: assignments, words, redirections, here-documents, aliases."""
 
 import re
 from abc import abstractmethod
@@ -46,7 +46,7 @@ NOTHING = SimpleCommand(())
 
 
 class SimpleReader(WordReader):
-    """Reads simple commands into `commands`, each at its place in the script; the grammar of the rest is below it."""
+    """Reads simple commands into `commands`, in the order of the script; a subclass adds the rest of the grammar."""
 
     def __init__(self, text: str, parent: "SimpleReader | None", aliases: Mapping[str, str] | None) -> None:
         super().__init__(text, parent.depth if parent else 0)
@@ -70,10 +70,10 @@ class SimpleReader(WordReader):
 
     @abstractmethod
     def child(self, text: str) -> "SimpleReader":
-        """A reader of another text whose commands run where this one's do."""
+        """Return a reader of another text whose commands run where this one's do."""
 
     def merge(self, child: "SimpleReader") -> None:
-        """Keep what a child noted."""
+        """Take over what a child noted."""
         self.risky, self.prompts = self.risky or child.risky, self.prompts or child.prompts
         self.hides, self.hides_index = self.hides or child.hides, self.hides_index or child.hides_index
         self.bashism, self.decides = self.bashism or child.bashism, self.decides or child.decides
@@ -85,7 +85,7 @@ class SimpleReader(WordReader):
             self.at = found.end()
 
     def skip_blanks(self) -> None:
-        """Spaces and a comment."""
+        """Skip spaces and a comment."""
         self.skip_spaces()
         if self.peek() == "#":
             self.odd = True
@@ -93,7 +93,7 @@ class SimpleReader(WordReader):
             self.at = comment.end() if comment else self.at
 
     def skip_lines(self) -> None:
-        """Blanks, comments and line breaks; behind a line break stand the here-documents that it begins."""
+        """Skip blanks, comments and line breaks; read the here-documents that follow a line break."""
         self.skip_blanks()
         while self.peek() == "\n":
             self.at += 1
@@ -103,7 +103,7 @@ class SimpleReader(WordReader):
             self.skip_blanks()
 
     def simple(self) -> bool:
-        """Words, assignments and redirections; True unless it defines a function or only assigns."""
+        """Read words, assignments and redirections. Returns True unless it defines a function or only assigns."""
         quick = None if self.aliases else _PLAIN_COMMAND.match(self.text, self.at)
         if quick is not None and self._takes(quick):
             return True
@@ -146,7 +146,7 @@ class SimpleReader(WordReader):
         return bool(argv)
 
     def _remember(self, env: list[tuple[str, str]]) -> None:
-        """Values that hold from here on: assigned whatever happens, and nowhere else in the script."""
+        """Remember values that hold from here on: always assigned, and nowhere else in the script."""
         self.skip_blanks()
         if self.peek() == "|" or (self.peek() == "&" and self.peek(1) != "&"):
             return  # another shell assigns them
@@ -158,7 +158,7 @@ class SimpleReader(WordReader):
                     self.values[name] = value
 
     def _looked_up(self, word: str) -> list[str]:
-        """The words that a variable stands for whose value is known."""
+        """Return the words that a variable with a known value stands for."""
         found = _VARIABLE.fullmatch(word)
         value = self.values.get(found[1] or found[2]) if found else None
         if value is None:
@@ -167,7 +167,7 @@ class SimpleReader(WordReader):
         return value.split() if isinstance(word, Splitting) else [value]
 
     def _takes(self, found: re.Match[str]) -> bool:
-        """Take a command of plain words as it stands, which most are."""
+        """Take a command of plain words, as most are, without reading it word by word."""
         argv = tuple(found[0].split())
         if argv[0] in _LOOKED_AT or "=" in argv[0]:
             return False
@@ -198,7 +198,7 @@ class SimpleReader(WordReader):
             argv.append(word)
 
     def _shells_differ(self, name: str) -> bool:
-        """A reserved word or an assignment in two lines; `=program` of zsh, and its names beyond ASCII."""
+        """Return True for reserved words and assignments on two lines, and for zsh's `=program`, `é=1`."""
         if self.joined and (name in RESERVED_WORDS or "=" in name):
             return True
         return name.startswith("=") or ("=" in name and not name.partition("=")[0].isascii())
@@ -229,7 +229,7 @@ class SimpleReader(WordReader):
             self.odd = self.decides = True
 
     def _assigns(self, found: re.Match[str]) -> bool:
-        """True for `x=`, `x+=` and `x[i]=`; the subscript is read."""
+        """Return True for `x=`, `x+=` and `x[i]=`, having read the subscript."""
         if found[3] is None:
             return True
         self.odd = self.bashism = True
@@ -280,7 +280,7 @@ class SimpleReader(WordReader):
             self.word()
 
     def redirects(self) -> None:
-        """Those behind a compound command."""
+        """Read the redirections after a compound command."""
         while True:
             self.skip_blanks()
             found = _REDIRECT.match(self.text, self.at)
@@ -337,7 +337,7 @@ class SimpleReader(WordReader):
         self._read_document(slot, "".join(lines), literal=literal)
 
     def _line(self, *, literal: bool) -> str:
-        """The next line; continued ones are one line where the text is expanded."""
+        """Return the next line; continued lines are one if the text is expanded."""
         found = ""
         while True:
             end = self.text.find("\n", self.at)
@@ -375,13 +375,13 @@ class SimpleReader(WordReader):
     # Aliases.
 
     def _is_alias_place(self, argv: list[str]) -> bool:
-        """Whether the next word may be an alias: the first, and one behind an alias that ends with a blank."""
+        """Return True if the next word may be an alias: the first, or one after an alias that ends with a blank."""
         if not self.aliases:
             return False
         return not argv or 0 <= self.alias_due <= self.at
 
     def expand_alias(self) -> bool:
-        """Put an alias's text in place of the word; the reading goes on in it."""
+        """Replace the word by its alias's text and go on reading there."""
         if self.alias_due <= self.at:
             self.alias_due = -1
         found = _ALIAS.match(self.text, self.at)
@@ -406,7 +406,7 @@ _DESCRIPTOR = re.compile(r"\d+")
 
 
 def _is_harmless(kind: str, fd: str, target: str) -> bool:
-    """Whether a redirection leaves the command what it is: to /dev/null, or to another of its descriptors."""
+    """Return True for a redirection that does not change the command: to /dev/null or to another descriptor."""
     if isinstance(target, Vague | Glob) or fd.startswith("{"):
         return False
     if kind in (">&", "<&") and _DESCRIPTOR.fullmatch(target):

@@ -1,4 +1,4 @@
-"""What a command starts, as far as its words and its literal input say: other commands, and texts for a shell."""
+"""Find what a command starts, as far as its words and literal input say: other commands, and texts for a shell."""
 
 import re
 import shlex
@@ -59,7 +59,7 @@ _GIT_COMMAND_OPTIONS = {
 
 
 class Started(msgspec.Struct, frozen=True):
-    """`files` are scripts that are run. `sure` is False where something may be started that is in none of these."""
+    """What a command starts. `files` are scripts that it runs. `sure` is False if it may start something else."""
 
     commands: tuple[Wrapped, ...] = ()
     texts: tuple[ShellText, ...] = ()
@@ -80,7 +80,7 @@ _UNKNOWN = Started(sure=False)
 
 
 def started(command: SimpleCommand) -> Started:
-    """Everything that `command` starts, one layer deep."""
+    """Return everything that `command` starts, one layer deep."""
     argv = command.argv
     if not argv:
         return _NONE
@@ -95,15 +95,15 @@ def started(command: SimpleCommand) -> Started:
 
 
 def _has_known_name(program: str) -> bool:
-    """`"$(pwd)/bin/eslint"` is a program of that name, wherever it lies."""
+    """Return True for a path with a known last part, such as `"$(pwd)/bin/eslint"`."""
     return not isinstance(program, Splitting) and _FIXED_NAME.search(program) is not None
 
 
 def starts_no_more(command: SimpleCommand, count: int) -> bool:
-    """True if all that the command starts is started by its first `count` words.
+    """Return True if the command's first `count` words start all that it starts.
 
-    Of a program whose own work starts nothing (`find`, `git`): an option that names a program is not what its first
-    words say. Of every other program it is.
+    Only programs whose own work starts nothing (`find`, `git`) are looked at: their first words say nothing of a
+    program that an option names.
     """
     if base_name(command.argv[0]) not in _START_BY_OPTION:
         return True
@@ -118,7 +118,7 @@ def _number_started(command: SimpleCommand) -> int:
 
 
 def is_understood(argv: Sequence[str]) -> bool:
-    """True for a program of which it is known what it starts: a shell, a wrapper, or one with words of its own kind."""
+    """Return True if it is known what the program starts: a shell, a wrapper, or one that is read here."""
     name, wrapper = base_name(argv[0]), find_wrapper(argv)
     return name in _SPECIAL or is_shell(name) or (wrapper is not None and not wrapper.quoted)
 
@@ -142,13 +142,13 @@ def _from(call: ShellCall) -> Started:
 
 
 def _text(*parts: str) -> Started:
-    """A text for the shell that runs the command itself, or for one like it."""
+    """Return a text for the shell that runs the command itself, or for one like it."""
     text = " ".join(parts)
     return Started((), (ShellText(text),), not any(isinstance(part, Vague | Glob) for part in parts))
 
 
 def _for_sh(text: str) -> ShellText:
-    """A text for a shell that the user's settings name, or the system's."""
+    """Return a text for the shell of the user's settings, or the system's."""
     return ShellText(text, portable=True)
 
 
@@ -164,7 +164,7 @@ def _by_variables(name: str, command: SimpleCommand) -> Started:
 
 
 def _behind(command: SimpleCommand, wrapper: Wrapper) -> Started:
-    """What a wrapper of the table starts."""
+    """Return what a wrapper of the table starts."""
     argv = command.argv
     if wrapper.quoted:
         return Started((), tuple(_for_sh(word) for word in argv[1:] if " " in word))
@@ -188,7 +188,7 @@ def _behind(command: SimpleCommand, wrapper: Wrapper) -> Started:
 
 
 def _env(command: SimpleCommand) -> Started:
-    """`env -S 'A=1 git push' x` is env with the words of that text and x."""
+    """Read `env -S 'A=1 git push' x` as env with the words of that text and x."""
     argv = command.argv
     for place, word in enumerate(argv[1:], start=1):
         match = _SPLIT.fullmatch(word)
@@ -213,7 +213,7 @@ def _split(argv: Sequence[str], text: str, behind: int) -> Started:
 
 
 def _su(command: SimpleCommand) -> Started:
-    """The shell of the user, with the words behind the user's name."""
+    """Return the user's shell, with the words after the user's name."""
     found = cut(command.argv, SU)
     return _as_user(command, found)
 
@@ -240,7 +240,7 @@ def _sg(command: SimpleCommand) -> Started:
 
 
 def _find(command: SimpleCommand) -> Started:
-    """Each action, also one that may be the value of a test."""
+    """Return each action, even one that may be a test's value."""
     argv = command.argv
     actions = [place for place, word in enumerate(argv, start=1) if word in _FIND_ACTIONS]
     if len(actions) > MAX_ACTIONS or any(isinstance(word, Splitting) for word in argv):
@@ -280,7 +280,7 @@ def _xargs(command: SimpleCommand) -> Started:
 
 
 def _parallel(command: SimpleCommand) -> Started:
-    """GNU parallel: the words up to `:::` are a script; without any, what follows are scripts."""
+    """Read GNU parallel: the words up to `:::` are a script; if there are none, those after it are scripts."""
     found = cut(command.argv, WRAPPERS["parallel"])
     inner = list(found.inner)
     marks = [place for place, word in enumerate(inner) if word in (":::", ":::+", "::::", "::::+")]
@@ -297,7 +297,7 @@ def _parallel(command: SimpleCommand) -> Started:
 
 
 def _git(command: SimpleCommand) -> Started:
-    """Behind git's own options stands the command that rules are about; some of its commands start others."""
+    """Read git: after its own options comes the command that rules are about, and some commands start others."""
     found = cut(command.argv, GIT)
     result = Started(sure=found.sure and not found.has(frozenset(["--config-env"])))
     for value in found.values(frozenset(["-c"])):
@@ -309,7 +309,7 @@ def _git(command: SimpleCommand) -> Started:
 
 
 def _git_setting(key: str, value: str) -> Started:
-    """A setting whose value git runs. An alias without an exclamation mark is a command of git's own."""
+    """Return what git runs for a setting. An alias without an exclamation mark is one of git's own commands."""
     if not _GIT_COMMAND_KEY.fullmatch(key):
         return _NONE
     vague = isinstance(value, Vague)
@@ -346,7 +346,7 @@ def _git_command(inner: Sequence[str]) -> Started:
 
 
 def _ssh(command: SimpleCommand) -> Started:
-    """What runs there, and here: `-o ProxyCommand=...`."""
+    """Return what runs there, and what `-o ProxyCommand=...` runs here."""
     found = cut(command.argv, SSH)
     result = _behind(command, SSH)
     for value in found.values(frozenset(["-o"])):
@@ -357,7 +357,7 @@ def _ssh(command: SimpleCommand) -> Started:
 
 
 def _later(command: SimpleCommand) -> Started:
-    """`at` and `batch` read a script, from a file or from their input."""
+    """Read `at` and `batch`: a script from a file or from their input."""
     found = cut(command.argv, WRAPPERS["at"])
     if found.has(WRAPPERS["at"].inert):
         return _NONE
@@ -366,7 +366,7 @@ def _later(command: SimpleCommand) -> Started:
 
 
 def _make(command: SimpleCommand) -> Started:
-    """Recipes are in files; the shell that reads them, and makefiles in the words, are not."""
+    """Read make: its recipes are in files, but the shell that runs them, and a makefile, may be in the words."""
     argv = command.argv
     result = _NONE
     for place, word in enumerate(argv[1:], start=1):
@@ -382,7 +382,7 @@ def _make(command: SimpleCommand) -> Started:
 
 
 def _nix(command: SimpleCommand) -> Started:
-    """`nix-shell --run 'SCRIPT'`, `nix develop -c PROGRAM ...`."""
+    """Read `nix-shell --run 'SCRIPT'` and `nix develop -c PROGRAM ...`."""
     argv = command.argv
     for place, word in enumerate(argv):
         if argv[0].endswith("nix-shell") and word in ("--run", "--command"):
@@ -393,7 +393,7 @@ def _nix(command: SimpleCommand) -> Started:
 
 
 def _capsh(command: SimpleCommand) -> Started:
-    """What stands behind `--` are words for bash."""
+    """Read capsh: the words after `--` are bash's."""
     argv = command.argv
     for place, word in enumerate(argv):
         if word in ("--", "=="):
@@ -428,7 +428,7 @@ def _trap(command: SimpleCommand) -> Started:
 
 
 def _callback(command: SimpleCommand) -> Started:
-    """`mapfile -C 'git push'`, `compgen -C 'git push'`, `complete -F f`."""
+    """Read `mapfile -C 'git push'`, `compgen -C 'git push'`, `complete -F f`."""
     argv, result = command.argv, _NONE
     for place, word in enumerate(argv[1:], start=1):
         match = re.fullmatch(r"-[A-Za-z]*[CF](.*)", word, re.DOTALL)
@@ -438,7 +438,7 @@ def _callback(command: SimpleCommand) -> Started:
 
 
 def _remapped(command: SimpleCommand) -> Started:
-    """`hash -p FILE name`, `enable -f FILE name`, `bind -x`, `set -H`, `fc`: other words mean other programs then."""
+    """Read `hash -p FILE name`, `enable -f FILE name`, `bind -x`, `set -H`, `fc`: they change what later words mean."""
     name, rest = command.argv[0], command.argv[1:]
     if name == "fc":
         return _NONE if any(word.startswith("-") and "l" in word for word in rest) else _UNKNOWN

@@ -1,4 +1,4 @@
-"""Programs that are in no table: they may run the words that stand behind them (`run-one git push`)."""
+"""Programs in no table, which may run the words after them (`run-one git push`)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -12,7 +12,7 @@ from ferrule.execpolicy.started import is_understood
 from ferrule.execpolicy.wrappers import is_wrapper
 
 MAX_PLACES = 32
-"""Words of one command at which another may begin; nobody writes more, and each is taken apart."""
+"""Words of one command at which another may begin; nobody writes more, and each is examined."""
 
 # They take names and texts, and start nothing that their words name.
 _STARTS_NOTHING = words(
@@ -26,7 +26,7 @@ _STARTS_NOTHING = words(
 
 
 def may_start_restricted(argv: Sequence[str], rules: Rules) -> bool:
-    """True where a rule that forbids or asks matches words behind a program whose use of them is not known."""
+    """Return True if a rule that forbids or asks matches the words after a program that may run them."""
     name = base_name(argv[0]) if argv else ""
     if not name or name in _STARTS_NOTHING or name in READERS or is_understood(argv):
         return False
@@ -34,7 +34,7 @@ def may_start_restricted(argv: Sequence[str], rules: Rules) -> bool:
 
 
 def _places(argv: Sequence[str], rules: Rules) -> Iterator[int]:
-    """Where a command may begin that some rule restricts."""
+    """Yield the places at which a restricted command may begin."""
     for at, word in enumerate(argv[1:], start=1):
         name = base_name(word)
         if name in rules.restricted or is_wrapper(name) or is_understood((name,)):

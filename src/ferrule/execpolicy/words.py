@@ -1,4 +1,4 @@
-"""Words of a shell script: where each ends, what it says with its quoting resolved, which commands stand in it."""
+"""Read a shell script's words: where each ends, its text without quoting, and the commands in it."""
 
 import re
 from abc import abstractmethod
@@ -24,7 +24,7 @@ MAX_DEPTH = 30  # constructs within constructs; each takes some 13 frames of Pyt
 
 
 class Unreadable(Exception):
-    """The rest of the script cannot be read: a syntax error, or what shells read in different ways."""
+    """The rest of the script cannot be read: a syntax error, or something that shells read in different ways."""
 
 
 class _Pieces:
@@ -55,7 +55,7 @@ class _Pieces:
 
 
 class WordReader:
-    """Reads words at `at`; the grammar of commands is below it. `odd`: more than plain words was met.
+    """Reads words at `at`; a subclass adds the grammar of commands. `odd`: more than plain words was met.
 
     `bashism`: something that other shells read in another way. `risky`: an expansion evaluates a value as arithmetic or
     as a name, `prompts`: as a prompt. `hides`: a quoted text would run a command if it were evaluated as a prompt,
@@ -90,7 +90,7 @@ class WordReader:
 
     @abstractmethod
     def mark(self) -> tuple[int, int]:
-        """A place to come back to."""
+        """Return a place to come back to."""
 
     def peek(self, ahead: int = 0) -> str:
         at = self.at + ahead
@@ -102,7 +102,7 @@ class WordReader:
             raise Unreadable
 
     def word(self, *, pattern: bool = False) -> str:
-        """One word. With `pattern`, parentheses belong to it (a test, a case)."""
+        """Read one word. With `pattern`, parentheses belong to it (a test, a case)."""
         pieces = _Pieces()
         start = self.at
         self.joined = False
@@ -133,7 +133,7 @@ class WordReader:
         return found
 
     def _special(self, char: str, pieces: _Pieces) -> None:
-        """A character that is not simply itself."""
+        """Read a character with a meaning of its own."""
         if char == "\\":
             self._escaped(pieces)
         elif char == "'":
@@ -173,13 +173,13 @@ class WordReader:
         return found
 
     def quoted(self, text: str) -> None:
-        """Take note of a text that is not expanded where it stands."""
+        """Note a text that is not expanded here."""
         if "$(" in text or "`" in text:
             self.hides = True
             self.hides_index = self.hides_index or _HIDDEN.search(text) is not None
 
     def double_quoted(self, pieces: _Pieces, closer: str = '"') -> None:
-        """Up to the closing quote; with another `closer` the quote is a character (here-documents: none)."""
+        """Read up to the closing quote; with another `closer` (none for here-documents) the quote is a character."""
         while self.at < self.end:
             run = _IN_QUOTES.match(self.text, self.at)
             if run is not None:
@@ -201,7 +201,7 @@ class WordReader:
             raise Unreadable
 
     def quoted_text(self) -> str:
-        """All of the text, expanded like the inside of double quotes."""
+        """Read all of the text like the inside of double quotes."""
         pieces = _Pieces()
         self.double_quoted(pieces, closer="")
         found = pieces.word()
@@ -218,7 +218,7 @@ class WordReader:
         pieces.parts.append(char if escaped else "\\" + char)
 
     def expansion(self, pieces: _Pieces, *, quoted: bool) -> None:
-        """What begins with `$` or a backtick."""
+        """Read what begins with `$` or a backtick."""
         start = self.at
         char = self.text[start]
         self.at += 1
@@ -239,7 +239,7 @@ class WordReader:
         pieces.expansion(source, splits=(not quoted and not self._is_one_word(source)) or "@" in source)
 
     def _is_one_word(self, source: str) -> bool:
-        """An unquoted expansion that is never cut: a number, or the home directory where the script leaves it."""
+        """Return True for an unquoted expansion that is never split: a number, or an unchanged `$HOME`."""
         return is_number(source) or (source in _HOME and _OTHER_HOME.search(self.text) is None)
 
     def _dollar(self, pieces: _Pieces, *, quoted: bool) -> None:
@@ -262,7 +262,7 @@ class WordReader:
             self.at = name.end()
 
     def _substitution(self) -> None:
-        """`$(commands)`, or `$((arithmetic))` where that is what it is."""
+        """Read `$(commands)` or `$((arithmetic))`."""
         start = self.at
         if self.peek(1) == "(" and start not in self._not_arithmetic:
             mark = self.mark()
@@ -296,7 +296,7 @@ class WordReader:
         self.commands_of("".join(found))
 
     def arithmetic(self, start: int) -> bool:
-        """Read `expression))` behind the two parentheses at `start`; False, and nothing read, if it is none."""
+        """Read `expression))` after the two parentheses at `start`. Returns False, with nothing read, if it is none."""
         if start in self._not_arithmetic:
             return False
         mark = self.mark()
@@ -308,7 +308,7 @@ class WordReader:
         return False
 
     def _arithmetic(self, closer: str) -> bool:
-        """Up to the closer outside of brackets of its kind; False where it is no arithmetic after all."""
+        """Read up to the closer outside of its own brackets. Returns False if it is no arithmetic after all."""
         opener, pieces, depth = "[" if closer == "]" else "(", _Pieces(), 0
         self.risky = True
         self.deeper()
@@ -342,12 +342,12 @@ class WordReader:
             self.at += 2 if char == "\\" else 1
 
     def commands_of_quoted(self, text: str) -> None:
-        """A text that may be expanded though it stands in quotes: not one to rely on."""
+        """Refuse a text that may be expanded although it is quoted."""
         if "$" in text or "`" in text:
             raise Unreadable
 
     def _braced(self, *, quoted: bool) -> None:
-        """`${...}` up to the first closing brace outside of quotes."""
+        """Read `${...}` up to the first closing brace outside of quotes."""
         start = self.at
         self.at += 1
         if self.peek() in (" ", "\t", "\n", "|"):
@@ -376,7 +376,7 @@ class WordReader:
         self.prompts = self.prompts or inside.endswith("@P")
 
     def _ansi(self, pieces: _Pieces) -> None:
-        """`$'...'`"""
+        """Read `$'...'`."""
         self.odd = self.bashism = True
         found = _ANSI_STRING.match(self.text, self.at + 1)
         if found is None:
@@ -391,13 +391,13 @@ class WordReader:
         pieces.vague = pieces.vague or beyond_ascii(text) > beyond_ascii(found[0])
 
     def _opens_pattern(self, start: int, *, pattern: bool) -> bool:
-        """`@(a|b)`, where it is not a function's name before its parentheses."""
+        """Return True for `@(a|b)`, and not for a function's name before its parentheses."""
         if pattern:
             return True
         return self.at > start and self.text[self.at - 1] in "?*+@!" and self.peek(1) != ")"
 
     def _pattern_list(self, pieces: _Pieces) -> None:
-        """`(a|b)` in a pattern."""
+        """Read `(a|b)` in a pattern."""
         self.odd = self.bashism = True
         self.deeper()
         self.at += 1

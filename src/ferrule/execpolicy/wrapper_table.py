@@ -8,7 +8,7 @@ from ferrule.execpolicy.options import words
 
 
 class Wrapper(msgspec.Struct, frozen=True):
-    """How a wrapper's own words end and the wrapped command begins.
+    """Where a wrapper's own words end and the wrapped command begins.
 
     `flags` are the short options without a value, `valued` those with one, `optional` those whose value, if there is
     one, is the rest of the word; `long` and `long_valued` the long ones, without their dashes. An option that is not
@@ -58,9 +58,9 @@ def _wrapper(
     leaves: str = "",
     traits: str = "",
 ) -> Wrapper:
-    """A `Wrapper` whose sets are given as texts. Every program may be asked for its help and its version.
+    """Make a `Wrapper` from texts. Every program takes `--help` and `--version`.
 
-    `traits` are those of its fields that are True.
+    `traits` names the fields that are True.
     """
     return Wrapper(
         flags,

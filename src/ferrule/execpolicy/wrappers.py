@@ -1,4 +1,4 @@
-"""How a command is cut by the table of wrappers: which words are the wrapper's own, and what stands behind them."""
+"""Split a command by the table of wrappers: the wrapper's own words, and the command after them."""
 
 import re
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Wrapped(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct):
-    """The words of a wrapper, cut. `sure` is False where one of them may mean something else than what was taken."""
+    """A wrapper's words, split. `sure` is False if one of them may mean something else."""
 
     at: int = 1
     sure: bool = True
@@ -46,12 +46,12 @@ class Cut(msgspec.Struct):
 
 
 def is_wrapper(name: str) -> bool:
-    """True for the base name of a program whose only work is to start another one."""
+    """Return True for the base name of a program whose only work is to start another."""
     return name in WRAPPERS
 
 
 def find_wrapper(argv: Sequence[str]) -> Wrapper | None:
-    """The wrapper that `argv` calls, if it calls one."""
+    """Return the wrapper that `argv` calls, if any."""
     if not argv:
         return None
     name = base_name(argv[0])
@@ -62,18 +62,18 @@ def find_wrapper(argv: Sequence[str]) -> Wrapper | None:
 
 
 def hides_a_verb(argv: Sequence[str]) -> bool:
-    """True for `uv --quiet run x`: options of its own stand before the verb."""
+    """Return True for `uv --quiet run x`, where options come before the verb."""
     return any(_is_hidden(verb, argv[1:]) for _, verb in _VERBS.get(base_name(argv[0]), ()))
 
 
 def _is_hidden(verb: Sequence[str], rest: Sequence[str]) -> bool:
-    """Options stand before the first, or the next, word of the verb."""
+    """Return True if an option comes before one of the verb's words."""
     place = next((at for at, word in enumerate(verb) if rest[at : at + 1] != (word,)), len(verb))
     return rest[place : place + 1] != () and rest[place].startswith("-") and verb[-1] in rest[place + 1 :]
 
 
 def cut(argv: Sequence[str], wrapper: Wrapper) -> Cut:
-    """Take the words of a wrapper apart."""
+    """Split a wrapper's words."""
     found = Cut(at=1 + len(wrapper.verb))
     if wrapper.dashes and "--" in argv[found.at :]:
         end = argv.index("--", found.at)
@@ -99,7 +99,7 @@ def cut(argv: Sequence[str], wrapper: Wrapper) -> Cut:
 
 
 def _as(word: str, text: str) -> str:
-    """A part of a word is as vague as the word."""
+    """Return a part of a word, as vague as the word."""
     return Vague(text) if isinstance(word, Vague) else text
 
 
@@ -138,7 +138,7 @@ def _long_option(argv: Sequence[str], word: str, wrapper: Wrapper, found: Cut) -
 
 
 def _short_options(argv: Sequence[str], word: str, wrapper: Wrapper, found: Cut) -> None:
-    """`-abc`: letters up to the first that takes a value, which is the rest of the word or the next one."""
+    """Read `-abc`: letters up to the first that takes a value, which is the rest of the word or the next one."""
     for place, letter in enumerate(word[1:], start=1):
         rest = word[place + 1 :]
         if letter in wrapper.valued:
@@ -163,7 +163,7 @@ def _next(argv: Sequence[str], found: Cut) -> str:
 
 
 def unwrap(argv: Sequence[str]) -> Wrapped | None:
-    """The command that the wrapper `argv[0]` would start, one layer deep; None if it starts none by its words."""
+    """Return the command that the wrapper `argv[0]` starts, one layer deep; None if its words start none."""
     wrapper = find_wrapper(argv)
     if wrapper is None or wrapper is SU or wrapper.joined:
         return None
@@ -174,7 +174,7 @@ def unwrap(argv: Sequence[str]) -> Wrapped | None:
 
 
 def wrapped(argv: Sequence[str], wrapper: Wrapper, found: Cut) -> Wrapped:
-    """What stands behind a wrapper's own words."""
+    """Return the command after a wrapper's own words."""
     plain = (
         wrapper.plain is not None
         and found.sure
