@@ -113,20 +113,10 @@ class _Run(Generic[T]):
         return self._task.result()
 
 
-class LoopBound:
-    """A mix-in for objects bound to the loop that used them first; `async with` closes them."""
+class AsyncClosing:
+    """A mix-in for what its owner closes: `async with` does."""
 
-    __slots__ = ("_owner",)
-
-    def bind_to_running_loop(self) -> None:
-        """Remember the running loop; raise `RuntimeError` if another one uses the object later."""
-        loop = asyncio.get_running_loop()
-        owner = getattr(self, "_owner", None)
-        if owner is None:
-            self._owner = loop
-        elif owner is not loop:
-            name = type(self).__name__
-            raise RuntimeError(f"this {name} belongs to another event loop; make a new one there")
+    __slots__ = ()
 
     async def aclose(self) -> None:
         """Close what the object holds."""
@@ -139,3 +129,37 @@ class LoopBound:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+class Closing(AsyncClosing):
+    """A mix-in for what plain code may own, too: `with` closes it."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """`aclose`, for plain code."""
+        wait_for_coroutine(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LoopBound(AsyncClosing):
+    """A mix-in for objects bound to the loop that used them first."""
+
+    __slots__ = ("_owner",)
+
+    def bind_to_running_loop(self) -> None:
+        """Remember the running loop; raise `RuntimeError` if another one uses the object later."""
+        loop = asyncio.get_running_loop()
+        owner = getattr(self, "_owner", None)
+        if owner is None:
+            self._owner = loop
+        elif owner is not loop:
+            name = type(self).__name__
+            raise RuntimeError(f"this {name} belongs to another event loop; make a new one there")

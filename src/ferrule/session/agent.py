@@ -4,8 +4,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -23,12 +22,12 @@ from ferrule.session.session import Prompt, Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.tool_choice import ToolChoiceLike
 from ferrule.session.turn import TurnResult
-from ferrule.sync import background_loop, close_at_exit, wait_for_coroutine
+from ferrule.sync import Closing, background_loop, close_at_exit, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolContext
 
 
-class Agent:
+class Agent(Closing):
     """Runs prompts. Each `run` is a session of its own; `open` gives a session for several turns. The end of `async
     with` or `with` closes what `tools_map` keeps open.
 
@@ -131,26 +130,6 @@ class Agent:
         kept, self._kept = self._kept, None
         if kept is not None:
             await asyncio.wrap_future(kept.close())
-
-    def close(self) -> None:
-        """`aclose`, for plain code."""
-        wait_for_coroutine(self.aclose())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Kept:

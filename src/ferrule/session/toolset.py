@@ -5,8 +5,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -41,7 +40,7 @@ from ferrule.session.sources import (
     function_form,
     split_tools,
 )
-from ferrule.sync import LoopBound, wait_for_coroutine
+from ferrule.sync import Closing, LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from ferrule.tools.dynamic import DynamicSource
 
 
-class Toolset(LoopBound):
+class Toolset(LoopBound, Closing):
     """Tools with everything behind them: registry, dispatch, processes, files. Leaving it ends its children.
 
     `hooks` see calls and approvals. `property_names` matches the property names that the model's server takes; None:
@@ -327,18 +326,6 @@ class Toolset(LoopBound):
                 ends.push_async_callback(handler.close)
             for source in self._live:
                 ends.push_async_callback(source.aclose)
-
-    def close(self) -> None:
-        """`aclose`, for plain code."""
-        wait_for_coroutine(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _ToolsOfNow:

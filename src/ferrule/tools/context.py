@@ -3,8 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -16,7 +15,7 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, as_approval_policy, as_policy
 from ferrule.protocol.truncation import OutputBudget
-from ferrule.sync import wait_for_coroutine
+from ferrule.sync import Closing
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
@@ -158,7 +157,7 @@ class ToolContext(msgspec.Struct, frozen=True):
         self.host.emit(event)
 
 
-class LocalContext(ToolContext, frozen=True, kw_only=True):
+class LocalContext(ToolContext, Closing, frozen=True, kw_only=True):
     """A context that somebody owns; see `ToolContext.local`. `end` ends what commands left running."""
 
     end: Callable[[], Awaitable[None]]
@@ -166,23 +165,3 @@ class LocalContext(ToolContext, frozen=True, kw_only=True):
     async def aclose(self) -> None:
         """End what still runs."""
         await self.end()
-
-    def close(self) -> None:
-        """`aclose`, for plain code."""
-        wait_for_coroutine(self.aclose())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
