@@ -1,7 +1,7 @@
 """Turn the merged table into the settings of a session. Pure."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -69,30 +69,16 @@ def settings_of(
 
     Raises `UsageError`.
     """
-    hooks = [(event, hook, False) for event, hooks in table.hooks.items() for hook in hooks]
-    hooks += [(event, hook, True) for event, hooks in project_hooks.items() for hook in hooks]
     return Settings(
         **{name: getattr(table, name) for name in Choices.__struct_fields__},
         cwd=cwd,
         home=home,
-        model=ModelSettings(
-            model=table.model,
-            reasoning_effort=table.model_reasoning_effort,
-            reasoning_summary=table.model_reasoning_summary,
-            verbosity=table.model_verbosity,
-            parallel_tool_calls=table.parallel_tool_calls,
-            max_output_tokens=table.model_max_output_tokens,
-            temperature=table.model_temperature,
-            context_window=table.model_context_window,
-        ),
+        model=_model(table),
         provider=_provider(table, base_url, wire),
         approval_policy=table.approval_policy or AskForApproval.ON_REQUEST,
         sandbox_policy=_sandbox(table, add_dirs),
         caches=table.sandbox_workspace_write.caches,
-        shell_environment_policy=ShellEnvironmentPolicy(
-            **msgspec.structs.asdict(table.shell_environment_policy),
-            secrets=secret_variables(table.model_providers.values(), table.mcp_servers.values()),
-        ),
+        shell_environment_policy=_environment(table),
         hosted_tools=_hosted(table),
         tool_output_tokens=table.tool_output_token_limit,
         trusted=project is not None,
@@ -100,14 +86,36 @@ def settings_of(
         project_rules=project_rules,
         hook_programs=hook_programs,
         project_chose=project_chose,
-        hooks=tuple(_hook(event, hook, of_project=theirs) for event, hook, theirs in hooks),
+        hooks=(*_hooks(table.hooks, of_project=False), *_hooks(project_hooks, of_project=True)),
         confirmation=table.confirmation_policy,
     )
 
 
-def _hook(event: HookName, hook: HookTable, *, of_project: bool) -> HookCommand:
-    matcher = "" if hook.matcher == ANY_TOOL else hook.matcher
-    return HookCommand(event=event, command=hook.command, matcher=matcher, timeout=hook.timeout, of_project=of_project)
+def _model(table: ConfigTable) -> ModelSettings:
+    return ModelSettings(
+        model=table.model,
+        reasoning_effort=table.model_reasoning_effort,
+        reasoning_summary=table.model_reasoning_summary,
+        verbosity=table.model_verbosity,
+        parallel_tool_calls=table.parallel_tool_calls,
+        max_output_tokens=table.model_max_output_tokens,
+        temperature=table.model_temperature,
+        context_window=table.model_context_window,
+    )
+
+
+def _environment(table: ConfigTable) -> ShellEnvironmentPolicy:
+    secrets = secret_variables(table.model_providers.values(), table.mcp_servers.values())
+    return ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy), secrets=secrets)
+
+
+def _hooks(tables: Hooks, *, of_project: bool) -> Iterator[HookCommand]:
+    for event, hooks in tables.items():
+        for hook in hooks:
+            matcher = "" if hook.matcher == ANY_TOOL else hook.matcher
+            yield HookCommand(
+                event=event, command=hook.command, matcher=matcher, timeout=hook.timeout, of_project=of_project
+            )
 
 
 def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:

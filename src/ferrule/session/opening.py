@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ferrule.dispatch.front_end import FrontEnd, answers_of, reporter
-from ferrule.model.profiles import load_profiles
+from ferrule.dispatch.front_end import Answers, FrontEnd, answers_of, reporter
+from ferrule.model.profiles import Profiles, load_profiles
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
-from ferrule.protocol.settings import HookPrograms, Settings
+from ferrule.protocol.settings import Settings
 from ferrule.session.brought import (
+    Brought,
     NativeSource,
     accepted_property_names,
     as_servers,
@@ -25,7 +26,7 @@ from ferrule.session.brought import (
     runs_remote_mcp,
 )
 from ferrule.session.dialogue import Dialogue
-from ferrule.session.hooks import Hook, HookInput, SessionHooks, hook_base
+from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.record import SessionRecord
 from ferrule.session.rollout import Rollout, StoredSession, find_rollout, new_session_id, read_rollout
@@ -57,42 +58,57 @@ async def open_session(
     """
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
-    name = settings.model.model
+    name = settings.model.model or ""
     if model is None:
-        wire_model = open_model(settings.provider, profiles=profiles, env=env)
-        name = await choose_model(wire_model, name)
-        model = wire_model
-    profile = profiles.model(name or "")
+        model, name = await _open_model(settings, profiles, env)
+    profile = profiles.model(name)
     chosen = profiles.tool_set(settings.profile or profile.tools)
-    profile = fitting_profile(profile, model)
+    profile = _with_risk(fitting_profile(profile, model), chosen, settings)
     hooks = (*settings.hooks, *hooks)
     report = reporter(front_end)
-    answers = answers_of(front_end)
-    if any(hook.event == "PermissionRequest" for hook in hooks):
-        answers = answers._replace(approvals=True)
-    runtime = build_runtime(settings, _with_risk(profile, chosen, settings), env, answers, report)
+    runtime = build_runtime(settings, profile, env, _answers(front_end, hooks), report)
     session_id = stored.meta.id if stored else new_session_id()
     rollout = _rollout_of(settings, session_id, stored)
     notes: list[str] = []
-    base = hook_base(
-        session_id,
-        settings.cwd,
-        name or "",
-        runtime.conversation.permissions.approval_policy,
-        None if rollout is None else str(rollout.path),
-    )
-    made_hooks = _session_hooks(hooks, base, runtime, settings.hook_programs, report, notes)
+    made_hooks = _session_hooks(hooks, settings, runtime, session_id, name, rollout, report, notes)
     brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
-    sources = tool_sources(runtime.conversation, chosen.include, brought.own, settings.features)
     toolset = Toolset(
         runtime,
-        sources,
+        tool_sources(runtime.conversation, chosen.include, brought.own, settings.features),
         front_end=front_end,
         session_id=session_id,
         hooks=made_hooks,
         property_names=accepted_property_names(model),
         warnings=warnings,
     )
+    try:
+        await _complete(toolset, brought, model, settings, env)
+    except BaseException:
+        await toolset.aclose()
+        await model.aclose()
+        raise
+    record = SessionRecord(rollout, report)
+    dialogue = Dialogue(settings, model, name, toolset, record, front_end=front_end, stored=stored, notes=notes)
+    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None))
+
+
+async def _open_model(settings: Settings, profiles: Profiles, env: Mapping[str, str]) -> tuple[Model, str]:
+    """Return the configured model, and its name, for which the server may have to be asked."""
+    model = open_model(settings.provider, profiles=profiles, env=env)
+    return model, await choose_model(model, settings.model.model)
+
+
+def _answers(front_end: FrontEnd | None, hooks: Sequence[Hook]) -> Answers:
+    """What somebody answers: a hook may approve where nobody else does."""
+    answers = answers_of(front_end)
+    decides = any(hook.event == "PermissionRequest" for hook in hooks)
+    return answers._replace(approvals=True) if decides else answers
+
+
+async def _complete(
+    toolset: Toolset, brought: Brought, model: Model, settings: Settings, env: Mapping[str, str]
+) -> None:
+    """Add the tools that others run, and wait until all is ready that the first request needs."""
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource(brought.hosted))
     if runs_remote_mcp(model):
@@ -100,19 +116,11 @@ async def open_session(
     else:
         mcp_servers = {**mcp_servers, **as_servers(brought.remote)}
     servers = _with_servers(toolset, mcp_servers, settings, env)
-    try:
-        if brought.dynamic:
-            toolset.add_dynamic_tools(brought.dynamic)
-        await toolset.warm_up()
-        if servers is not None:
-            await servers.ready()
-    except BaseException:
-        await toolset.aclose()
-        await model.aclose()
-        raise
-    record = SessionRecord(rollout, report)
-    dialogue = Dialogue(settings, model, name or "", toolset, record, front_end=front_end, stored=stored, notes=notes)
-    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None))
+    if brought.dynamic:
+        toolset.add_dynamic_tools(brought.dynamic)
+    await toolset.warm_up()
+    if servers is not None:
+        await servers.ready()
 
 
 def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
@@ -123,24 +131,27 @@ def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | Non
 
 def _session_hooks(
     hooks: Sequence[Hook],
-    base: HookInput,
+    settings: Settings,
     runtime: Runtime,
-    programs: HookPrograms | None,
+    session_id: str,
+    model_name: str,
+    rollout: Rollout | None,
     report: Callable[[str], None],
     notes: list[str],
 ) -> SessionHooks | None:
     """Make the hooks, or None if there are none. What they add for the model goes into `notes`."""
     if not hooks:
         return None
-    commands = runtime.conversation.commands
+    commands, permissions = runtime.conversation.commands, runtime.conversation.permissions
+    transcript = None if rollout is None else str(rollout.path)
     return SessionHooks(
         hooks,
         PlainLauncher(),
-        base,
+        hook_base(session_id, settings.cwd, model_name, permissions.approval_policy, transcript),
         commands.base,
         commands.policy.secrets,
         runtime.workspace.places,
-        programs=programs,
+        programs=settings.hook_programs,
         report=report,
         add_context=notes.append,
     )
