@@ -19,6 +19,7 @@ from benchmarks.measure import Row, Work, bounded, in_turns, row
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
 from ferrule.sandbox.boundary import boundary_of
 from ferrule.sandbox.linux.bwrap import BwrapLauncher
+from ferrule.sandbox.linux.mount_table import RootMounts
 from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.pool import Pool, ZygoteKey, ZygoteLauncher, pool_of_this_loop
 from ferrule.sandbox.protection import Protection
@@ -48,7 +49,7 @@ async def compare(base: Path) -> list[Row]:
     (base / "ws" / ".git").mkdir(parents=True)
     plan = ConfinementPlan((Root("/tmp", reserve=False), Root(str(base / "ws"))))
     pool = pool_of_this_loop()
-    key = ZygoteKey(plan, base / "state")
+    key = ZygoteKey(plan, base / "state", mounts=RootMounts(plan.roots).current())
     started = time.perf_counter()
     launcher = ZygoteLauncher(pool, key, lambda: boundary_of(plan).covers)
     opened = time.perf_counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.process.run import run as run_to_end
-from ferrule.sandbox.linux.mount_table import MountTable
+from ferrule.sandbox.linux.mount_table import RootMounts
 from ferrule.sandbox.plan import Level, Root
 from ferrule.sandbox.protection import Protection
 from tests.sandbox.conftest import OpenAt
@@ -126,11 +126,11 @@ async def test_a_mount_elsewhere_changes_nothing(open_at: OpenAt, workspace: Pat
 def test_the_table_tells_mounts_of_the_roots_only(outside: Path, workspace: Path, mount: Mount) -> None:
     for folder in ("a", "ws/b c"):
         (outside / folder).mkdir()
-    table = MountTable([Root(str(workspace))])
+    table = RootMounts([Root(str(workspace))])
     before = table.current()
     mount(outside / "a", outside / "a")
     assert table.current() == before
     mount(outside / "a", workspace / "b c")
     (new,) = set(table.current()) - set(before)
     assert (new.point, new.source) == (f"{workspace}/b c", f"{outside}/a")
-    table.close()
+    assert table.current() is table.current()

@@ -21,7 +21,7 @@ from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.client import Message, ZygoteProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, wire_covers
-from ferrule.sandbox.linux.mount_table import MountTable
+from ferrule.sandbox.linux.mount_table import RootMounts
 from ferrule.sandbox.linux.seccomp import OWN_PROCESS, build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
 from ferrule.sandbox.placeholders import Placeholders
@@ -254,7 +254,7 @@ class ZygoteLauncher:
 
     def __init__(self, pool: Pool, key: ZygoteKey, covers: Covers = tuple) -> None:
         self._pool = pool
-        self._mounts = MountTable(key.plan.roots if key.namespaces else ())
+        self._mounts = RootMounts(key.plan.roots if key.namespaces else ())
         self._first_key = key
         self._covers: Covers = covers if key.namespaces else tuple
         pool.open(self._key(), self._covers())
@@ -270,7 +270,6 @@ class ZygoteLauncher:
         return await self._pool.launch(self._key(), self._covers(), argv, env, cwd, stdio, limits)
 
     async def close(self) -> None:
-        self._mounts.close()
         await self._pool.close()
 
     def _key(self) -> ZygoteKey:

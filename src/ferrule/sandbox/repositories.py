@@ -19,7 +19,7 @@ from ferrule.git.layout import is_bare_shape
 from ferrule.git.submodules import submodule_folders
 from ferrule.kernel_files import Mount
 from ferrule.sandbox.linux.inotify import FolderWatch
-from ferrule.sandbox.linux.mount_table import MountTable
+from ferrule.sandbox.linux.mount_table import RootMounts
 from ferrule.sandbox.ownership import Identity, OwnershipRecord, identity
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, is_within
 
@@ -86,6 +86,7 @@ class Repositories:
         self._record = record
         self._folders: dict[str, _Folder] = {}
         self._tops: dict[str, tuple[int, int] | None] = {}
+        self._root_mounts = RootMounts(self._roots)
         self._mounts: tuple[Mount, ...] = ()
         self._all_watched = False
         self._found: dict[str, Repository] = {}
@@ -152,19 +153,14 @@ class Repositories:
         """Created with the first look, which nobody waits for."""
         return FolderWatch(REPOSITORY_NAMES)
 
-    @cached_property
-    def _mount_table(self) -> MountTable:
-        return MountTable(self._roots)
-
     def close(self) -> None:
-        """Stop watching folders and mounts."""
+        """Stop watching folders."""
         if "_watch" in self.__dict__:
             self._watch.close()
-            self._mount_table.close()
 
     def _scan(self) -> None:
         """Search root by root, breadth first. A folder that has not changed is not read again."""
-        tops, mounts = {root.path: _inode(root.path) for root in self._roots}, self._mount_table.current()
+        tops, mounts = {root.path: _inode(root.path) for root in self._roots}, self._root_mounts.current()
         if (tops, mounts) != (self._tops, self._mounts):  # no watch reports a change above a root, or a mount
             self._watch.keep(())
             self._folders = {}

@@ -2,41 +2,59 @@
 
 import os
 import select
+import threading
 from collections.abc import Sequence
+from functools import cache
 
 from ferrule.kernel_files import MOUNTS, Mount, mounts
 from ferrule.sandbox.plan import Root, is_within
 
 
-class MountTable:
-    """The mounts on, above and below some roots. Close it."""
+class RootMounts:
+    """The mounts on, above and below some roots."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._roots = tuple(root.path for root in roots)
+        self._all: tuple[Mount, ...] = ()
         self._mounts: tuple[Mount, ...] = ()
-        try:
-            self._fd = os.open(MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # not Linux: nobody can tell
-            self._fd = -1
-            return
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLPRI)  # "changed", see proc(5)
-        self._mounts = self._read()
 
     def current(self) -> tuple[Mount, ...]:
-        """Return the mounts as they are now; the table is read again only if the kernel says that it changed."""
-        if self._fd >= 0 and self._poll.poll(0):
-            self._mounts = self._read()
+        """Return the mounts as they are now."""
+        found = all_mounts()
+        if found is not self._all:
+            self._all = found
+            self._mounts = tuple(mount for mount in found if any(_touches(mount.point, root) for root in self._roots))
         return self._mounts
 
-    def close(self) -> None:
-        """Stop listening."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
-    def _read(self) -> tuple[Mount, ...]:
-        return tuple(mount for mount in mounts() if any(_touches(mount.point, root) for root in self._roots))
+def all_mounts() -> tuple[Mount, ...]:
+    """Return everything that this process sees mounted; the same object until the kernel reports a change."""
+    return _table(os.getpid()).current()
+
+
+class _Table:
+    """The table of one process: the kernel reports a change once to each open file, which a fork would share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changes = select.poll()
+        self._mounts: tuple[Mount, ...] = ()
+        try:
+            self._changes.register(os.open(MOUNTS, os.O_RDONLY | os.O_CLOEXEC), select.POLLPRI)  # see proc(5)
+        except OSError:  # not Linux: nobody can tell
+            return
+        self._mounts = tuple(mounts())
+
+    def current(self) -> tuple[Mount, ...]:
+        with self._lock:
+            if self._changes.poll(0):
+                self._mounts = tuple(mounts())
+            return self._mounts
+
+
+@cache
+def _table(process: int) -> _Table:
+    return _Table()
 
 
 def _touches(point: str, root: str) -> bool:

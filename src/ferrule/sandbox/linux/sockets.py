@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from ferrule.kernel_files import mounts
+from ferrule.sandbox.linux.mount_table import all_mounts
 
 WELL_KNOWN = (
     "/run/docker.sock",
@@ -36,7 +36,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[str]:
 
 def _mounted() -> Iterator[str]:
     """Yield sockets mounted into a container, which belong to another network namespace."""
-    return (mount.point for mount in mounts() if _is_socket(mount.point))
+    return (mount.point for mount in all_mounts() if _is_socket(mount.point))
 
 
 def _below(top: str) -> Iterator[str]:
