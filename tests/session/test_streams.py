@@ -430,6 +430,7 @@ async def test_m031_another_id_in_each_event(place: Place) -> None:
         ended(output=[{**secret, "id": "rs_z"}, function_call(id="fc_z", arguments='{"n":1}')]),
     )  # fmt: skip
     server = await means(place, "responses", [raw(stream)], [("look", '{"n":1}')], model="gpt-5.5")
+    assert place.warnings == []
     for number in (1, 2):
         assert [item["id"] for item in sent(server, number) if item.get("type") == "reasoning"] == ["rs_c"]
 

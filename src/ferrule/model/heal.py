@@ -77,7 +77,7 @@ _CORE_KINDS = frozenset({"message", "function_call", "function_call_output"})
 _REFUSES = re.compile(
     r"unknown|unrecogni[sz]ed|unsupported|not (?:be )?(?:support|permit|allow|recogni[sz]|accept|expect|known|valid)"
     r"|n't support|unexpected|extra (?:input|field|key|param)|invalid|additional propert|cannot find field|no such"
-    r"|forbid|deprecated|not one of|should not|must not|is not a|incompatible",
+    r"|forbid|deprecated|not one of|should not|must not|must be (?:one of|auto)|is not a|incompatible",
     re.IGNORECASE,
 )
 _UNREADABLE = re.compile(
@@ -86,14 +86,14 @@ _UNREADABLE = re.compile(
     r"|(?:could not|cannot|can't|failed to|unable to) (?:be )?(?:verify|verified|decrypt\w*|parse\w*|read)"
     r".{0,60}(?:encrypted|reasoning|thinking|signature)"
     r"|(?:invalid|corrupt\w*|expired).{0,40}(?:thought[ _]?signature|`?signature`?.{0,30}thinking|encrypted)"
-    r"|(?:thought[ _]?signature|thinking.{0,40}signature).{0,60}(?:not valid|invalid|corrupt|could not|cannot)",
+    r"|(?:thought[ _]?signature|thinking.{0,40}signature).{0,60}(?:not valid|invalid|corrupt|could not|cannot|failed)",
     re.IGNORECASE | re.DOTALL,
 )
 _UNSIGNED = re.compile(
     r"(?:missing|without).{0,60}thought[ _]?signature|thought[ _]?signature.{0,60}(?:missing|required)", re.IGNORECASE
 )
 _ALONE = re.compile(
-    r"'(?P<alone>[^'\s]+)' of type 'reasoning'|'(?P<gone>rs_[^'\s]+)'[^']{0,40}not found|"
+    r"'(?P<alone>[^'\s]+)' of type 'reasoning'|\b(?P<gone>rs_\w+)\b[^']{0,4}[^'\"]{0,40}not found|"
     r"required following item|without its required",
     re.IGNORECASE,
 )
@@ -110,8 +110,15 @@ _PART_WORDS = {
 }
 _NOT_TAKEN = (
     r"not support|n't support|unsupported|not accept|unknown variant|not available|no endpoints|text[- ]only"
-    r"|invalid (?:content )?type|invalid value|supported values"
+    r"|invalid (?:content )?type|invalid value|supported values|not (?:be )?(?:enabled|allowed|permitted)|disabled"
+    r"|not an?(?= (?:vision|multi))|not have|n't have|at most 0|without (?:vision|image)"
 )
+_TEXT_ONLY = re.compile(
+    r"content.{0,80}(?:must be|should be|expect\w*|not) (?:a )?(?:valid )?(?:string|text)"
+    r"|only (?:accepts?|takes?) text",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Words of servers that know no parts of content at all."""
 _ONE_PART = re.compile(
     r"format|mime|media[ _]type|too (?:large|big|many)|exceed|resolution|dimension|corrupt|decod|download|base64",
     re.IGNORECASE,
@@ -135,8 +142,11 @@ _SPOKEN = re.compile(
     r"\(?([A-Za-z_][\w.\[\]]*)",
     re.IGNORECASE,
 )
+_HEADING = re.compile(r"(?:^|[\s(])([A-Za-z_$][\w$]*(?:[.\[]+[\w$]+\]?)*):\s")
+"""What stands before a colon: `tools.0.function.strict: Extra inputs are not permitted`."""
 _COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 """A field name that is not a word of the language."""
+_NAMES = (_QUOTED, _SPOKEN, _HEADING, _COMPOUND)
 _PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
 _STEP = re.compile(r"[A-Za-z_$][\w$-]*|\d+")
 _OUTER = frozenset({"body", "$", "request", "root", "payload", "json"})
@@ -171,7 +181,7 @@ class Refusal:
         found = [place[1] for place in _PLACES.finditer(self.text)]
         if not found:
             wrong = _LISTING.split(self.text[:LONGEST_WORDS], maxsplit=1)[0]
-            found = [self.param, *_QUOTED.findall(wrong), *_SPOKEN.findall(wrong), *_COMPOUND.findall(wrong)]
+            found = [self.param, *(name for form in _NAMES for name in form.findall(wrong)), *_in_words(wrong)]
         paths = [_STEP.findall(name) for name in found if name]
         return [path[1:] if path[0] in _OUTER else path for path in paths if path and path != ["body"]]
 
@@ -192,6 +202,12 @@ class Refusal:
             for name, value in more.items()
         }
         return Healed(self.to.accepts, msgspec.structs.replace(omitted, **changes), what)
+
+
+def _in_words(text: str) -> Iterator[str]:
+    """Yield the fields of a body whose names a text writes as words: `parallel tool calls`."""
+    folded = text.lower()
+    yield from (name for name in sorted(_BODY_FIELDS) if "_" in name and name.replace("_", " ") in folded)
 
 
 def heal(error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> Healed | None:
@@ -259,6 +275,9 @@ def _parts(refusal: Refusal) -> Healed | None:
         about = rf"(?:{words}).{{0,100}}(?:{_NOT_TAKEN})|(?:{_NOT_TAKEN}).{{0,100}}(?:{words})"
         if re.search(about, refusal.text, re.IGNORECASE | re.DOTALL) and _holds(refusal.request, PARTS[kind]):
             return refusal.without(f"its {kind} input", parts={kind})
+    held = {kind for kind in _PART_WORDS if _holds(refusal.request, PARTS[kind])}
+    if held and _TEXT_ONLY.search(refusal.text) and not re.search(r"\bnull\b|\bnone\b", refusal.text, re.IGNORECASE):
+        return refusal.without("content beside text", parts=held)
     return None
 
 
@@ -275,7 +294,8 @@ def _shape(refusal: Refusal) -> Healed | None:
     accepts, words, text = refusal.to.accepts, refusal.words, refusal.text.lower()
     if "developer" in text and accepts.developer_role and re.search(r"role|system|messages|input", text):
         return refusal.taken_for("the developer role", developer_role=False)
-    if accepts.custom_tools and words & {"custom", "custom_tool_call", "custom_tool_call_output"}:
+    only_functions = re.search(r"tool.{0,20}type.{0,40}\b(?:custom\b|must be .?function)", text)
+    if accepts.custom_tools and (words & {"custom", "custom_tool_call", "custom_tool_call_output"} or only_functions):
         return refusal.taken_for("freeform tools", custom_tools=False)
     if accepts.namespaces and "namespace" in words:
         return refusal.taken_for("namespaces", namespaces=False)
@@ -293,7 +313,7 @@ def _shape(refusal: Refusal) -> Healed | None:
 def _null_content(refusal: Refusal) -> Healed | None:
     """Replace `content: null` beside calls."""
     about = re.search(
-        r"content.{0,100}(?:null|none|required|missing|string|empty)|(?:null|none).{0,60}content",
+        r"content.{0,100}(?:null|none|required|missing|string|empty)|(?:null|none|missing).{0,60}content",
         refusal.text,
         re.IGNORECASE | re.DOTALL,
     )
