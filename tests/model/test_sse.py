@@ -25,6 +25,7 @@ STREAMS = {
     "odd names": (b" data: one\n\nDATA:two\n\n\0data: three\n\n", [b"one", b"two", b"three"]),
     "no blank line": (b'data: {"a":1}\ndata: {"b":2}\ndata: [DONE]\n\n', [b'{"a":1}', b'{"b":2}', b"[DONE]"]),
     "an object in lines": (b'data: {"a":\ndata: {"b":2}\ndata: }\n\n', [b'{"a":\n{"b":2}\n}']),
+    "an object beside data": (b'data: one\n{"error":1}\n\n', [b'{"error":1}', b"one"]),
     "objects alone": (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),
     "words alone": (b"Bad Gateway\n\ndata: one\n\n<p>\n", [b"Bad Gateway", b"one", b"<p>\n"]),
     "type in the name alone": (

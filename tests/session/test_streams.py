@@ -449,6 +449,21 @@ async def test_m032_thoughts_in_the_text_stay_in_history_and_are_not_shown(place
         assert told(server, wire) == (ONE, [first, last])
 
 
+REFUSED: Mapping[Wire, Raw] = {
+    "chat": chunks({"refusal": "I can"}, {"refusal": "not."}),
+    "responses": items(said("", content=[{"type": "refusal", "refusal": "I cannot."}])),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_m008_a_refusal_of_the_model_is_its_answer(place: Place, wire: Wire) -> None:
+    with ScriptedModel([REFUSED[wire], WORDS[wire]]) as server:
+        result = await place.talk(server, wire, "go")
+        assert result.text == "I cannot." and len(server.requests) == 1
+        await place.talk(server, wire, "more", resume=True)
+        assert '"I cannot."' in json.dumps(assistants(server))
+
+
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("begun", [True, False])
 @pytest.mark.parametrize("form", ["error: %s\ndata: [DONE]\n\n", '{"error":%s}\n'])

@@ -107,13 +107,16 @@ def test_m032_thoughts_are_not_shown_in_any_split() -> None:
             assert "".join(parts) + reader.rest() == expected
 
 
-async def test_f07_a_server_that_is_down_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_f07_a_server_that_is_down_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: Wire
+) -> None:
     monkeypatch.setattr("ferrule.model.retry._sleep", lambda seconds: asyncio.sleep(0))
     seen: list[object] = []
     agent = Agent(
         "some-model",
         base_url="http://127.0.0.1:9/v1",
-        wire="chat",
+        wire=wire,
         cwd=tmp_path,
         sandbox="danger-full-access",
         on_event=seen.append,

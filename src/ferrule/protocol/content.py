@@ -82,13 +82,13 @@ PART_TAGS = frozenset(
 
 
 def text_of(content: str | tuple[ContentPart, ...]) -> str:
-    """Return the text of a string or of the textual parts, joined without a separator."""
+    """Return the text of a string or of the textual parts, joined without a separator. A refusal is text, too."""
     if isinstance(content, str):
         return content
     return "".join(
-        part.text
+        part.refusal if isinstance(part, Refusal) else part.text
         for part in content
-        if isinstance(part, InputText | OutputText | SummaryText | ReasoningText | PlainText)
+        if isinstance(part, InputText | OutputText | SummaryText | ReasoningText | PlainText | Refusal)
     )
 
 

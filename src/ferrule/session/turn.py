@@ -29,7 +29,7 @@ from ferrule.model.stream import (
     ToolInputDelta,
 )
 from ferrule.process.run import uninterrupted
-from ferrule.protocol.content import InputText, Refusal, text_of
+from ferrule.protocol.content import InputText, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.hosted import is_unfinished, nobody_runs
@@ -376,11 +376,8 @@ class Turn:
 
 def _says_something(view: ItemView) -> bool:
     """Whether an item is more than reasoning, an empty message, or a call that nobody runs."""
-    if isinstance(view, Message) and not isinstance(view.content, str):
-        refused = any(isinstance(part, Refusal) for part in view.content)
-        return refused or bool(shown(text_of(view.content)).strip())
     if isinstance(view, Message):
-        return bool(text_of(view.content).strip())
+        return bool(shown(text_of(view.content)).strip())
     return not isinstance(view, Reasoning) and not is_unfinished(view)
 
 

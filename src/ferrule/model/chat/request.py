@@ -23,7 +23,6 @@ from ferrule.protocol.content import (
     InputImage,
     InputText,
     ReasoningText,
-    Refusal,
     text_of,
 )
 from ferrule.protocol.errors import RespondToModel
@@ -142,7 +141,7 @@ class ChatBody:
 
     def _message(self, said: Sequence[ResponseItem], calls: Sequence[ResponseItem]) -> list[bytes]:
         messages = [item.view for item in said if isinstance(item.view, Message)]
-        text = "".join(text_of(message.content) for message in messages) or "".join(map(_refusal, messages))
+        text = "".join(text_of(message.content) for message in messages)
         if not text and not calls:
             return []
         message: dict[str, object] = {"role": "assistant", "content": text}
@@ -257,12 +256,6 @@ def _run(items: Sequence[ResponseItem], start: int) -> int:
 def _call_id(call: ItemView) -> str:
     assert isinstance(call, _Calls)
     return call.call_id or call.id or ""
-
-
-def _refusal(message: Message) -> str:
-    if isinstance(message.content, str):
-        return ""
-    return "".join(part.refusal for part in message.content if isinstance(part, Refusal))
 
 
 def _thought(view: ItemView) -> str:
