@@ -118,7 +118,7 @@ _TEXT_ONLY = re.compile(
     r"|only (?:accepts?|takes?) text",
     re.IGNORECASE | re.DOTALL,
 )
-"""Words of servers that know no parts of content at all."""
+"""Words of servers that accept no content but text."""
 _ONE_PART = re.compile(
     r"format|mime|media[ _]type|too (?:large|big|many)|exceed|resolution|dimension|corrupt|decod|download|base64",
     re.IGNORECASE,
@@ -135,7 +135,7 @@ _LISTING = re.compile(
     r"|expected one of|(?:must|should|to) be one of|one of:|is not one of|input should be|expected:|use '|did you mean",
     re.IGNORECASE,
 )
-"""What follows lists valid values, not wrong ones."""
+"""Words before a list of valid values."""
 _QUOTED = re.compile(r"['\"`\u2018\u201c]([A-Za-z_$][\w.$\[\]-]*)['\"`\u2019\u201d]")
 _SPOKEN = re.compile(
     r"(?:parameters?|arguments?|fields?|propert(?:y|ies)|keys?|keyword|inputs?)(?: (?:supplied|named?|passed))?:?\s+"
@@ -143,7 +143,7 @@ _SPOKEN = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|[\s(])([A-Za-z_$][\w$]*(?:[.\[]+[\w$]+\]?)*):\s")
-"""What stands before a colon: `tools.0.function.strict: Extra inputs are not permitted`."""
+"""A name before a colon: `tools.0.function.strict: Extra inputs are not permitted`."""
 _COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 """A field name that is not a word of the language."""
 _NAMES = (_QUOTED, _SPOKEN, _HEADING, _COMPOUND)

@@ -24,7 +24,7 @@ CONNECT_TIMEOUT_S = 15.0
 WRITE_TIMEOUT_S = 120.0
 """Longest stall while sending a request; histories with images are megabytes on a slow line."""
 KEEP_ALIVE_S = 120.0
-"""How long an idle connection is kept: longer than most tools run between two requests."""
+"""Lifetime of an idle connection: longer than most tools run between two requests."""
 IDLE_CONNECTIONS = 16
 """Idle connections kept. Open ones are not limited: each sub-agent needs its own."""
 MAX_ERROR_BYTES = 64 * 2**10

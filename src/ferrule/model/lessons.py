@@ -1,4 +1,4 @@
-"""What a server refused, stored with the session, so that a resumed session does not repeat the request."""
+"""Lessons about servers, stored with the session: a resumed session does not repeat a request that was refused."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from ferrule.protocol.specs import Wire
 
 
 class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to treat a server when one model is used: the fields of its profile that differ from the original, and what
+    """The treatment of a server and model: the fields of its profile that differ from the original, and what
     is left out. `provider` is as in `Recipient`."""
 
     provider: str

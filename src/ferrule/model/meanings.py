@@ -1,4 +1,4 @@
-"""What servers say, and what it means: codes of errors, words of their messages, reasons to finish.
+"""The meaning of what servers say: error codes, words of error messages, reasons to finish.
 
 Sources: error codes of OpenAI, error types of Anthropic, codes of google.rpc, exceptions that vLLM names, and the
 messages of servers and gateways as their users report them.
@@ -12,18 +12,18 @@ class Meaning(Enum):
     """The meaning of an error's code or type."""
 
     USED_UP = auto()
-    """The account's quota or credit is used up: it passes in hours, or by paying."""
+    """The account's quota or credit is used up. Only hours or a payment help."""
     TOO_FAST = auto()
-    """Too many requests or tokens in a time: it passes."""
+    """A rate limit: wait, then retry."""
     PASSING = auto()
-    """A fault of the server: it passes."""
+    """A temporary failure of the server: retry."""
     OVERFLOW = auto()
     """The conversation does not fit the model's context window."""
     CALL_UNREADABLE = auto()
     """The server could not parse its model's call."""
     OF_THE_REQUEST = auto()
-    """The request itself is to blame: the error would come again. A code that is missing here is asked again in vain, a
-    bounded number of times."""
+    """A fault of the request, which would fail again. An error whose code is missing here is retried in vain, a bounded
+    number of times."""
 
 
 CODES = {
@@ -84,7 +84,7 @@ class Finish(Enum):
     CUT = auto()
     """The answer reached a limit of length."""
     FAILED = auto()
-    """The answer broke off; a retry may help."""
+    """The answer broke off: retry."""
     FILTERED = auto()
     """A filter of content stopped the answer."""
 

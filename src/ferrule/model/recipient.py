@@ -21,7 +21,7 @@ _FAMILY = re.compile(r"[a-z]+(?:-?[0-9]+)?")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _PORTABLE = re.compile(r"[A-Za-z0-9_-]+")
 _HOLDS_SIGNATURE = re.compile(r"__(?:thought|thinking|signature|sig)s?__[A-Za-z0-9+/=_-]+$")
-"""How gateways hide a signature in an id, for clients that keep nothing else."""
+"""The form in which gateways hide a signature in an id, for clients that keep nothing else."""
 
 
 PARTS: Mapping[str, type[ContentPart]] = {"image": InputImage, "file": InputFile, "audio": InputAudio}
@@ -34,7 +34,7 @@ MAX_HEALS = 16
 
 
 class Omissions(msgspec.Struct, frozen=True):
-    """What a server refused in this session, and is therefore left out of its requests.
+    """Parts of requests that a server refused in this session, and that are left out from then on.
 
     `fields` are paths of the body (`reasoning.summary`); `item_fields`, `tool_fields` names of fields in items and in
     tools; `kinds` types of items and of tools; `tools` names of tools; `parts` kinds of content (`image`);
@@ -55,7 +55,7 @@ class Omissions(msgspec.Struct, frozen=True):
 
 
 class Healed(msgspec.Struct, frozen=True):
-    """How to treat a server from now on. `what` is left out, or expressed in another way."""
+    """The treatment of a server from now on. `what` is left out, or expressed in another way."""
 
     accepts: ProviderProfile
     omitted: Omissions

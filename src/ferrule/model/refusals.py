@@ -57,7 +57,7 @@ def read_error(payload: object) -> ServerError | None:
 
 
 def _said(value: object) -> str:
-    """Return the words of an error that is no object of its own."""
+    """Return the text of an error that is not an object."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and (text := value[0].get("message")):
         return _text(text)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

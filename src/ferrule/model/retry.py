@@ -1,4 +1,4 @@
-"""When to retry a request, and after how long."""
+"""Decide whether to retry a request, and after how long."""
 
 import asyncio
 import random

@@ -62,7 +62,7 @@ class SseDecoder:
 
 
 _STRAY = b" \t\0" + _BOM
-"""Bytes before a field's name that say nothing: indents, and the mark of a stream that was put behind another."""
+"""Meaningless bytes before a field's name: indents, and the mark of a stream that was appended to another."""
 _FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})
 
 
@@ -91,7 +91,7 @@ def _data(block: bytes) -> Sequence[bytes]:
 
 
 def _payloads(lines: Sequence[bytes]) -> Sequence[bytes]:
-    """Join the lines of one payload; lines that are an object each are events without the blank line between them."""
+    """Join the lines of one payload. Lines that are one object each are separate events that lack their blank line."""
     *first, last = [line for line in lines if line.strip()] or (b"",)
     whole = all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in first)
     if first and whole and last.startswith((b"{", b"[DONE]")):
@@ -100,7 +100,7 @@ def _payloads(lines: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _named(name: bytes, data: bytes) -> bytes:
-    """Return the data of an event with a name that only its `event` field says."""
+    """Return the data with the name that only the `event` field contains."""
     if name == b"error" and data.strip() and not data.lstrip().startswith(b"{"):
         return _as_error(data)
     if name.startswith(b"response.") and name not in data and data.startswith(b"{") and _is_untyped(data):

@@ -34,7 +34,7 @@ from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import ToolSpec, Wire
 
 DRAIN_S = 0.5
-"""How long to wait for the end of a finished stream. A longer wait would cost more than a new connection."""
+"""Longest wait for the end of a finished stream. A longer one would cost more than a new connection."""
 
 
 _TOOL_PLACE = re.compile(r"\btools[\[.]([0-9]{1,4})")

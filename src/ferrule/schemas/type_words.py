@@ -25,7 +25,7 @@ _MISNAMED = {
 _OPTIONAL = frozenset({"optional", "nullable", "option", "maybe"})
 _UNIONS = frozenset({"union", "variant"})
 _WRAPPERS = frozenset({"annotated", "final", "required", "notrequired", "readonly"})
-"""Types that say no more than their first parameter."""
+"""Types that stand for their first parameter."""
 _MODIFIERS = frozenset({"const", "unsigned", "signed", "final", "readonly"})
 
 _LONGEST = 200

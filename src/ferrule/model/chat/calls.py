@@ -37,7 +37,7 @@ class CallDelta(msgspec.Struct):
 
 
 def placed(calls: list[CallDelta] | CallDelta) -> list[CallDelta]:
-    """Return the entries of one delta; several without an index are as many calls, each at its place."""
+    """Return the entries of one delta; each is a call of its own, even without an index."""
     if isinstance(calls, CallDelta):
         return [calls]
     if len(calls) > 1 and all(call.index is None for call in calls):
@@ -70,12 +70,12 @@ class ChatCall:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the arguments are `{}` so far: some servers send that before the real ones."""
+        """True while the arguments are `{}`, which some servers send before the real ones."""
         return not self.custom and self.text.strip() == "{}"
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments are complete JSON. The input of a custom tool cannot tell."""
+        """True once the arguments are complete JSON; never for a custom tool, whose input cannot tell."""
         return not self.custom and bool(self.parts) and self.parts[-1].rstrip()[-1:] == "}" and _is_json(self.text)
 
     def keep(self, delta: CallDelta) -> None:

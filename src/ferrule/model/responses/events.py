@@ -154,15 +154,15 @@ KINDS: Mapping[str, type[Event]] = {str(kind.__struct_config__.tag): kind for ki
 
 
 class Other(Numbered, kw_only=True):
-    """An event of a kind without meaning for us: only its number counts, and the rest is not decoded. Servers send the
-    whole request back in some of them."""
+    """An event of a kind that is not read: only its number counts, and the rest is not decoded. Servers repeat the
+    whole request in some of them."""
 
     type: str
     object: str = ""
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether the kind alone shows that nothing in this event is for us."""
+        """True if the kind alone shows that the event can be skipped."""
         return self.type not in KINDS and self.object != "response" and bool(self.type) and not is_error(self.type)
 
 

@@ -35,5 +35,5 @@ class Numbers:
 
     @property
     def has_gap(self) -> bool:
-        """Whether a number between the first and the last is missing."""
+        """True if a number between the first and the last is missing."""
         return self._trusted and bool(self._seen) and self._last - self._first + 1 > len(self._seen)
