@@ -93,7 +93,7 @@ _UNSIGNED = re.compile(
     r"(?:missing|without).{0,60}thought[ _]?signature|thought[ _]?signature.{0,60}(?:missing|required)", re.IGNORECASE
 )
 _ALONE = re.compile(
-    r"'(?P<alone>[^'\s]+)' of type 'reasoning'|\b(?P<gone>rs_\w+)\b[^']{0,4}[^'\"]{0,40}not found|"
+    r"'(?P<alone>[^'\s]+)' of type 'reasoning'|\b(?P<gone>rs_[^'\s]+)'?[^']{0,40}not found|"
     r"required following item|without its required",
     re.IGNORECASE,
 )
