@@ -30,6 +30,8 @@ FORMS: list[dict[str, Any]] = [
     {"command": ["bash", "-lc", SCRIPT]},
     {"input": SCRIPT},
     {"input": json.dumps({"patch": PATCH})},
+    {"diff": PATCH},
+    {"patch_text": "\n" + PATCH},
 ]
 
 

@@ -304,7 +304,7 @@ UNKNOWN_STARTERS = [
     "firejail --noprofile git push", "bwrap --dev-bind / / env A=1 git push", "python3 run.py git push",
     "tmux new-session -d git push", "screen -dm git push", "kubectl -n ns exec pod -- git push",
     "docker --context x run img git push", "docker compose -f x.yml exec -T web git push", "poetry -C x run git push",
-    "make -f - <<< 'x:; git push'", "make --eval='$(shell git push)'",
+    "npm -s exec -c 'git push'", "make -f - <<< 'x:; git push'", "make --eval='$(shell git push)'",
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ferrule.patch.invocation import BarePatchError, Invocation, find_patch, find_patch_in_script
+from ferrule.patch.syntax import BEGIN
 from ferrule.process.shell import POSIX_SHELLS
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonValue, decode
@@ -59,9 +60,12 @@ def patch_in(command: Command) -> Invocation | None:
 
 def patch_text(given: JsonValue) -> str | None:
     """The patch in what a model gave the patch tool: text, JSON in a text, an argument by any of its names, or the
-    command that would apply it. None where there is none."""
+    command that would apply it; an argument of another name counts if it begins as a patch does. None where there is
+    none."""
     if isinstance(given, Mapping):
-        return next((text for name in PATCH_NAMES if (text := patch_text(given.get(name))) is not None), None)
+        named = (given.get(name) for name in PATCH_NAMES)
+        marked = (value for value in given.values() if isinstance(value, str) and value.lstrip().startswith(BEGIN))
+        return next((text for value in (*named, *marked) if (text := patch_text(value)) is not None), None)
     if isinstance(given, str):
         return _patch_in_text(given)
     if not isinstance(given, Sequence) or not given or not all(isinstance(word, str) for word in given):
