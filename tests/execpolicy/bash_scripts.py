@@ -402,7 +402,7 @@ WRAPPERS = (
     "sg root PORTABLE", "sg root -c PORTABLE", "chroot / env PATH=\"$PATH\" ...", "strace -f -o /dev/null ...",
     "nsenter -t $$ -m ...", "env -S 'nice -n 1' ...", "dash -c PORTABLE", "busybox sh -c PORTABLE",
     "unshare -rm bash -c SCRIPT", "fakeroot ...", "watch -n 1 -t -e false", "time -p ... | cat",
-    "ssh-agent ...", "ssh-agent -t 9 ...", "capsh -- -c SCRIPT",
+    "capsh -- -c SCRIPT",
     "nice nice timeout 9 env bash -c SCRIPT", "nice -n 1 script -qc PORTABLE /dev/null",
 )  # fmt: skip
 Form = Callable[[Generator], str]
