@@ -24,10 +24,14 @@ THOUGHTS: dict[str, Event] = {
     "mistral": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
     "moonshot": {"reasoning_content": "hm"}, "zai": {"reasoning_content": "hm"},
     "minimax": {"content": "<think>hm</think>"},
-    "ollama": {"reasoning": "hm"}, "llama.cpp": {"reasoning_content": "hm"}, "dashscope": {"reasoning_content": "hm"},
+    "ollama": {"reasoning": "hm"}, "llamacpp": {"reasoning_content": "hm"}, "dashscope": {"reasoning_content": "hm"},
+    "azure": {"content_filter_results": {"hate": {"filtered": False}}}, "lmstudio": {"reasoning_content": "hm"},
+    "vllm": {"reasoning_content": "hm", "reasoning": "hm"}, "sglang": {"reasoning_content": "hm"},
+    "litellm": {"reasoning_content": "hm", "thinking_blocks": [{"type": "thinking", "thinking": "hm"}]},
+    "anthropic": {"content": "Let me look."}, "xai": {"reasoning_content": "hm"}, "generic": {},
 }  # fmt: skip
 """What a provider sends before its call."""
-AT_ONCE = ("gemini", "mistral", "ollama")
+AT_ONCE = ("gemini", "mistral", "ollama", "xai")
 """Providers that send a call in one piece."""
 
 
@@ -43,6 +47,8 @@ def chat(provider: str) -> list[Event]:
     choices: list[Event] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
     events: list[Event] = [{"id": "c1", "object": "chat.completion.chunk", "choices": [each]} for each in choices]
+    if provider == "azure":
+        events.insert(0, {"id": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]})
     return [*events, {"id": "c1", "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}]
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
+from ferrule.model.profiles import load_profiles
 from tests.model.mutations import SHAPES, check
+
+
+def test_each_provider_has_its_shape() -> None:
+    assert set(load_profiles().providers) <= set(SHAPES)
 
 
 @pytest.mark.parametrize("name", SHAPES)
