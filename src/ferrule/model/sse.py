@@ -68,8 +68,11 @@ _FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})
 
 def _data(block: bytes) -> Sequence[bytes]:
     """Return the data of one event, preceded by unframed content: an error as a field, a bare body, bare words."""
-    if block.startswith(b"data: ") and b"\n" not in block:
-        return (block[6:],)
+    head, _, rest = block.partition(b"\n")
+    if not rest and head.startswith(b"data: "):
+        return (head[6:],)
+    if rest.startswith(b"data: ") and head.startswith(b"event: response.") and head[7:] in rest and b"\n" not in rest:
+        return (rest[6:],)  # the usual forms of both wires, which the rest reads alike
     values: list[bytes] = []
     loose: list[bytes] = []
     name = b""
