@@ -107,10 +107,7 @@ class WordReader:
         start = self.at
         self.joined = False
         while self.at < self.end:
-            run = _RUN.match(self.text, self.at)
-            if run is not None:
-                pieces.parts.append(run[0])
-                self.at = run.end()
+            if self._take(_RUN, pieces):
                 continue
             char = self.text[self.at]
             if char in _ENDS:
@@ -131,6 +128,15 @@ class WordReader:
             expanded = expand_braces(self.text[start : self.at])
             return Braces(found, expanded) if expanded else Splitting(found)
         return found
+
+    def _take(self, run: re.Pattern[str], pieces: _Pieces) -> bool:
+        """Take characters that mean themselves. Returns False if there are none."""
+        found = run.match(self.text, self.at)
+        if found is None:
+            return False
+        pieces.parts.append(found[0])
+        self.at = found.end()
+        return True
 
     def _special(self, char: str, pieces: _Pieces) -> None:
         """Read a character with a meaning of its own."""
@@ -181,10 +187,7 @@ class WordReader:
     def double_quoted(self, pieces: _Pieces, closer: str = '"') -> None:
         """Read up to the closing quote; with another `closer` (none for here-documents) the quote is a character."""
         while self.at < self.end:
-            run = _IN_QUOTES.match(self.text, self.at)
-            if run is not None:
-                pieces.parts.append(run[0])
-                self.at = run.end()
+            if self._take(_IN_QUOTES, pieces):
                 continue
             char = self.text[self.at]
             if char == closer:
