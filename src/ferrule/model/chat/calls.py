@@ -46,6 +46,10 @@ def placed(calls: list[CallDelta] | CallDelta) -> list[CallDelta]:
     return calls
 
 
+BLANK_PIECES = 8
+"""Pieces in which `{}` comes at most. Joining all pieces at each one would take seconds for a long patch."""
+
+
 class ChatCall:
     """A call that is arriving."""
 
@@ -71,7 +75,7 @@ class ChatCall:
     @property
     def is_blank(self) -> bool:
         """True while the arguments are `{}`, which some servers send before the real ones."""
-        return not self.custom and self.text.strip() == "{}"
+        return not self.custom and len(self.parts) <= BLANK_PIECES and self.text.strip() == "{}"
 
     @property
     def is_whole(self) -> bool:
