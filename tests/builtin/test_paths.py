@@ -51,6 +51,17 @@ async def test_n025_a_patch_makes_no_folder_of_that_name(benches: Benches, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
+@pytest.mark.parametrize("tool", ["grep", "grep_files"])
+async def test_n025_an_absolute_glob_of_a_search(benches: Benches, tmp_path: Path, home: Path, tool: str) -> None:
+    (tmp_path / "a.py").write_text("x")
+    bench = benches(tool)
+    found = await bench.call(tool, pattern="x", include=f"{tmp_path}/*.py")
+    assert f"{tmp_path}/a.py" in found and f"{home}/d/f" not in found
+    assert f"write {home}/d/*" in await bench.call(tool, pattern="x", include="~/d/*")
+    elsewhere = await bench.call(tool, pattern="x", path=str(tmp_path / "a.py"), include="/etc/*.conf")
+    assert f"include is matched below {tmp_path}: give /etc as path, and *.conf as include" in elsewhere
+
+
 async def test_n025_the_pattern_of_a_glob(benches: Benches, home: Path) -> None:
     bench = benches("glob")
     assert f"{home}/d/f" in await bench.call("glob", pattern="~/d/*")

@@ -3,10 +3,13 @@
 import os
 from stat import S_ISDIR, S_ISREG
 
+import msgspec
+
 from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.request import Found, Search
 from ferrule.builtin.searching.ripgrep import find_ripgrep, search_with_ripgrep
 from ferrule.kernel_files import refuse_kernel_files
+from ferrule.patch.paths import unexpanded
 from ferrule.patch.planner import reason
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
@@ -31,6 +34,7 @@ class Searcher:
     async def search(self, search: Search) -> Found:
         """Raises `RespondToModel`: the place cannot be searched, the pattern cannot be read, the time is over."""
         _check_place(search.path)
+        search = msgspec.structs.replace(search, include=_rooted(search.include, search.cwd))
         if self._program is None:
             return await self._in_python(search)
         env = await self._commands.environment(login=False)
@@ -43,6 +47,24 @@ class Searcher:
         from ferrule.builtin.searching.python import search_in_python
 
         return await run_blocking(search_in_python, search)
+
+
+def _rooted(include: str | None, cwd: str) -> str | None:
+    """Return an absolute glob as one from `cwd`, where globs start. Raise `RespondToModel` if it leads elsewhere: it
+    would match nothing."""
+    if include is None:
+        return None
+    refusal = unexpanded(include, cwd)
+    if refusal is not None:
+        raise RespondToModel(f"include: {refusal}")
+    root = cwd.rstrip("/") + "/"
+    if include.startswith(root):
+        return include[len(root) - 1 :]
+    folder, glob = os.path.split(include)
+    first = include.split("/")[1] if include.startswith("/") else ""
+    if first and not os.path.lexists(root + first) and os.path.isdir(folder):
+        raise RespondToModel(f"include is matched below {cwd}: give {folder} as path, and {glob} as include")
+    return include
 
 
 def _check_place(path: str) -> None:
