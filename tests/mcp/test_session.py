@@ -148,6 +148,23 @@ async def test_f08_a_list_that_changes_at_each_reading_is_read_when_a_request_is
     assert 1 <= log.read_text().count("tools/list") <= 3
 
 
+async def test_f08_requests_in_quick_succession_share_a_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(source, "LIST_PAUSE", 60.0)
+    monkeypatch.setattr(source, "LIST_PATIENCE", 0.01)
+    with ScriptedModel([[message(str(number))] for number in range(3)]) as model:
+        made = agent(model, "responses", tmp_path, {"stub": server("storm", f"log={log}")})
+        async with await made.open() as session:
+            await until(lambda: session.toolset.current()[1].handler("mcp__stub__echo"))
+            monkeypatch.setattr(source, "FIRST_PATIENCE", 0.0)
+            for number in range(3):
+                await session.run(str(number))
+        assert all("mcp__stub__echo" in request.tool_names for request in model.requests)
+    assert log.read_text().count("tools/list") == 1
+
+
 async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_path: Path) -> None:
     servers = {
         "fast": server(),
