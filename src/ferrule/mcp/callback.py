@@ -1,4 +1,4 @@
-"""The page of ours on loopback to which a login sends the user's browser."""
+"""The loopback page to which a login sends the user's browser."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 from mcp.shared.auth import AuthorizationCodeResult
 
 REQUEST_SECONDS = 5.0
-"""How long a connection may take to say what it wants: browsers open some that they never use, and the end waits for
-all of them."""
+"""Seconds for a connection to send its request: browsers open some that they never use, and the end of the page
+waits for all of them."""
 CALLBACK = "/callback"
 LONGEST_REFUSAL = 200
-"""Characters of a login server's own words on why it refused."""
+"""Characters quoted of a login server's reason for refusing."""
 _HEAD = "HTTP/1.1 {}\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n{}\n"
 _DONE = _HEAD.format("200 OK", "Done: you can close this window.").encode()
 _NOT_FOUND = _HEAD.format("404 Not Found", "There is nothing here.").encode()
@@ -32,11 +32,11 @@ class CallbackPage:
         self._state = ""
 
     def expect(self, address: str) -> None:
-        """The user is sent to `address`: its state must come back."""
+        """Note that the user is sent to `address`, whose state must come back."""
         self._state = _one(parse_qs(urlsplit(address).query), "state") or ""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request of a browser."""
+        """Answer one request of a browser."""
         with suppress(TimeoutError, ValueError, ConnectionError):  # ValueError: longer than any line of a browser
             async with asyncio.timeout(REQUEST_SECONDS):
                 result = self._read(await reader.readline())
@@ -47,7 +47,7 @@ class CallbackPage:
         writer.close()
 
     def _read(self, line: bytes) -> AuthorizationCodeResult | None:
-        """What the first line of a request says about our login; None if it is not about it."""
+        """Read the first line of a request; None if it is not about our login."""
         method, _, rest = line.decode("latin-1").partition(" ")
         place = urlsplit(rest.partition(" ")[0])
         query = parse_qs(place.query)

@@ -1,4 +1,4 @@
-"""Whom a connection calls: the user who is asked, and whoever watches a call."""
+"""Callbacks of a connection: questions to the user, and the progress of a call."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,4 +7,4 @@ from ferrule.tools.questions import Answer
 
 Ask = Callable[[ElicitationRequest], Awaitable[Answer]]
 Progress = Callable[[float, float | None, str], None]
-"""Takes how far a call has come, of how much (None: unknown), and a message."""
+"""Takes the progress, the total (None: unknown) and a message."""

@@ -1,4 +1,4 @@
-"""A server as its users see it: connected when needed, connected again when it was lost, closed once."""
+"""A client of one server: connects when needed, reconnects after a loss, closes once."""
 
 import asyncio
 import logging
@@ -40,9 +40,9 @@ T = TypeVar("T")
 Answer = dict[str, JsonValue]
 
 MAX_PAGES = 100
-"""Pages of one list: a server that never ends its list is cut here."""
+"""Pages of one list; a server that never ends its list is cut off here."""
 MAX_TOOLS = 2_000
-"""Tools of one server; more than anybody can choose from."""
+"""Tools of one server: more than anybody can choose from."""
 FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
 """Seconds between two starts of a server that fails again and again: doubled each time, up to the longest."""
 MOST_DOUBLINGS = 16
@@ -56,7 +56,7 @@ LONGEST_WAIT = 2.0
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """A tool as its server describes it. `name` is the raw one; `schema` is the whole original.
+    """A tool as its server describes it. `name` is the raw name, `schema` the whole original.
 
     `as_task`: it runs only as a task. `unusable` says why it cannot be called, if so.
     """
@@ -73,9 +73,9 @@ class McpTool(msgspec.Struct, frozen=True):
 class MCPClient:
     """One server. Use it in `async with`, or plain `with` from code without a loop.
 
-    Belongs to the loop on which it was first used; called from another one, it works there. A program by a bare name
-    never comes from `places`, where commands can write. `ask` answers the server's
-    questions to the user; `on_tools_changed` is told when its list of tools is another one.
+    Belongs to the loop that used it first; calls from other loops run there. A program with a bare name is never looked
+    up in `places`, where commands can write. `ask` answers the server's questions to the user; `on_tools_changed` is
+    called when its list of tools changes.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class MCPClient:
 
     @property
     def another_program(self) -> str | None:
-        """A sentence, where a program of this name was passed over for another one."""
+        """A sentence if a program of this name was passed over for another one, else None."""
         if self.settings.command is None:
             return None
         found = server_program(self.settings, self._env, self._places)
@@ -126,7 +126,7 @@ class MCPClient:
         await self._on_own_loop(self._connected)
 
     async def list_tools(self) -> list[McpTool]:
-        """All pages of the server's tools that the settings want, without doubles. Raises `McpFailure`."""
+        """Return the server's tools that the settings allow, each once, from all pages. Raises `McpFailure`."""
         return await self._on_own_loop(self._list_tools)
 
     async def call_tool(
@@ -137,7 +137,7 @@ class MCPClient:
         on_progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """The result as the server gave it: `content`, `structuredContent`, `isError`. `timeout` is in seconds.
+        """Return the result as the server sent it: `content`, `structuredContent`, `isError`. `timeout` is in seconds.
 
         A lost server is started again first. Raises `McpFailure`, and `RespondToModel` with what went wrong with this
         call: a call that may have run is not repeated.
@@ -146,18 +146,18 @@ class MCPClient:
         return await self._on_own_loop(lambda: self._call(tool, arguments, limit, on_progress))
 
     async def request(self, method: str, params: Mapping[str, JsonValue]) -> Answer:
-        """One answer to `resources/list`, `resources/templates/list` (with `cursor`) or `resources/read` (with `uri`).
+        """Return the answer to `resources/list`, `resources/templates/list` (`cursor`) or `resources/read` (`uri`).
 
         Raises `McpFailure`, and `RespondToModel` with the server's refusal.
         """
         return await self._on_own_loop(lambda: self._request(method, params))
 
     async def has_resources(self) -> bool:
-        """Whether the server says that it has any. Raises `McpFailure`."""
+        """Return whether the server declares resources. Raises `McpFailure`."""
         return (await self._on_own_loop(self._connected)).declares("resources")
 
     async def server_name(self) -> str:
-        """What the server calls itself, with its version; empty where it does not say. Raises `McpFailure`."""
+        """Return the server's name for itself and its version; empty if it gives none. Raises `McpFailure`."""
         return (await self._on_own_loop(self._connected)).server_name
 
     async def close(self) -> None:
@@ -192,7 +192,7 @@ class MCPClient:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 
     async def _connected(self) -> "Connection":
-        """The living connection; one is made where there is none, once for all who wait."""
+        """Return the living connection; make one if there is none, once for everybody who waits."""
         if self._connection is not None and self._connection.alive:
             return self._connection
         if self._connecting is None or self._connecting.done():
@@ -220,7 +220,7 @@ class MCPClient:
         return connection
 
     async def _wait_for_turn(self) -> None:
-        """Raises `McpFailure` where the server failed so often that its next start is far away."""
+        """Wait until the server may be started again. Raises `McpFailure` if that is long after repeated failures."""
         if self._closed:
             raise McpFailure(self.name, "refused", "was closed")
         wait = self._not_before - time.monotonic()
@@ -265,7 +265,7 @@ class MCPClient:
             raise RespondToModel(f"{method} had no answer within {limit:g} seconds (tool_timeout)") from error
 
     async def _list_tools(self) -> list[McpTool]:
-        """Raises `McpFailure`, also where the server starts but does not list."""
+        """List the tools within `startup_timeout`. Raises `McpFailure`, also if the server starts and does not list."""
         await self._connected()
         limit = self.settings.startup_timeout
         try:
@@ -382,7 +382,7 @@ def _turn_to_start() -> asyncio.Semaphore:
 
 
 def _load_connection() -> "type[Connection]":
-    """The SDK takes most of a second to import: on a thread, and only where a server is used."""
+    """Import the SDK, which takes most of a second: on a thread, and only if a server is used."""
     with sdk_needed():
         from ferrule.mcp.connection import Connection
     return Connection
@@ -393,14 +393,14 @@ def _entries(value: JsonValue) -> list[dict[str, JsonValue]]:
 
 
 def offered_roots(settings: McpServerSettings, cwd: str) -> tuple[str, ...]:
-    """The folders that the server is told of: the configured ones, else the session's for a server of this machine."""
+    """Return the folders offered to the server: the configured ones, else the session's if the server runs here."""
     if settings.roots is not None:
         return tuple(os.path.normpath(os.path.join(cwd, os.path.expanduser(root))) for root in settings.roots)
     return (cwd,) if settings.is_local else ()
 
 
 def _tool(server: str, raw: dict[str, JsonValue], *, runs_tasks: bool) -> McpTool | None:
-    """The tool, or None for an entry that names none. A missing schema means: no parameters."""
+    """Return the tool; None for an entry without a name. A missing schema means no parameters."""
     name = raw.get("name")
     if not isinstance(name, str) or not name:
         return None

@@ -1,9 +1,9 @@
-"""The time that a call may take: given anew by each sign of life, stopped while a person is asked."""
+"""The time limit of a call: each sign of life renews it, and it stops while a person is asked."""
 
 import asyncio
 
 MAX_CALL_SECONDS = 3600.0
-"""A call that reports progress for ever ends here: an hour is more than anybody waits."""
+"""A call that reports progress for ever ends after an hour, longer than anybody waits."""
 
 
 class CallClock:
@@ -23,17 +23,17 @@ class CallClock:
         return not self.over and not self._deadline.expired()
 
     def renew(self) -> None:
-        """A sign of life: the call has all its time again."""
+        """Give the call its full time again, after a sign of life."""
         if self.runs and not self._held:
             self._deadline.reschedule(min(self._loop.time() + self._seconds, self._last))
 
     def hold(self) -> None:
-        """A person is asked: the call has all the time of the world."""
+        """Stop the clock while a person is asked."""
         self._held = True
         if self.runs:
             self._deadline.reschedule(None)
 
     def release(self) -> None:
-        """The person has answered."""
+        """Start the clock again after the answer."""
         self._held = False
         self.renew()

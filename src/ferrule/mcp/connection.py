@@ -1,4 +1,4 @@
-"""One live connection to one server. A single task enters and leaves everything that belongs to it."""
+"""A live connection to one server. A single task enters and leaves everything that belongs to it."""
 
 import asyncio
 import itertools
@@ -31,11 +31,11 @@ from ferrule.tools.questions import Elicited
 from mcp import types
 
 MAX_ROUNDS = 10
-"""How often one call may ask for more input."""
+"""Times that one call may ask for more input."""
 
 
 class Transport(AbstractAsyncContextManager[Any], Protocol):
-    """Gives the two streams of messages. `said` explains a failure by what the server printed."""
+    """Yields the two message streams. `said` explains a failure by the server's output."""
 
     exit_code: int | None
 
@@ -43,7 +43,7 @@ class Transport(AbstractAsyncContextManager[Any], Protocol):
 
 
 class Connection:
-    """Made by `open`. Once it is not `alive` any more, `failure` says what happened."""
+    """Opened by `open`. Once it is no longer `alive`, `failure` says what happened."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Connection:
                 group.start_soon(_cancel_after, event, group.cancel_scope)
 
     async def _listen(self) -> None:
-        """On the newer protocol a server tells of changes only to those who listen."""
+        """Subscribe to changes: on the newer protocol a server reports them only to listeners."""
         with suppress(MCPError, SubscriptionLost, TimeoutError):
             async with listen(self._session, tools_list_changed=True) as changes:
                 async for _ in changes:
@@ -184,7 +184,7 @@ class Connection:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """A call does not time out while a person thinks."""
+        """Stop the clocks of all calls while a person thinks."""
         self._questions += 1
         for clock in self._clocks:
             clock.hold()
@@ -197,7 +197,7 @@ class Connection:
                     clock.release()
 
     async def list_tools(self, cursor: str | None) -> dict[str, JsonValue]:
-        """One page of the server's tools, as it said it. Raises `MCPError`."""
+        """Return one page of the server's tools as it sent it. Raises `MCPError`."""
         page = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         try:
             with _readable():
@@ -209,12 +209,12 @@ class Connection:
         return take_answer()
 
     def declares(self, *path: str) -> bool:
-        """Whether the server says that it can do this: `declares("tasks", "requests", "tools", "call")`."""
+        """Return whether the server declares a capability, as in `declares("tasks", "requests", "tools", "call")`."""
         return self._wire is not None and declares(self._wire.greeting, *path)
 
     @property
     def server_name(self) -> str:
-        """What the server calls itself."""
+        """The server's name for itself, with its version."""
         return "" if self._wire is None else server_name(self._wire.greeting)
 
     async def call_tool(
@@ -226,9 +226,9 @@ class Connection:
         *,
         as_task: bool = False,
     ) -> dict[str, JsonValue]:
-        """The result of a call, as the server said it. Progress gives the call its time anew.
+        """Return the result of a call as the server sent it. Progress renews the call's time.
 
-        Raises `TimeoutError` (the server is told that nobody waits any more) and `MCPError`.
+        Raises `TimeoutError` (the server is told that nobody waits any longer) and `MCPError`.
         """
         async with asyncio.timeout(timeout) as deadline:
             clock = CallClock(deadline, timeout)
@@ -271,7 +271,7 @@ class Connection:
     async def _call_as_task(
         self, tool: str, arguments: dict[str, JsonValue], clock: CallClock, progressed: ProgressFnT
     ) -> dict[str, JsonValue]:
-        """The call as a task of the server, whose progress comes under a token of ours until it is over."""
+        """Run the call as a task of the server, whose progress arrives under our own token until it ends."""
         assert self._wire is not None
         token = f"task-{next(self._task_numbers)}"
         said = ""
@@ -298,7 +298,7 @@ class Connection:
         return answer
 
     async def request(self, method: str, params: Mapping[str, JsonValue], timeout: float) -> dict[str, JsonValue]:
-        """Lists of resources and their contents, as JSON. Raises `MCPError` and `TimeoutError`."""
+        """Return lists of resources or their contents, as JSON. Raises `MCPError` and `TimeoutError`."""
         cursor = params.get("cursor")
         page = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         async with asyncio.timeout(timeout):
@@ -343,7 +343,7 @@ def _cause(error: BaseException | None, timeout: float) -> tuple[FailureKind, st
 
 
 async def _shake_hands(session: ClientSession) -> None:
-    """`initialize`, which nearly every server knows; `server/discover` where it is refused."""
+    """Send `initialize`, which nearly every server knows, and `server/discover` if that is refused."""
     try:
         with _readable():
             await session.initialize()
@@ -361,7 +361,7 @@ async def _shake_hands(session: ClientSession) -> None:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """An answer that the SDK cannot read is an error of the server's."""
+    """Turn an answer that the SDK cannot read into an error of the server."""
     try:
         yield
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""From the result of a call to what the model reads: every part once, nothing as raw base64. Pure."""
+"""Turn a call's result into what the model reads: every part once, nothing as raw base64. Pure."""
 
 import json
 from base64 import b64encode
@@ -16,14 +16,14 @@ MAX_IMAGE_BYTES = 10 * 1024 * 1024
 ERROR_MARK = "The tool reported an error:"
 EMPTY = "(no content)"
 LONGEST_WORD = 300
-"""Characters of a server's own words in a note of ours: a URI or a description, and no page of text."""
+"""Characters quoted from a server in one of our notes: a URI or a description, not a page of text."""
 _BEGINNING, _ENOUGH = 64, 40
-"""Characters of base64 that are looked at, and of them without line breaks, to know an image by: 30 bytes."""
+"""Characters of base64 inspected to recognise an image, with and without line breaks: 30 bytes."""
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def parts_of(result: Mapping[str, JsonValue]) -> tuple[ContentPart, ...]:
-    """The parts of a `CallToolResult`: its content blocks, then `structuredContent` unless they say it already."""
+    """Return the parts of a `CallToolResult`: its content blocks, then `structuredContent` unless they contain it."""
     blocks = _blocks(result.get("content"))
     parts = [_part(block) for block in blocks]
     structured = result.get("structuredContent")
@@ -35,7 +35,7 @@ def parts_of(result: Mapping[str, JsonValue]) -> tuple[ContentPart, ...]:
 
 
 def contents_of(resource: Mapping[str, JsonValue]) -> InputText | InputImage:
-    """The contents of a resource: text as it is, an image as an image, a note for any other bytes."""
+    """Return a resource's contents: text as it is, an image as an image, a note for any other bytes."""
     text = resource.get("text")
     if isinstance(text, str):
         return InputText(encodable(text))
@@ -47,7 +47,7 @@ def contents_of(resource: Mapping[str, JsonValue]) -> InputText | InputImage:
 
 
 def _blocks(content: JsonValue) -> list[JsonValue]:
-    """The content as a list of blocks: some servers send one block, or a plain text."""
+    """Return the content as a list of blocks: some servers send one block, or plain text."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else [content] if isinstance(content, Mapping) else []
@@ -73,7 +73,7 @@ def _part(block: JsonValue) -> ContentPart:
 
 
 def _image(text: str, kind: str) -> InputText | InputImage:
-    """The image under the type that its bytes have: providers refuse the whole request for one that is wrong."""
+    """Return the image under the type of its bytes: providers refuse a whole request for a wrong one."""
     if text.startswith("data:"):
         head, _, text = text.partition(",")
         kind = head[len("data:") :].partition(";")[0]
@@ -92,7 +92,7 @@ def _image(text: str, kind: str) -> InputText | InputImage:
 
 
 def _bytes_of(text: str) -> bytes | None:
-    """What base64 says, of either alphabet, with line breaks and without the padding; None where it is none."""
+    """Decode base64 of either alphabet, with line breaks or without padding; None if it is not base64."""
     plain = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
     try:
         return a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
@@ -114,6 +114,6 @@ def _json(value: JsonValue) -> str:
 
 
 def _shown(value: JsonValue) -> str:
-    """A server's word in a note of ours: one line, not long."""
+    """Return a server's word for one of our notes: one short line."""
     text = encodable(" ".join(str(value).split()))
     return text if len(text) <= LONGEST_WORD else f"{text[:LONGEST_WORD]}..."

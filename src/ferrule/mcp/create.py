@@ -1,4 +1,4 @@
-"""MCP tools for code that has no session: connect, list, and hand out the definitions."""
+"""MCP tools for code without a session: connect, list, return the definitions."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from ferrule.sync import wait_for_coroutine
 
 
 def create_mcp_tools(config: Mapping[str, Any], timeout: float = 60.0, *, cwd: str = ".") -> list[MCPToolDefinition]:
-    """The tools of all servers of `{"mcpServers": {...}}`, connected at once, within `timeout` seconds.
+    """Return the tools of all servers of `{"mcpServers": {...}}`, connected concurrently within `timeout` seconds.
 
-    They work in plain code and on any loop; closing one closes the connection to its server. Raises `McpFailure`,
-    `UsageError` for a wrong configuration, and `TimeoutError`.
+    They work in plain code and on any loop; closing one closes the connection to its server, and so does the end of the
+    program. Raises `McpFailure`, `UsageError` for a wrong configuration, and `TimeoutError`.
     """
     clients = [
         MCPClient(name, settings, cwd=cwd) for name, settings in mcp_servers_of(config).items() if settings.enabled

@@ -1,4 +1,4 @@
-"""What a server's process is started with. A server is somebody else's program: it gets no secrets of ours unasked."""
+"""The environment of a server's process: somebody else's program, which gets none of our secrets unasked."""
 
 import os
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ BASE_VARIABLES = frozenset(
         "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
     }
 )  # fmt: skip
-"""What every server gets, in either case: enough to find programs, its home, a proxy and the user's language."""
+"""Variables of every server, in upper or lower case: enough to find programs, its home, a proxy and the language."""
 
 
 def server_program(settings: McpServerSettings, base: Mapping[str, str], places: Places) -> Located:
-    """What is started. A command with a path is what the user named; by a bare name none in `places`, where commands
-    can write."""
+    """Find the server's program. A command with a path is taken as it is; a bare name is never looked up in `places`,
+    where commands can write."""
     command = os.path.expanduser(settings.command or "")
     if "/" in command:
         return Located(command)
@@ -30,8 +30,8 @@ def server_program(settings: McpServerSettings, base: Mapping[str, str], places:
 def server_environment(
     settings: McpServerSettings, base: Mapping[str, str], places: Places = NOWHERE
 ) -> dict[str, str]:
-    """The base set, the variables that are passed on by name, and over both the configured values. What the server
-    starts by its name (an `npx` its node) comes from none of the `places` either, unless PATH is configured."""
+    """Return the base set and the variables passed on by name, overridden by the configured values. What the server
+    itself starts by name (as npx does node) comes from none of the `places` either, unless PATH is configured."""
     if "PATH" in base:
         base = {**base, "PATH": safe_search(base["PATH"], places)}
     wanted = set(settings.env_vars)
@@ -44,5 +44,5 @@ def server_environment(
 
 
 def server_directory(settings: McpServerSettings, session_cwd: str) -> str:
-    """Where the server runs, absolute."""
+    """Return the server's working directory, absolute."""
     return os.path.normpath(os.path.join(session_cwd, os.path.expanduser(settings.cwd or ".")))

@@ -1,4 +1,4 @@
-"""What goes wrong between us and a server, sorted by what the user can do about it."""
+"""Failures of a server, sorted by what the user can do about them."""
 
 from typing import Literal
 
@@ -8,8 +8,7 @@ FailureKind = Literal["launch", "timeout", "crash", "login", "unreachable", "ref
 
 
 class McpFailure(FerruleError):
-    """The server could not be started, reached or used. The text is one sentence that names the server; `said` is what
-    it says of it."""
+    """A server could not be started, reached or used. The text is one sentence: the server's name, then `said`."""
 
     def __init__(self, server: str, kind: FailureKind, text: str) -> None:
         super().__init__(f"MCP server {server} {text}")

@@ -1,4 +1,4 @@
-"""What needs the MCP SDK says so where the extra `mcp` is not installed."""
+"""Say what to install if the extra `mcp` is missing."""
 
 import logging
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from ferrule.protocol.errors import UsageError
 
 _SDK_LOGGERS = ("mcp", "client")
-"""What the SDK logs goes where the program's logs go. It is no traceback on the stderr of one that has no logs: what a
-server did wrong is told by messages of ours."""
+"""The SDK's logs go where the program's logs go, but never as a traceback to the stderr of a program without logs: our
+own messages report a server's faults."""
 
 
 @contextmanager
 def sdk_needed() -> Iterator[None]:
-    """Around an import that leads to the SDK. Raises `UsageError` where the SDK is not installed."""
+    """Wrap an import of the SDK. Raises `UsageError` if the SDK is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

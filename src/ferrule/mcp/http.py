@@ -1,4 +1,4 @@
-"""The transport to a remote server: the SDK's streamable HTTP over a client that is bounded and names what failed."""
+"""The transport to a remote server: the SDK's streamable HTTP over a bounded client that names failures."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -14,21 +14,21 @@ from ferrule.mcp.logins import LoginAuth, LoginStore
 from ferrule.protocol.mcp_settings import McpServerSettings
 
 SESSION_EXPIRED = -32018
-"""Our own code: the server does not know the session any more, so the request was not looked at."""
+"""Our own code: the server no longer knows the session, so it did not look at the request."""
 LOGIN_NEEDED = -32019
-"""Our own code: the server wants to know who asks."""
+"""Our own code: the server wants a login."""
 
 CONNECT_SECONDS = 30.0
-"""A server that does not take the connection by then is not there."""
+"""Seconds in which a server must accept the connection."""
 READ_SECONDS = 3600.0
-"""A call's own timeout is shorter; a stream that only listens may be silent."""
+"""Seconds of silence allowed: a call's own timeout is shorter, and a listening stream may be quiet."""
 
 CLOSE_SECONDS = 2.0
-"""How long a server may take to hear that its session is over: as long as a local one has to end by itself."""
+"""Seconds to tell a server that its session is over: as long as a local one has to end by itself."""
 
 
 class HttpTransport:
-    """Speaks to `settings.url`, with the login that is stored in `home` unless the headers say who asks."""
+    """Talks to `settings.url`, with the login stored in `home` unless the headers authenticate."""
 
     exit_code: int | None = None
 
@@ -61,12 +61,12 @@ class HttpTransport:
         return await self._stack.__aexit__(kind, error, trace)
 
     def said(self) -> str:
-        """Nothing: what a remote server prints we do not see."""
+        """Return nothing: the output of a remote server is not seen here."""
         return ""
 
 
 def request_headers(settings: McpServerSettings, env: Mapping[str, str]) -> dict[str, str]:
-    """The configured headers; those from variables that are not set are left out."""
+    """Return the configured headers, without those whose variables are not set."""
     named = {header: env[name] for header, name in settings.env_http_headers.items() if env.get(name)}
     headers = {**settings.http_headers, **settings.headers, **named}
     token = env.get(settings.bearer_token_env_var or "")
@@ -74,7 +74,7 @@ def request_headers(settings: McpServerSettings, env: Mapping[str, str]) -> dict
 
 
 def _advice(name: str, settings: McpServerSettings, headers: Mapping[str, str]) -> str:
-    """What the user can do where the server does not take who asks."""
+    """Return the user's next step if the server rejects the credentials."""
     if any(header.lower() == "authorization" for header in headers):
         return "check the token in its settings (headers, bearer_token_env_var)"
     if settings.bearer_token_env_var is not None:
@@ -83,8 +83,8 @@ def _advice(name: str, settings: McpServerSettings, headers: Mapping[str, str]) 
 
 
 class _Careful(httpx2.AsyncBaseTransport):
-    """Answers are read up to a limit; a status that is an error becomes a JSON-RPC error that names it, with `advice`
-    where the server does not take who asks. Scopes that the stored login lacks are noted for the next one."""
+    """Reads answers up to a limit and turns an error status into a JSON-RPC error that names it, with `advice` if the
+    server rejects the credentials. Scopes that the stored login lacks are noted for the next login."""
 
     def __init__(self, advice: str, store: LoginStore | None) -> None:
         self._advice = advice
@@ -139,7 +139,7 @@ class _Careful(httpx2.AsyncBaseTransport):
 
 
 def _lacked_scope(response: httpx2.Response) -> str | None:
-    """The scopes that a refusal asks for; None where it is not about scopes. RFC 6750, section 3.1."""
+    """Return the scopes that a refusal asks for; None if it is not about scopes. RFC 6750, section 3.1."""
     if response.status_code != 403:
         return None
     from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
@@ -150,7 +150,7 @@ def _lacked_scope(response: httpx2.Response) -> str | None:
 
 
 def _rights(response: httpx2.Response, scope: str) -> str:
-    """What the login lacks, in the server's words where it has any."""
+    """Describe the rights that the login lacks, in the server's words if it has any."""
     if scope:
         return f"the scope {_word(scope)}, which its login does not have"
     from mcp.client.auth.utils import extract_field_from_www_auth
@@ -164,12 +164,12 @@ def _word(text: str) -> str:
 
 
 _SHOWN = 200
-"""Characters of the scopes that are told."""
+"""Characters of the scopes in an error."""
 _BODY_HEADERS = frozenset({b"content-type", b"content-length", b"content-encoding", b"transfer-encoding"})
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends in an error above the limit."""
+    """A body that fails above the limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What the SDK is shown of a server's answer: as little as it needs, in the form that it checks. Pure.
+"""Reduce a server's answer for the SDK: as little as it needs, in the form that it checks. Pure.
 
 The SDK takes an answer whole or not at all: one tool without a schema, one content block of a new kind, a greeting
 without a version and nothing is left of it. It also compiles servers' output schemas and runs them in this process.
@@ -11,12 +11,12 @@ from ferrule.protocol.json_text import JsonValue
 Answer = dict[str, JsonValue]
 
 MAX_SHOWN_DEPTH = 32
-"""Levels of a schema that the SDK is shown: it looks for annotations of properties, and fails on very deep ones."""
+"""Levels of a schema passed to the SDK, which looks for annotations of properties and fails on very deep ones."""
 _KIND = ("resultType", "ttlMs", "cacheScope")
 
 
 def shown_answer(method: str, raw: Answer, asked_version: str) -> Answer | None:
-    """The answer to `method` as the SDK is shown it; None for one that it is shown as it is."""
+    """Return the answer to `method` for the SDK; None if it gets the answer as it is."""
     if method == "initialize":
         return _greeting(raw, asked_version)
     if raw.get("resultType", "complete") != "complete":
@@ -26,7 +26,7 @@ def shown_answer(method: str, raw: Answer, asked_version: str) -> Answer | None:
 
 
 def capability(greeting: Mapping[str, JsonValue], *path: str) -> JsonValue:
-    """What the server says at this place of its capabilities; None where it says nothing."""
+    """Return the server's capability at this path; None if there is none."""
     place: JsonValue = greeting.get("capabilities")
     for name in path:
         place = place.get(name) if isinstance(place, Mapping) else None
@@ -34,7 +34,7 @@ def capability(greeting: Mapping[str, JsonValue], *path: str) -> JsonValue:
 
 
 def server_name(greeting: Mapping[str, JsonValue]) -> str:
-    """What the server calls itself, with its version; empty where it does not say."""
+    """Return the server's name for itself and its version; empty if it gives none."""
     info = greeting.get("serverInfo")
     meta = greeting.get("_meta")
     if info is None and isinstance(meta, Mapping):
@@ -44,7 +44,7 @@ def server_name(greeting: Mapping[str, JsonValue]) -> str:
 
 
 def _greeting(raw: Answer, asked_version: str) -> Answer:
-    """A greeting that says nothing of its version is taken to agree to ours."""
+    """Complete a greeting: one without a version is taken to agree to ours."""
     version = raw.get("protocolVersion")
     return {
         "protocolVersion": version if isinstance(version, str) and version else asked_version,
@@ -70,7 +70,7 @@ def _capabilities(raw: Answer) -> Answer:
 
 
 def declares(greeting: Mapping[str, JsonValue], *path: str) -> bool:
-    """Whether the server says that it can do this."""
+    """Return whether the server declares this capability."""
     return capability(greeting, *path) not in (None, False)
 
 

@@ -1,4 +1,4 @@
-"""From a server's output to JSON-RPC messages, one a line.
+"""Read JSON-RPC messages from a server's output, one a line.
 
 Servers also print banners and logs there: those are skipped. Pure: no descriptors here.
 """
@@ -15,13 +15,13 @@ from ferrule.protocol.json_text import JsonValue
 log = logging.getLogger("ferrule.mcp")
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-"""Bytes of one message. Larger than any sensible image; a server cannot fill our memory with one result."""
+"""Bytes of one message: larger than any sensible image, and one result cannot fill our memory."""
 _EDGE_BYTES = 256
-"""Bytes kept of both ends of a line that is too long: enough to find the id of the request that it answers."""
+"""Bytes kept at either end of an overlong line: enough to find the id of the request that it answers."""
 _SHOWN = 200
-"""Characters of a bad line that are logged or told."""
+"""Characters of a bad line in logs and errors."""
 _LOGGED = 10
-"""Bad lines that are logged for one server: a chatty one must not fill the log."""
+"""Bad lines logged for one server: a chatty one must not fill the log."""
 
 _ID_FIRST = re.compile(rb'^\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,')
 _ID_LAST = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*\}\s*$')
@@ -32,7 +32,7 @@ PARSE_ERROR = -32700
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines. Of a line above `limit` only its two ends are kept, in constant memory."""
+    """Cuts a byte stream into lines, in constant memory: only the two ends of a line above `limit` are kept."""
 
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._limit = limit
@@ -40,7 +40,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """The lines that are complete now, without their ends, and whether each is whole."""
+        """Return the lines completed by these bytes, without line ends, and whether each is whole."""
         *complete, rest = data.split(b"\n")
         for piece in complete:
             self._add(piece)
@@ -59,17 +59,17 @@ class LineSplitter:
 
 
 class MessageReader:
-    """The JSON-RPC messages among what a server prints."""
+    """Reads the JSON-RPC messages in a server's output."""
 
     def __init__(self, server: str, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._server = server
         self._lines = LineSplitter(limit)
         self._bad = 0
         self.first_bad_line: str | None = None
-        """What a server that never answers has printed instead."""
+        """The first line that is not a message, of a server that never answers."""
 
     def feed(self, data: bytes) -> Iterator[dict[str, JsonValue]]:
-        """The messages that are complete now. Raises `ConnectionError` for one that is too long to be taken."""
+        """Return the messages completed by these bytes. Raises `ConnectionError` for an overlong one."""
         for line, whole in self._lines.feed(data):
             if not whole:
                 yield _too_long(line)
@@ -97,7 +97,7 @@ class MessageReader:
 
 
 def _is_answer(message: dict[str, JsonValue]) -> bool:
-    """An answer by a server that does not name the version of JSON-RPC."""
+    """Return whether this is an answer without the JSON-RPC version."""
     return "id" in message and "method" not in message and ("result" in message or "error" in message)
 
 
@@ -113,7 +113,7 @@ def _decoded(line: bytes) -> JsonValue:
 
 
 def _too_long(line: bytes) -> dict[str, JsonValue]:
-    """The error that takes the place of an answer which is too long."""
+    """Return the error that replaces an overlong answer."""
     error = _error_for(line, TOO_LONG)
     if error is None:
         raise ConnectionError(f"a message without a plain id: {TOO_LONG}")
@@ -121,6 +121,6 @@ def _too_long(line: bytes) -> dict[str, JsonValue]:
 
 
 def _error_for(line: bytes, reason: str) -> dict[str, JsonValue] | None:
-    """The error for the request that an unusable line answers, where its id stands at one of the line's ends."""
+    """Return the error for the request that an unusable line answers, if its id is at one of the line's ends."""
     found = _ID_FIRST.search(line[:_EDGE_BYTES]) or _ID_LAST.search(line[-_EDGE_BYTES:])
     return found and {"jsonrpc": "2.0", "id": int(found[1]), "error": {"code": PARSE_ERROR, "message": reason}}

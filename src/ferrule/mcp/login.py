@@ -1,4 +1,4 @@
-"""The login at a remote server: the SDK's OAuth flow, with the user's browser and a page of ours on loopback."""
+"""Log in at a remote server: the SDK's OAuth flow with the user's browser and our loopback page."""
 
 import asyncio
 import re
@@ -19,26 +19,26 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.mcp_settings import McpOAuthSettings
 
 LOGIN_SECONDS = 300.0
-"""How long the user has to log in."""
+"""Seconds for the user to log in."""
 ANSWER_SECONDS = 30.0
-"""How long a server may take to answer one request of the login."""
+"""Seconds for a server to answer one request of the login."""
 LONGEST_REASON = 300
-"""Characters of a reason that is told."""
+"""Characters of a reason in an error."""
 
 Show = Callable[[str], None]
 
 
 class LoginFailed(FerruleError):
-    """The login did not succeed. The text has no secrets."""
+    """The login failed. The text contains no secrets."""
 
 
 async def log_in(
     url: str, home: str, show: Show, oauth: McpOAuthSettings | None = None, env: Mapping[str, str] | None = None
 ) -> Login | None:
-    """Log in at `url` and store what it gives. `show` is handed the address that the user must open.
+    """Log in at `url` and store the login. `show` gets the address that the user must open.
 
-    Asks for the scopes of the login that is there, and for those that it lacked, beside what the server names.
-    Returns None where the server wants no login. Raises `LoginFailed`.
+    Asks for the scopes of the present login and those it lacked, besides those that the server names. Returns None if
+    the server wants no login. Raises `LoginFailed`.
     """
     oauth = oauth or McpOAuthSettings()
     store = LoginStore(home, url)
@@ -58,7 +58,7 @@ async def log_in(
 
 @asynccontextmanager
 async def _listening(page: CallbackPage, port: int) -> AsyncIterator[int]:
-    """The page on loopback; gives its port."""
+    """Serve the page on loopback; yield its port."""
     try:
         server = await asyncio.start_server(page.answer, "127.0.0.1", port)
     except OSError as error:
@@ -71,7 +71,7 @@ async def _listening(page: CallbackPage, port: int) -> AsyncIterator[int]:
 async def _knock(
     url: str, provider: OAuthClientProvider, page: CallbackPage, oauth: McpOAuthSettings
 ) -> httpx2.Response:
-    """Ask the server something, so that it asks for the login. Raises `LoginFailed`."""
+    """Send the server a request that makes it ask for the login. Raises `LoginFailed`."""
     door = _Door()
     try:
         async with asyncio.timeout(LOGIN_SECONDS), _client(auth=provider, transport=door) as client:
@@ -100,7 +100,7 @@ def _client(**options: Any) -> httpx2.AsyncClient:
 
 
 class _Door(httpx2.AsyncBaseTransport):
-    """The way to the servers. While it is `closed`, the next request is answered as one that wants a login."""
+    """The transport of the login. While it is `closed`, the next request is answered as if it needed a login."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -117,7 +117,7 @@ class _Door(httpx2.AsyncBaseTransport):
 
 
 async def _offers_login(url: str) -> bool:
-    """Whether the server says where one logs in for it."""
+    """Return whether the server names its login servers."""
     async with _client() as client:
         for place in build_protected_resource_metadata_discovery_urls(None, url):
             response = await client.get(place)
@@ -127,7 +127,7 @@ async def _offers_login(url: str) -> bool:
 
 
 def _reason(error: Exception, page: CallbackPage, provider: OAuthClientProvider, oauth: McpOAuthSettings) -> str:
-    """Why it failed, and what to do; without the server's own text, which may hold anything."""
+    """Explain the failure and the next step, without the server's own text, which may contain anything."""
     if page.refusal:
         return f"the login server refused it ({page.refusal})"
     if isinstance(error, OAuthRegistrationError):
@@ -146,7 +146,7 @@ def _reason(error: Exception, page: CallbackPage, provider: OAuthClientProvider,
 
 
 class _Memory:
-    """The flow's storage; what it gave is stored at its end. A client that is registered already is not registered."""
+    """Storage for the flow, whose result is stored at its end. A client that has an id is not registered again."""
 
     def __init__(self, client: OAuthClientInformationFull | None) -> None:
         self._tokens: OAuthToken | None = None
@@ -166,7 +166,7 @@ class _Memory:
 
 
 class _Metadata(OAuthClientMetadata):
-    """What the client says of itself. Whatever scope the flow chooses, those that are needed are asked for, too."""
+    """The client's metadata. Whatever scope the flow chooses, the needed ones are requested too."""
 
     _needed: str | None = PrivateAttr(default=None)
 
@@ -175,7 +175,7 @@ class _Metadata(OAuthClientMetadata):
 
 
 def _needed(login: Login | None, oauth: McpOAuthSettings) -> str | None:
-    """The scopes of the configuration, of the login that is there, and those that it lacked."""
+    """Return the configured scopes, those of the present login, and those that it lacked."""
     held = None if login is None else union_scopes(login.scope, login.wanted)
     return union_scopes(" ".join(oauth.scopes) or None, held)
 
@@ -209,7 +209,7 @@ def _provider(
 
 
 def _registered(oauth: McpOAuthSettings, env: Mapping[str, str], callback: str) -> OAuthClientInformationFull | None:
-    """The client of the configuration. Raises `LoginFailed` where the variable of its secret is not set."""
+    """Return the configured client. Raises `LoginFailed` if the variable with its secret is not set."""
     if oauth.client_id is None:
         return None
     secret = oauth.client_secret
@@ -226,7 +226,7 @@ def _registered(oauth: McpOAuthSettings, env: Mapping[str, str], callback: str) 
 
 
 def _choose_auth_method(provider: OAuthClientProvider) -> None:
-    """How a registered client shows its secret: the basic way, which is the default, unless the server takes others."""
+    """Choose how a registered client sends its secret: `client_secret_basic` unless the server only takes others."""
     client, server = provider.context.client_info, provider.context.oauth_metadata
     taken = (server and server.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
     if (

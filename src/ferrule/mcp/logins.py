@@ -1,4 +1,4 @@
-"""Logins at remote servers: kept in files of ours, renewed before they expire, shared by all sessions.
+"""Logins at remote servers, kept in our own files, renewed before they expire, shared by all sessions.
 
 A file per address, readable by the user alone. Whoever renews holds the file's lock: refresh tokens may be used only
 once, and the next one must be on disk before anybody needs it.
@@ -20,13 +20,13 @@ from ferrule.locks import take_in_time, try_lock
 
 FOLDER = "mcp_logins"
 EARLY_SECONDS = 30.0
-"""A token is renewed this long before it expires, so that it does not expire on its way."""
+"""Seconds before its end that a token is renewed, so that it does not expire in transit."""
 LOCK_SECONDS = 15.0
-"""How long another process may take to renew; then we go on without it."""
+"""Seconds to wait for another process that renews; then we go on without the lock."""
 
 
 class Login(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a login left: tokens, and how to renew them. `expires_at` is in seconds since 1970; 0 is not known."""
+    """The result of a login: tokens, and how to renew them. `expires_at` is in seconds since 1970; 0 means unknown."""
 
     access_token: str
     token_endpoint: str
@@ -38,10 +38,10 @@ class Login(msgspec.Struct, frozen=True, omit_defaults=True):
     resource: str | None = None
     scope: str | None = None
     wanted: str | None = None
-    """Scopes that a server has asked for since, or that were asked for and not granted: the next login asks again."""
+    """Scopes that a server has asked for since, or did not grant: the next login asks for them."""
 
     def expires_soon(self, now: float) -> bool:
-        """Whether it is time to renew it."""
+        """Return whether it is time to renew it."""
         return self.expires_at != 0 and now >= self.expires_at - EARLY_SECONDS
 
     def __repr__(self) -> str:
@@ -49,20 +49,20 @@ class Login(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoginStore:
-    """The login at one address."""
+    """Stores the login at one address."""
 
     def __init__(self, home: str, url: str) -> None:
         self.path = Path(home, FOLDER, f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json")
 
     def read(self) -> Login | None:
-        """What is stored now, if anything."""
+        """Return the stored login, if any."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=Login)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     def write(self, login: Login) -> None:
-        """Store it, whole or not at all, for the user's eyes only."""
+        """Store it whole or not at all, readable by the user alone."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -73,7 +73,7 @@ class LoginStore:
         temporary.replace(self.path)
 
     def remove(self) -> bool:
-        """Forget it. False where there is none."""
+        """Forget the login; return False if there is none."""
         try:
             self.path.unlink()
         except FileNotFoundError:
@@ -81,14 +81,14 @@ class LoginStore:
         return True
 
     async def current(self) -> Login | None:
-        """The login to use now, renewed if it expires soon."""
+        """Return the login to use now, renewed if it expires soon."""
         login = self.read()
         if login is not None and login.expires_soon(time.time()):
             return await self.renewed(login)
         return login
 
     async def renewed(self, used: Login) -> Login:
-        """A login in the place of one that was refused, or that expires; the same one where there is no better."""
+        """Return a login that replaces a refused or expiring one; the same one if there is no better."""
         async with self._locked():
             stored = self.read()
             if stored is not None and stored.access_token != used.access_token:
@@ -122,7 +122,7 @@ class LoginStore:
 
 
 class LoginAuth(httpx2.Auth):
-    """Adds the stored login to requests; after a 401 once more, with a renewed one."""
+    """Adds the stored login to requests; after a 401 it tries once more with a renewed one."""
 
     def __init__(self, store: LoginStore) -> None:
         self._store = store
@@ -142,7 +142,7 @@ class LoginAuth(httpx2.Auth):
 
 
 async def _refreshed(login: Login) -> Login | None:
-    """The login that the refresh token gives, or None where the server gives none."""
+    """Return the login obtained with the refresh token; None if the server gives none."""
     if login.refresh_token is None:
         return None
     form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "client_id": login.client_id}

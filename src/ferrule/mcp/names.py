@@ -1,4 +1,4 @@
-"""The name under which the model calls a server's tool. Pure, and a function of the two raw names alone.
+"""The model's name for a server's tool. Pure, and a function of the two raw names alone.
 
 So a name is the same in every session and in any order of starts, and no tool can take another one's.
 """
@@ -7,16 +7,16 @@ import hashlib
 import re
 
 PREFIX = "mcp__"
-"""No built-in tool's name begins so: a server cannot shadow one."""
+"""No built-in tool's name begins like this: a server cannot shadow one."""
 LONGEST_NAME = 64
-"""Characters that providers take."""
+"""Characters that providers accept."""
 _HASH = 12
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def qualified_name(server: str, tool: str) -> str:
-    """`mcp__SERVER__TOOL`, with a hash of the raw names behind it where that text alone would not lead back to them:
-    where a character had to be replaced, where it is too long, or where `__` could divide it in two places."""
+    """Return `mcp__SERVER__TOOL`, with a hash of the raw names if the text alone is ambiguous: a character had to be
+    replaced, it is too long, or `__` could divide it in two places."""
     joined = f"{server}__{tool}"
     plain = PREFIX + _FOREIGN.sub("_", joined)
     divides_once = len(re.findall("(?=__)", joined)) == 1
@@ -27,5 +27,5 @@ def qualified_name(server: str, tool: str) -> str:
 
 
 def slash_name(server: str, tool: str) -> str:
-    """The second spelling that resolves to the same tool."""
+    """Return the second spelling that resolves to the same tool."""
     return f"{server}/{tool}"

@@ -25,7 +25,7 @@ _READ_ONLY = ToolAnnotations(readOnlyHint=True)
 
 
 class ListResources(Action):
-    """Which resources are listed."""
+    """The resources to list."""
 
     server: str | None = Field(default=None, description="Name of one MCP server. Without it: all of them.")
     cursor: str | None = Field(
@@ -34,21 +34,21 @@ class ListResources(Action):
 
 
 class ReadResource(Action):
-    """Which resource is read."""
+    """The resource to read."""
 
     server: str = Field(description="Name of the MCP server, as list_mcp_resources shows it.")
     uri: str = Field(description="URI of the resource, as list_mcp_resources shows it.")
 
 
 class Answer(Observation):
-    """An answer as JSON, and the images in it."""
+    """An answer as JSON, and its images."""
 
     answer: dict[str, Any]
     images: tuple[str, ...] = ()
 
     @property
     def to_llm_content(self) -> str | Sequence[ContentPart]:
-        """The JSON; after it the images."""
+        """The JSON, then the images."""
         text = encodable(json.dumps(self.answer, ensure_ascii=False, separators=(",", ":")))
         if not self.images:
             return text
@@ -56,7 +56,7 @@ class Answer(Observation):
 
 
 class _Lister(ToolExecutor[ListResources, Answer]):
-    """Lists one kind of thing: of one server page by page, or everything of all servers."""
+    """Lists resources or templates: of one server page by page, or all of all servers."""
 
     def __init__(self, clients: Clients, method: str, field: str) -> None:
         self._clients = clients
@@ -136,7 +136,7 @@ class _Reader(ToolExecutor[ReadResource, Answer]):
 
 
 def resource_tools(clients: Clients) -> tuple[ToolDefinition[Any, Any], ...]:
-    """The three tools, over the servers of one session."""
+    """Return the three tools for the servers of one session."""
     return (
         ToolDefinition(
             name="list_mcp_resources",

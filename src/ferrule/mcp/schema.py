@@ -1,4 +1,4 @@
-"""A pydantic model of a server's schema, for code that wants one. Validation of calls keeps the schema itself."""
+"""A pydantic model of a server's schema, for code that wants one. Calls are validated against the schema itself."""
 
 import keyword
 import re
@@ -11,7 +11,7 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.tools.action import Action
 
 MAX_DEPTH = 16
-"""Objects within objects that become models; what lies deeper stays plain JSON."""
+"""Levels of nested objects that become models; deeper ones stay plain JSON."""
 
 _PLAIN: dict[str, Any] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "null": None, "object": dict[str, Any],
@@ -26,11 +26,11 @@ class Schema(Action):
 
     @classmethod
     def from_mcp_schema(cls, name: str, schema: Mapping[str, JsonValue]) -> "type[Schema]":
-        """A model of an object schema. What pydantic cannot say of it (conditions, patterns of names) is left out."""
+        """Return a model of an object schema, without what pydantic cannot express (conditions, patterns of names)."""
         return _model(cls, name, schema, MAX_DEPTH)
 
     def to_mcp_arguments(self) -> dict[str, JsonValue]:
-        """The arguments under the schema's own names, without those that were not given."""
+        """Return the given arguments under the schema's own names."""
         return self.model_dump(by_alias=True, exclude_unset=True, mode="json")
 
 
@@ -77,7 +77,7 @@ def _one(base: type[Schema], name: str, kind: str, node: Mapping[str, JsonValue]
 
 
 def _field_name(key: str, taken: Mapping[str, object]) -> str:
-    """A name that pydantic takes: no keyword, no leading underscore, nothing that the model has already."""
+    """Return a name that pydantic accepts: no keyword, no leading underscore, no attribute of the model."""
     name = re.sub(r"\W", "_", key, flags=re.ASCII).lstrip("_") or "field"
     if (
         name[0].isdigit()

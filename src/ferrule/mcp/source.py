@@ -1,4 +1,4 @@
-"""The MCP servers of one session as a source of tools: started together, joining when they are ready."""
+"""The MCP servers of one session as a source of tools: started together, each joins when it is ready."""
 
 import asyncio
 import logging
@@ -28,17 +28,17 @@ from ferrule.tools.registry import ToolRegistryBuilder
 log = logging.getLogger("ferrule.mcp")
 
 FIRST_PATIENCE = 5.0
-"""Seconds from the start of the servers that the first request waits for those that are not there yet."""
+"""Seconds from their start that the first request waits for servers that are not ready."""
 LIST_PATIENCE = 2.0
-"""Seconds that a request waits for a list that is being read again."""
+"""Seconds that a request waits for a list that is being reread."""
 LIST_PAUSE = 1.0
-"""Seconds between two readings of one list: a server may say each time that it has changed."""
+"""Seconds between two readings of one list: a server may report a change after each."""
 MAX_SCHEMA_BYTES = 64 * 1024
 """Bytes of one tool's schema; a tool with a larger one is left out."""
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
-    """A tool that can be called: the name that the model uses, what it is shown, and where it comes from."""
+    """A callable tool: the model's name for it, the schema shown to the model, and its origin."""
 
     name: str
     tool: McpTool
@@ -47,18 +47,18 @@ class OfferedTool(msgspec.Struct, frozen=True):
 
     @property
     def spec(self) -> ResponsesApiTool:
-        """What the model sees."""
+        """The specification for the model."""
         return mcp_tool_to_openai_tool(self.name, self.tool, self.told)
 
     @property
     def titles(self) -> dict[str, str]:
-        """What people call it."""
+        """Its title for people, by name."""
         title = self.tool.annotations.title
         return {self.name: title} if title else {}
 
 
 class _Server:
-    """One server and what it offers now."""
+    """A server and its present tools."""
 
     def __init__(self, client: MCPClient) -> None:
         self.client = client
@@ -113,7 +113,7 @@ class McpSource:
         self._resources = resource_tools(self.clients) if self.clients else ()
 
     def start(self) -> None:
-        """Start all servers at once, and return at once."""
+        """Begin to start all servers; do not wait for them."""
         self._opened = time.monotonic()
         for name, server in self._servers.items():
             self._emit(McpServerStatus(server=name, status="starting"))
@@ -122,7 +122,7 @@ class McpSource:
             self._read_list(name, server)
 
     async def ready(self) -> None:
-        """Wait for the servers that are required. Raises `UsageError` where one of them fails."""
+        """Wait for the required servers. Raises `UsageError` if one of them fails."""
         required = [s for s in self._servers.values() if s.client.settings.required]
         for server in required:
             assert server.work is not None
@@ -131,7 +131,7 @@ class McpSource:
                 raise UsageError(f"{error} (it is required)") from error
 
     async def settled(self) -> None:
-        """A request is due: read the lists that have changed, and wait, not for long, for whatever is under way."""
+        """Prepare for a request: reread lists that have changed, and wait a short time for those being read."""
         for name, server in self._servers.items():
             if server.stale and server.work is not None and server.work.done():
                 self._read_list(name, server)
@@ -144,7 +144,7 @@ class McpSource:
         await asyncio.wait(working, timeout=patience)
 
     def register(self, builder: ToolRegistryBuilder) -> None:
-        """Add the tools that are there now; a name that is taken stays with the tool that has it."""
+        """Add the present tools; a name that is taken stays with the tool that has it."""
         for resource in self._resources:
             if not builder.has(resource.name):
                 builder.push_spec_with_parallel_support(resource.spec, resource.parallel, read_only=True)
@@ -160,7 +160,7 @@ class McpSource:
             builder.register_handler(slash_name(one.tool.server, one.tool.name), handler)
 
     async def aclose(self) -> None:
-        """End all servers, at once."""
+        """End all servers, concurrently."""
         for server in self._servers.values():
             if server.work is not None:
                 server.work.cancel()
@@ -176,7 +176,7 @@ class McpSource:
         return lambda: MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told)
 
     def _tools_changed(self, name: str) -> None:
-        """The list is read again when the next request is due, however often this is said until then."""
+        """Have the list reread before the next request, once, however often it changes until then."""
         self._servers[name].stale = True
 
     def _read_list(self, name: str, server: _Server) -> None:
@@ -217,7 +217,7 @@ class McpSource:
 
 
 def _flaw(tool: McpTool) -> str | None:
-    """Why no model can be shown the tool, if so."""
+    """Explain why the tool cannot be offered; None if it can."""
     try:
         size = len(tool.schema.encoded)
     except (ValueError, RecursionError):
@@ -226,7 +226,7 @@ def _flaw(tool: McpTool) -> str | None:
 
 
 def _report(work: "asyncio.Task[None]") -> None:
-    """A failure that the front end was told is done with; any other is a fault of ours."""
+    """Log an unexpected error; a failure of the server was reported already."""
     error = None if work.cancelled() else work.exception()
     if error is not None and not isinstance(error, FerruleError):
         log.error("reading the list of an MCP server failed", exc_info=error)

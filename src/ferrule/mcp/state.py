@@ -1,4 +1,4 @@
-"""How a configured server is doing: started or reached, asked for its tools, and left again."""
+"""The state of a configured server: start or reach it, ask for its tools, and leave."""
 
 from typing import Literal
 
@@ -9,12 +9,12 @@ from ferrule.mcp.errors import McpFailure
 from ferrule.protocol.errors import FerruleError
 
 LONGEST_STATE = 300
-"""Characters of a state: one line, whatever a server printed as it failed."""
+"""Characters of a state: one line, whatever a failing server printed."""
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """`text` is one line. `tools` are those that a session would use, by the server's own names; `left_out` says of
-    others why not."""
+    """`text` is one line. `tools` are those that a session would use, by the server's own names; `left_out` gives the
+    reason for each of the others."""
 
     status: Literal["ready", "login", "failed"]
     text: str
@@ -23,7 +23,7 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 async def state_of(client: MCPClient) -> ServerState:
-    """What becomes of the server now. Closes the client."""
+    """Return the server's state now. Closes the client."""
     try:
         tools = await client.list_tools()
         name = await client.server_name()

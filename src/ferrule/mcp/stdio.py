@@ -25,25 +25,25 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.mcp_settings import McpServerSettings
 
 EXIT_GRACE = 2.0
-"""Seconds that a server has to end by itself once its input is closed, and again after SIGTERM."""
+"""Seconds for a server to end by itself once its input is closed, and again after SIGTERM."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """Bytes that may wait for a server that does not read."""
 STDERR_BYTES = 2048
-"""The end of a server's stderr that an error shows."""
+"""Bytes at the end of a server's stderr that an error shows."""
 READ_BYTES = 256 * 1024
-"""Of one read: large results come in few pieces, and other servers still have their turn between them."""
+"""Bytes of one read: large results come in few pieces, and other servers still get their turn in between."""
 
 CHANGED = "notifications/tools/list_changed"
 READ_NOTIFICATIONS = frozenset(
     {"notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged", CHANGED}
 )
-"""The only ones that the SDK's session and we do something with."""
+"""Those that the SDK's session or we use."""
 _SHOWN = 300
-"""Characters of an error of a server's own shape that are told."""
+"""Characters quoted of an error that is not in the protocol's form."""
 
 
 class StdioTransport:
-    """Starts the server on entry; on exit it is gone, with everything that it started."""
+    """Starts the server on entry; on exit ends it and everything that it started."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class StdioTransport:
         self._stderr = (self._stderr + data[-STDERR_BYTES:])[-STDERR_BYTES:]
 
     def said(self) -> str:
-        """What the server printed that may explain a failure: the end of stderr, the first bad line of stdout."""
+        """Return the output that may explain a failure: the end of stderr, the first bad line of stdout."""
         found = []
         if self._program.passed_over:
             found.append(f"{self._program.problem}, and {self._program.path} was started")
@@ -116,7 +116,7 @@ class StdioTransport:
 
 
 class _Incoming:
-    """The messages of the server's stdout, read only when one is wanted: a flood waits in the pipe."""
+    """Messages from the server's stdout, read only when one is wanted: a flood waits in the pipe."""
 
     def __init__(self, fd: int, reader: MessageReader) -> None:
         self._fd = fd
@@ -139,7 +139,7 @@ class _Incoming:
         return self._messages.popleft()
 
     def no_more(self) -> None:
-        """The server has exited: what is in the pipe is still read, whoever else holds it open."""
+        """Note that the server has exited: the rest of the pipe is still read, whoever else holds it open."""
         self._exited = True
         self._wake()
 
@@ -169,8 +169,8 @@ class _Incoming:
             self.close()
 
     def _is_wanted(self, message: dict[str, JsonValue]) -> bool:
-        """Not a notification that nobody here reads, nor one more of a change that is said already: a flood of them
-        costs as little as it says."""
+        """Return False for a notification that nobody reads, and for a repeated report of a change, so that a flood of
+        them costs little."""
         method = message.get("method")
         if method is None or "id" in message:
             self._said_change = False
@@ -243,9 +243,9 @@ class _Outgoing:
 
 
 def _typed(message: dict[str, JsonValue]) -> list[SessionMessage]:
-    """The message as the SDK wants it; nothing for one that is no JSON-RPC after all.
+    """Return the message in the SDK's form; nothing if it is not JSON-RPC after all.
 
-    An answer that cannot be read is an error for who waits for it.
+    An unreadable answer becomes an error for whoever waits for it.
     """
     result, number = message.get("result"), message.get("id")
     if isinstance(result, dict) and isinstance(number, int):  # the common case, without a validation of the whole

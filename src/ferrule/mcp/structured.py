@@ -1,4 +1,4 @@
-"""Whether the content of a result says its `structuredContent` already, so that the model reads it once. Pure.
+"""Find `structuredContent` in a result's content, so that the model reads it once. Pure.
 
 Servers repeat it in many ways: as the JSON that the specification asks for, indented, in a fence, behind a sentence, in
 a resource, as a text per entry of a list, and some mirror the content blocks themselves.
@@ -12,13 +12,13 @@ import msgspec
 from ferrule.protocol.json_text import JsonValue
 
 MAX_STARTS = 16
-"""Places of one text that are looked at for JSON within it: it stands at its beginning, or behind a few words."""
+"""Places of one text searched for JSON: it is at the beginning, or follows a few words."""
 
 _decoder = json.JSONDecoder()
 
 
 def says(blocks: Sequence[JsonValue], structured: JsonValue) -> bool:
-    """Whether the blocks say all of `structured`: one of them is or holds its JSON, or together they are its value."""
+    """Return whether the blocks contain all of `structured`: one has its JSON, or together they are its value."""
     if not blocks:
         return False
     texts = [text for block in blocks if (text := _text_of(block)) is not None]
@@ -43,7 +43,7 @@ def _text_of(block: JsonValue) -> str | None:
 
 
 def _candidates(texts: list[str]) -> Iterator[list[JsonValue]]:
-    """What the texts may be together: values, plain texts, or one list."""
+    """Yield the readings of the texts together: values, plain texts, or one list."""
     values = [_parsed(text) for text in texts]
     yield values
     yield list(texts)
@@ -52,7 +52,7 @@ def _candidates(texts: list[str]) -> Iterator[list[JsonValue]]:
 
 
 def _values_in(text: str) -> Iterator[JsonValue]:
-    """The text as JSON, JSON in the JSON text, and what stands in it between other words."""
+    """Yield the text as JSON, the JSON within a JSON string, and the JSON between other words."""
     whole = _parsed(text)
     yield whole
     if whole is not text:
@@ -73,7 +73,7 @@ def _values_in(text: str) -> Iterator[JsonValue]:
 
 
 def _parsed(text: str) -> JsonValue:
-    """The value of a JSON text, and the text itself where it is none."""
+    """Return the value of a JSON text; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -81,7 +81,7 @@ def _parsed(text: str) -> JsonValue:
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Equal as JSON: 1 is 1.0 and not true."""
+    """Compare as JSON: 1 equals 1.0 but not true."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -90,7 +90,7 @@ def _same(one: JsonValue, other: JsonValue) -> bool:
 
 
 def _without_nulls(blocks: Sequence[JsonValue]) -> list[JsonValue]:
-    """Content blocks as their server may mirror them: with or without the fields that are null."""
+    """Drop null fields from content blocks: servers mirror blocks with or without them."""
     return [
         {key: value for key, value in block.items() if value is not None} if isinstance(block, Mapping) else block
         for block in blocks

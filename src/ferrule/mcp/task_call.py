@@ -1,4 +1,4 @@
-"""A call that runs on the server as a task: started, asked for until it is done, cancelled when nobody waits any more.
+"""Run a call as a task of the server: start it, poll it until it is done, cancel it when nobody waits any longer.
 
 The form is that of protocol 2025-11-25, which has `tasks/get`, `tasks/result` and `tasks/cancel`.
 """
@@ -13,21 +13,21 @@ from ferrule.protocol.json_text import JsonValue
 from mcp import MCPError, types
 
 TASK_SECONDS = 3600
-"""How long the server is asked to keep a task and its result: longer than any call waits."""
+"""Seconds that the server is asked to keep a task and its result: longer than any call waits."""
 POLL_SECONDS, SHORTEST_POLL, LONGEST_POLL = 1.0, 0.05, 10.0
-"""Between two looks at a task, where the server does not say how long, and within which its word counts."""
+"""Seconds between two polls if the server suggests none, and the range in which its suggestion counts."""
 CANCEL_SECONDS = 2.0
-"""How long a server may take to hear that a task is cancelled."""
+"""Seconds to tell a server that a task is cancelled."""
 
 ENDED = ("completed", "failed", "cancelled")
 
 Request = Callable[[str, dict[str, JsonValue]], Coroutine[Any, Any, dict[str, Any]]]
 Alive = Callable[[str], Awaitable[None]]
-"""Told at each answer, with the task's status in words: a server that answers still works on it."""
+"""Called at each answer with the task's status in words: a server that answers is still working on it."""
 
 
 async def run_task(request: Request, call: Mapping[str, JsonValue], alive: Alive) -> dict[str, Any]:
-    """Start `tools/call` as a task and wait for what `tasks/result` gives. Raises `MCPError`."""
+    """Start `tools/call` as a task and return the answer of `tasks/result`. Raises `MCPError`."""
     created = await request("tools/call", {**call, "task": {"ttl": TASK_SECONDS * 1000}})
     task = created.get("task")
     task_id = task.get("taskId") if isinstance(task, dict) else None
@@ -66,7 +66,7 @@ async def _result_of(request: Request, task_id: str, task: dict[str, Any], alive
 
 
 async def _in_time(said: Coroutine[Any, Any, dict[str, Any]]) -> None:
-    """Wait for an answer that nobody needs, not for long."""
+    """Wait a short time for an answer that nobody needs."""
     # Not `asyncio.timeout`: before Python 3.11.4 its end is no TimeoutError in a task that was cancelled.
     task = asyncio.ensure_future(said)
     await asyncio.wait([task], timeout=CANCEL_SECONDS)

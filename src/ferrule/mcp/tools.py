@@ -1,4 +1,4 @@
-"""A server's tool as one of ours: its definition, its executor, what goes in and what comes out."""
+"""A server's tool as one of ours: definition, executor, action and observation."""
 
 import time
 import unicodedata
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ferrule.mcp.schema import Schema
 
 MAX_DESCRIPTION = 8_000
-"""Characters of a description; a server must not fill the context before it is even called."""
+"""Characters of a description: a server must not fill the context before it is even called."""
 
 
 class MCPToolAction(Action):
@@ -43,7 +43,7 @@ class MCPToolAction(Action):
 
 
 class MCPToolObservation(Observation):
-    """The result of an MCP tool: `result` is what the server answered, `content` blocks and all."""
+    """The result of an MCP tool: `result` is the server's whole answer."""
 
     server: str
     tool: str
@@ -51,7 +51,7 @@ class MCPToolObservation(Observation):
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool itself says that it failed."""
+        """Whether the tool itself reports a failure."""
         return self.result.get("isError") is True
 
     @property
@@ -61,7 +61,7 @@ class MCPToolObservation(Observation):
 
     @property
     def to_llm_content(self) -> str | Sequence[ContentPart]:
-        """Texts and images; a single text is just that."""
+        """Texts and images; a single text as plain text."""
         parts = parts_of(self.result)
         if all(isinstance(part, InputText) for part in parts):
             return "\n".join(cast("InputText", part).text for part in parts)
@@ -69,14 +69,14 @@ class MCPToolObservation(Observation):
 
 
 class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
-    """Runs one tool on its server, from whatever loop it is called."""
+    """Runs one tool on its server, from any loop."""
 
     def __init__(self, tool: McpTool, client: MCPClient) -> None:
         self.tool = tool
         self.client = client
 
     async def __call__(self, action: MCPToolAction, ctx: ToolContext) -> MCPToolObservation:
-        """Get the call approved, run it, and say how long it took. Raises `RespondToModel`."""
+        """Get the call approved, run it, and report its duration. Raises `RespondToModel`."""
         tool = self.tool
         arguments = msgspec.json.encode(action.data).decode()
         effect = McpEffect(
@@ -129,7 +129,7 @@ class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
         return MCPToolObservation.model_construct(server=self.tool.server, tool=self.tool.name, result=result)
 
     async def close(self) -> None:
-        """Close the client; where a session owns it, that has closed it already."""
+        """Close the client; if a session owns it, that has closed it already."""
         await self.client.close()
 
 

@@ -1,4 +1,4 @@
-"""Between the SDK's session and the bytes: answers are kept as the server said them.
+"""Between the SDK's session and the bytes: keep answers as the server sent them.
 
 The SDK is shown only the part that it needs itself (`lenient`), and the whole answer is left beside it, for the task
 that asked.
@@ -22,7 +22,7 @@ _answer: ContextVar[Answer] = ContextVar("mcp_answer")
 
 
 def take_answer() -> Answer:
-    """The whole answer to the request that this task made last."""
+    """Return the whole answer to this task's last request."""
     answer = _answer.get()
     _answer.set({})
     return answer
@@ -58,7 +58,7 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         return shown
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request that the SDK has no name for. Raises `MCPError`."""
+        """Return the answer to a request that the SDK does not know. Raises `MCPError`."""
         return await super().send_raw_request(method, params)
 
 
