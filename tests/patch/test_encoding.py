@@ -45,6 +45,7 @@ def test_n043_encodings_are_told_by_their_bytes(codec: str, text: str) -> None:
     [
         b"a\0b\n", b"a\0b\0", b"\x80\x81\x82", bytes(range(256)), b"\xff\x80\n", b"\xff\xfe\x00\xd8\n\0",
         b"\x89PNG\r\n\x1a\n\0\0",
+        "これはテストです".encode("cp932") + b"\x87\x90\n",  # which Shift-JIS reads, and would write as others
         "café déjà vu → ✓\n".encode() + b"\xe9\n", "Καλημέρα".encode("iso8859-7")[:3] + b"\xff",
     ],
 )  # fmt: skip
@@ -84,7 +85,7 @@ def test_n043_every_byte_comes_back(data: bytes) -> None:
 @pytest.mark.parametrize("last", ["\n", ""])
 def test_n043_a_marked_file_is_changed_in_its_encoding(tmp_path: Path, codec: str, end: str, last: str) -> None:
     def text(middle: str) -> bytes:
-        return f"{BOM}größe{end}{middle}{end}a\u2028b\rc{last and end}".encode(codec)
+        return f"{BOM}größe{end}{middle}{end}a\u2028b\rc{end}这是没有任何拉丁字母的一行文字{last and end}".encode(codec)
 
     after = edited(tmp_path, text("eins"), "@@", " größe", "-eins", "+世界 😀")
     assert after == text("世界 😀")
