@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 STANDARD = 3
 """Descriptors of a command: input, output, errors."""
 DEADLINE = 50
-SLOW = ("ferrule.cli.commands.exec", "ferrule.session.opening", "ferrule.mcp.connection")
+SLOW = ("ferrule.cli.commands.exec", "ferrule.session.opening")
 """Imported before the first command; of the rest each command tells."""
 
 
@@ -34,15 +34,19 @@ class Warm:
     def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
         self._process = process
         self._channel = channel
+        self._orders = 0
 
     def run(self, place: Place, arguments: tuple[str, ...], stdin: bytes, env: Mapping[str, str], cwd: Path) -> Done:
         """Run `ferrule ARGUMENTS` in a new process and wait."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin)
             given.seek(0)
-            order = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd)}).encode()
-            socket.send_fds(self._channel, [order], [file.fileno() for file in (given, out, err)])
-            code = json.loads(self._channel.recv(64))
+            self._orders += 1
+            order = {"number": self._orders, "arguments": arguments, "env": dict(env), "cwd": str(cwd)}
+            socket.send_fds(self._channel, [json.dumps(order).encode()], [file.fileno() for file in (given, out, err)])
+            number, code = 0, 1
+            while number != self._orders:  # an earlier command may have taken longer than its test waited
+                number, code = json.loads(self._channel.recv(64))
             out.seek(0)
             err.seek(0)
             return Done(code, out.read().decode(), err.read().decode())
@@ -91,10 +95,11 @@ def _serve(channel: socket.socket) -> int:
         for fd in (*files, write):
             os.close(fd)
         with os.fdopen(read) as told:
-            for name in told.read().split():
-                import_module(name)
+            names = told.read().split()
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        channel.send(json.dumps(code).encode())
+        channel.send(json.dumps([json.loads(order)["number"], code]).encode())
+        for name in names:
+            import_module(name)
 
 
 def _command(order: dict[str, Any], files: list[int], tell: int) -> NoReturn:

@@ -136,8 +136,11 @@ async def test_m053_the_type_of_an_image_is_that_of_its_bytes(wire: str, tmp_pat
     assert "data:image/jpeg" not in sent
 
 
-async def test_f08_a_list_that_changes_at_each_reading_is_read_when_a_request_is_due(tmp_path: Path) -> None:
+async def test_f08_a_list_that_changes_at_each_reading_is_read_when_a_request_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "log"
+    monkeypatch.setattr(source, "LIST_PAUSE", 0.01)
     with ScriptedModel([[message(str(number))] for number in range(3)]) as model:
         made = agent(model, "responses", tmp_path, {"stub": server("storm", f"log={log}")})
         async with await made.open() as session:
@@ -157,7 +160,7 @@ async def test_f08_requests_in_quick_succession_share_a_reading(
     with ScriptedModel([[message(str(number))] for number in range(3)]) as model:
         made = agent(model, "responses", tmp_path, {"stub": server("storm", f"log={log}")})
         async with await made.open() as session:
-            await until(lambda: session.toolset.current()[1].handler("mcp__stub__echo"))
+            await until(lambda: session.toolset.current()[1].handler("mcp__stub__echo") is not None)
             monkeypatch.setattr(source, "FIRST_PATIENCE", 0.0)
             for number in range(3):
                 await session.run(str(number))
