@@ -71,6 +71,16 @@ async def test_m016_reasoning_that_the_server_cannot_read_is_left_out(place: Pla
     assert stored(place).startswith(kept)
 
 
+async def test_m016_a_signature_that_the_server_cannot_read_is_left_out(place: Place) -> None:
+    signed = chunks(call(extra_content={"google": {"thought_signature": "SIGxyz"}}))
+    refusal = http_error(400, "Invalid thought_signature: it is not valid for this model.")
+    with ScriptedModel(refusing("chat", lambda text, _: "SIGxyz" in text, refusal, signed)) as server:
+        await place.talk(server, "chat", "go", "more", profile="gemini", model="gemini-3-pro")
+        await place.talk(server, "chat", "and more", profile="gemini", model="gemini-3-pro", resume=True)
+        assert [request.status for request in server.requests] == [200, 400, 200, 200, 200]
+    assert "SIGxyz" in stored(place) and len([text for text in place.warnings if "cannot read" in text]) == 1
+
+
 async def test_m016_reasoning_that_comes_later_is_sent(place: Place) -> None:
     late = items(thought("rs_9", "gNEW"), said("Ok."))
     with ScriptedModel([items(thought(), said("Ok.")), SECRET, late, WORDS["responses"]]) as server:

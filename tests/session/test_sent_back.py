@@ -233,10 +233,11 @@ async def test_m017_encrypted_reasoning_is_no_part_of_a_chat(place: Place) -> No
 async def test_m026_a_model_that_sees_no_images_is_told_in_words(place: Place, wire: Wire) -> None:
     steps = [items(function_call(name="picture")), items(said("Ok."))]
     script = steps if wire == "responses" else [chunks(call(name="picture")), WORDS]
-    with ScriptedModel([*script, *script]) as server:
-        await place.talk(server, wire, "go")
-        assert "iVBORw0KGgo" not in json.dumps(sent(server))
-        assert "cannot see images" in json.dumps(sent(server))
+    with ScriptedModel([*script, script[1], *script]) as server:
+        for resume in (False, True):
+            await place.talk(server, wire, "go", resume=resume)
+            assert "iVBORw0KGgo" not in json.dumps(sent(server))
+            assert "cannot see images" in json.dumps(sent(server))
         await place.talk(server, wire, "go", model="gpt-5.5")
         assert "iVBORw0KGgo" in json.dumps(sent(server))
 
