@@ -25,7 +25,7 @@ def test_a_program_runs(page: str, number: int, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with ScriptedModel(["It is a library.", "Written."]) as model:
+    with ScriptedModel(["It is a library.", "Written.", "It was wrong.", '{"verdict": "fine"}']) as model:
         exec(programs(page)[number].replace(LOCAL_SERVER, model.base_url), {"__name__": "program"})
 
 

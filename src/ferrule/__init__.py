@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from ferrule.protocol.permissions import AskForApproval, ReviewDecision, SandboxPermissions, SandboxPolicy
     from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
     from ferrule.session.agent import Agent
+    from ferrule.session.result import ToolCall, TurnResult
     from ferrule.session.session import Session
     from ferrule.session.toolset import Toolset
-    from ferrule.session.turn import TurnLimit, TurnResult
+    from ferrule.session.turn import TurnLimit
     from ferrule.sync import call_async_from_sync
     from ferrule.tools.action import Action, Observation
     from ferrule.tools.annotations import ToolAnnotations
@@ -70,6 +71,7 @@ _HOMES = {
     "Tool": "tools.catalogue",
     "ToolAnnotations": "tools.annotations",
     "ToolBase": "tools.definition",
+    "ToolCall": "session.result",
     "ToolContext": "tools.context",
     "ToolDefinition": "tools.definition",
     "ToolExecutor": "tools.executor",
@@ -83,7 +85,7 @@ _HOMES = {
     "ToolSpec": "protocol.specs",
     "Toolset": "session.toolset",
     "TurnLimit": "session.turn",
-    "TurnResult": "session.turn",
+    "TurnResult": "session.result",
     "UsageError": "protocol.errors",
     "call_async_from_sync": "sync",
     "register_tool": "tools.catalogue",
@@ -126,6 +128,7 @@ __all__ = [
     "Tool",
     "ToolAnnotations",
     "ToolBase",
+    "ToolCall",
     "ToolContext",
     "ToolDefinition",
     "ToolExecutor",

@@ -160,6 +160,67 @@ def test_max_turns_ends_the_turn_with_code_1(place: Place) -> None:
     assert "--max-turns" in done.err
 
 
+@pytest.mark.parametrize(("flag", "key"), [("--timeout", "run_timeout"), ("--turn-timeout", "turn_timeout")])
+def test_a_run_that_takes_too_long_ends_with_code_1(place: Place, flag: str, key: str) -> None:
+    with ScriptedModel([shell("sleep 60")]) as model:
+        done = exec_against(place, model, "--json", flag, "1.5", *FULL_ACCESS, "go")
+    assert done.code == 1
+    assert [line["type"] for line in done.lines][-2:] == ["error", "turn.failed"]
+    assert f"stopped after 1.5 s ({key})" in done.err
+
+
+def test_a_limit_of_output_tokens_is_sent(place: Place) -> None:
+    with ScriptedModel(["Hi.", "Hi."]) as model:
+        exec_against(place, model, "--wire", "chat", "go")
+        exec_against(place, model, "--wire", "responses", "--max-output-tokens", "500", "go")
+        first, second = (request.body for request in model.requests)
+    assert first["max_tokens"] >= 4096  # type: ignore[operator]
+    assert second["max_output_tokens"] == 500
+
+
+def test_a_call_limit_leaves_one_answer_without_tools(place: Place) -> None:
+    with ScriptedModel([shell("true"), "That is all."]) as model:
+        done = exec_against(place, model, "--max-tool-calls", "1", *FULL_ACCESS, "go")
+        assert model.last_request.body["tool_choice"] == "none"
+    assert (done.code, done.out) == (0, "That is all.\n")
+
+
+def test_an_answer_that_repeats_itself_ends_with_code_1(place: Place) -> None:
+    with ScriptedModel(["again and " * 5_000]) as model:
+        done = exec_against(place, model, "--json", "go")
+    assert done.code == 1 and "repeat" in done.err
+    assert [line["type"] for line in done.lines][-2:] == ["error", "turn.failed"]
+
+
+def test_a_resumed_session_needs_no_flags_and_reads_its_key_again(place: Place) -> None:
+    with ScriptedModel(["First.", "Second."]) as model:
+        flags = ("--base-url", model.base_url, "--wire", "responses", "-m", "m-1", "--api-key-env", "OWN_KEY")
+        first = place.run("exec", *flags, "-c", 'tools=["think"]', "one", env={"OWN_KEY": "sk-one"})
+        second = place.run("exec", "resume", "--last", "two", env={"OWN_KEY": "sk-two"})
+        before, after = model.requests
+    assert (first.code, second.code) == (0, 0), second.err
+    assert (before.headers["authorization"], after.headers["authorization"]) == ("Bearer sk-one", "Bearer sk-two")
+    assert after.body["model"] == "m-1" and after.body["tools"] == before.body["tools"]
+    [rollout] = place.home.rglob("rollout-*.jsonl")
+    assert "sk-one" not in rollout.read_text()
+
+
+def test_a_session_file_from_elsewhere_chooses_no_server(place: Place, tmp_path: Path) -> None:
+    with ScriptedModel(["First."]) as theirs, ScriptedModel(["Second."]) as ours:
+        exec_against(place, theirs, "--wire", "responses", "one")
+        [rollout] = place.home.rglob("rollout-*.jsonl")
+        outside = tmp_path / rollout.name
+        rollout.rename(outside)
+        rollout.symlink_to(outside)
+        place.home.joinpath("config.toml").write_text(
+            f'model_provider = "mine"\n[model_providers.mine]\nbase_url = "{ours.base_url}"\nwire_api = "responses"\n'
+        )
+        done = place.run("exec", "resume", "--last", "two")
+        asked = [[request for request in model.requests if request.step is not None] for model in (theirs, ours)]
+    assert [len(requests) for requests in asked] == [1, 1]
+    assert done.code == 0, done.err
+
+
 FAULTS = {
     "refused key": (http_error(401, "bad key"), "wants a key, and none was sent"),
     "malformed reply": (raw(b"<html>hello</html>", content_type="text/html"), "not its API"),

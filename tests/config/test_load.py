@@ -82,6 +82,10 @@ profile = "all"
 tools = ["shell_command", "read_*"]
 tool_output_token_limit = 500
 max_turns = 9
+max_tool_calls = 8
+run_max_tool_calls = 7
+turn_timeout = 60
+run_timeout = 1.5
 [model_providers.mine]
 name = "My server"
 base_url = "http://localhost:1/v1"
@@ -136,6 +140,8 @@ timeout = 1.5
         "all", ("shell_command", "read_*"), "Be brief.",
     )  # fmt: skip
     assert (settings.tool_output_tokens, settings.max_turns) == (500, 9)
+    assert (settings.max_tool_calls, settings.run_max_tool_calls) == (8, 7)
+    assert (settings.turn_timeout, settings.run_timeout) == (60, 1.5)
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)
 

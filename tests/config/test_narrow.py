@@ -98,7 +98,9 @@ def test_s16_what_has_an_order_is_only_narrowed(key: str, order: list[object], d
                 assert wanted not in (kept.get(key), *kept.values())
 
 
-@pytest.mark.parametrize("key", ["max_turns", "tool_output_token_limit", "model_max_output_tokens"])
+@pytest.mark.parametrize(
+    "key", ["max_turns", "max_tool_calls", "run_timeout", "tool_output_token_limit", "model_max_output_tokens"]
+)
 def test_s16_a_limit_is_only_lowered(key: str) -> None:
     assert told({key: 5}, {}) == ({key: 5}, [])
     assert told({key: 5}, {key: 5}) == ({key: 5}, [])

@@ -11,15 +11,17 @@ from ferrule.protocol.events import Event, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.opening import open_session, resume_settings
+from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
 from ferrule.session.sources import ToolLike
-from ferrule.session.turn import TurnResult
 from ferrule.testing import ScriptedModel
 from ferrule.testing.steps import Raw, raw
 from ferrule.tools.events import ToolEvent
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+ALL_GIVEN = Given(cwd=True, sandbox=True, approval=True, provider=True, tools=True)
 
 
 @tool(read_only=True)
@@ -68,7 +70,7 @@ class Place:
         )  # fmt: skip
         stored: StoredSession | None = None
         if resume:
-            settings, stored = resume_settings(settings, None, cwd_given=True, sandbox_given=True, approval_given=True)
+            settings, stored = resume_settings(settings, None, ALL_GIVEN)
         offered = None if tools is None else [look, picture, *tools]
         async with await open_session(settings, self, tools=offered, stored=stored) as session:
             results = [await session.run(prompt) for prompt in prompts]

@@ -8,6 +8,7 @@ import pytest
 
 from ferrule import Agent, Toolset
 from ferrule.model.stream import Model
+from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import FunctionCall, ItemView
 from ferrule.protocol.permissions import ReviewDecision
@@ -54,6 +55,21 @@ async def test_a_plain_callback_denies_and_the_model_reads_why(tmp_path: Path) -
     await agent(model, tmp_path, lambda question: Decision(ReviewDecision.DENIED, "not now")).run("go")
     assert not (tmp_path / "made").exists()
     assert b"exec command rejected by user: not now" in model.requests[1].items[-1].raw
+
+
+@pytest.mark.parametrize("allows", [True, False])
+async def test_a_callback_may_return_a_bool(tmp_path: Path, allows: bool) -> None:
+    await agent(InProcessModel(*steps()), tmp_path, lambda question: allows).run("go")
+    assert (tmp_path / "made").exists() is allows
+
+
+@pytest.mark.parametrize("given", [None, "approved", 1, ReviewDecision])
+async def test_a_callback_that_returns_no_decision_ends_the_turn(tmp_path: Path, given: object) -> None:
+    model = InProcessModel(*steps())
+    with pytest.raises(FerruleError, match=r"on_approval returned .*: return True, False, a ReviewDecision"):
+        await agent(model, tmp_path, lambda question: given).run("go")  # type: ignore[arg-type,return-value]
+    assert not (tmp_path / "made").exists()
+    assert len(model.requests) == 1
 
 
 async def test_a_callback_that_fails_is_a_refusal(tmp_path: Path) -> None:

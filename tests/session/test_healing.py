@@ -146,6 +146,27 @@ async def test_a_parameter_that_the_server_does_not_know_is_left_out(
         assert len(place.warnings) == 1 and field in place.warnings[0]
 
 
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "max_tokens is too large: 16384. This model supports at most 8192 completion tokens.",
+        "'max_tokens' or 'max_completion_tokens' is too large: 16384. The maximum context length is 8192 tokens",
+        "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+        "This model's maximum context length is 8192 tokens. However, you requested 17384 (16384 in the completion).",
+        "Unsupported parameter: 'max_output_tokens' is not supported.",
+        "ValueError: max_new_tokens must be <= 4096. Given: 16384",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 16384 `max_new_tokens`",
+    ],
+)
+async def test_a_limit_that_the_user_did_not_set_is_left_out(place: Place, wire: Wire, words: str) -> None:
+    field = "max_output_tokens" if wire == "responses" else "max_tokens"
+    script = refusing(wire, lambda _, body: field in body, http_error(400, words))
+    with ScriptedModel(script) as server:
+        await place.talk(server, wire, "go", "more")
+        assert [request.status for request in server.requests] == [400, 200, 200]
+
+
 @pytest.mark.parametrize(
     ("words", "field"),
     [

@@ -18,7 +18,7 @@ from ferrule.protocol.items import FunctionCallOutput, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import ModelSettings, Settings
 from ferrule.session.history import settled
-from ferrule.session.opening import open_session, resume_settings
+from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.rollout import (
     Rollout,
     SessionMeta,
@@ -62,9 +62,7 @@ async def test_b143_history_after_resume_is_what_it_was(tmp_path: Path) -> None:
     async with await opened(settings(tmp_path), InProcessModel(batch, [says("Done.")])) as session:
         await session.run("go")
         before = session.history.items
-    resumed, stored = resume_settings(
-        settings(tmp_path), None, cwd_given=False, sandbox_given=False, approval_given=False
-    )
+    resumed, stored = resume_settings(settings(tmp_path), None, Given())
     model = InProcessModel([says("Still here.")])
     async with await opened(resumed, model, stored=stored) as session:
         assert session.history.items == before
@@ -203,12 +201,12 @@ async def test_b155_resume_keeps_directory_and_policy(tmp_path: Path) -> None:
     await store_one(tmp_path, project, sandbox_policy=ReadOnly(), approval_policy=AskForApproval.UNTRUSTED)
     elsewhere = settings(tmp_path, sandbox_policy=DangerFullAccess(), approval_policy=AskForApproval.NEVER)
 
-    kept, _ = resume_settings(elsewhere, None, cwd_given=False, sandbox_given=False, approval_given=False)
+    kept, _ = resume_settings(elsewhere, None, Given())
     assert (kept.cwd, kept.sandbox_policy, kept.approval_policy) == (str(project), ReadOnly(), AskForApproval.UNTRUSTED)
     assert kept.model.model == "m"
 
     asked = settings(tmp_path, sandbox_policy=WorkspaceWrite())
-    given, _ = resume_settings(asked, None, cwd_given=True, sandbox_given=True, approval_given=False)
+    given, _ = resume_settings(asked, None, Given(cwd=True, sandbox=True))
     assert (given.cwd, given.sandbox_policy) == (str(tmp_path), WorkspaceWrite())
     assert given.approval_policy is AskForApproval.UNTRUSTED
 
@@ -219,7 +217,7 @@ async def test_b155_resume_stops_when_the_directory_is_gone(tmp_path: Path) -> N
     await store_one(tmp_path, project)
     project.rmdir()
     with pytest.raises(UsageError, match=r"directory .*/p does not exist any more; choose another one with -C"):
-        resume_settings(settings(tmp_path), None, cwd_given=False, sandbox_given=False, approval_given=False)
+        resume_settings(settings(tmp_path), None, Given())
 
 
 async def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:

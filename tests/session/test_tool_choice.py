@@ -1,10 +1,11 @@
 """When the model must, may or may not call: what each request says, over both wires."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ferrule import Agent, UsageError, tool
+from ferrule import Agent, FerruleError, UsageError, tool
 from ferrule.model.stream import ForcedTool
 from ferrule.protocol.specs import Wire
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
@@ -47,13 +48,22 @@ async def test_chat_says_it_in_its_own_spelling(tmp_path: Path) -> None:
 
 
 async def test_a_choice_is_for_one_turn(tmp_path: Path) -> None:
-    with ScriptedModel(["Hm.", [function_call("look", {})], "Done.", "Bye."]) as model:
+    with ScriptedModel([[function_call("look", {})], "Done.", [function_call("look", {})], "Done.", "Bye."]) as model:
         agent = Agent("gpt-5.5", tools=[look], cwd=tmp_path, base_url=model.base_url, wire="responses")
         async with await agent.open() as session:
             await session.run("go", tool_choice="required")
             await session.run("go on", tool_choice="required")
             await session.run("bye")
-    assert [request.body["tool_choice"] for request in model.requests] == ["required", "required", "auto", "auto"]
+    choices = [request.body["tool_choice"] for request in model.requests]
+    assert choices == ["required", "auto", "required", "auto", "auto"]
+
+
+@pytest.mark.parametrize(("choice", "named"), [("required", "one of its tools"), (FORCED, "the tool 'look'")])
+async def test_a_forced_call_that_does_not_come_is_an_error(tmp_path: Path, choice: Any, named: str) -> None:
+    with ScriptedModel(["I would rather talk."]) as model:
+        agent = Agent("gpt-5.5", tools=[look], cwd=tmp_path, base_url=model.base_url, wire="responses")
+        with pytest.raises(FerruleError, match=f"the model was to call {named} and answered without a call"):
+            await agent.run("go", tool_choice=choice)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadO
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.session.history import settled
 from ferrule.session.opening import open_session
+from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
-from ferrule.session.turn import TurnResult
 from ferrule.testing import Item, Request, message, step
 from ferrule.testing.steps import Raw, Step
 from tests.mcp.stub import server as stub_server

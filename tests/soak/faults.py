@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ferrule.session.result import TurnResult
 from ferrule.session.session import Session
-from ferrule.session.turn import TurnResult
 from ferrule.testing import Failed, Item, RandomChunks, Stall, StreamError, defects, hang_up, http_error, raw, step
 from ferrule.testing.steps import Raw, Step
 from tests.soak.census import processes

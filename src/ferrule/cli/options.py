@@ -16,6 +16,10 @@ FLAG_KEYS = {
     "approval": ("-a", "approval_policy"),
     "profile": ("--profile", "profile"),
     "max_turns": ("--max-turns", "max_turns"),
+    "max_tool_calls": ("--max-tool-calls", "max_tool_calls"),
+    "max_output_tokens": ("--max-output-tokens", "model_max_output_tokens"),
+    "timeout": ("--timeout", "run_timeout"),
+    "turn_timeout": ("--turn-timeout", "turn_timeout"),
 }
 """Flags that set one key of the configuration: the flag's name in errors, and the key."""
 
@@ -50,6 +54,9 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="MODEL", help="the model's name")
     parser.add_argument("--base-url", metavar="URL", help="a model server, such as http://localhost:11434/v1")
     add_wire_flag(parser)
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="the environment variable that holds the key for the server"
+    )
 
 
 def add_wire_flag(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +112,7 @@ def configuration(
             flags=tuple(flags),
             base_url=given.get("base_url"),
             wire=given.get("wire"),
+            api_key_env=given.get("api_key_env"),
             add_dirs=tuple(existing_directory(path, "--add-dir") for path in given.get("add_dir") or ()),
         )
     )

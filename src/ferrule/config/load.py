@@ -34,6 +34,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[str, ...] = ()
     flags: tuple[Layer, ...] = ()
     base_url: str | None = None
+    api_key_env: str | None = None
     wire: Wire | None = None
     add_dirs: tuple[str, ...] = ()
 
@@ -64,6 +65,7 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
         project_chose=frozenset(key for key in TOOL_KEYS if key in project.values and key not in above),
         hook_programs=HookPrograms(root, programs_of(reading.files)),
         base_url=sources.base_url,
+        api_key_env=sources.api_key_env,
         wire=sources.wire,
         add_dirs=sources.add_dirs,
     )

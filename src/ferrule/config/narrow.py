@@ -30,8 +30,8 @@ def unless_yours(wanted: object, yours: object) -> str | None:
 
 def at_most(wanted: object, yours: object) -> str | None:
     """Allow a limit up to the user's."""
-    assert isinstance(wanted, int) and isinstance(yours, int | None)
-    return None if yours is None or wanted <= yours else f"{wanted} is more than your {yours}"
+    assert isinstance(wanted, int | float) and isinstance(yours, int | float | None)
+    return None if yours is None or wanted <= yours else f"{wanted:g} is more than your {yours:g}"
 
 
 def new_name(wanted: object, yours: object) -> str | None:
@@ -83,6 +83,10 @@ MAY_SET: Rows = {
     "web_search": up_to("disabled", "cached", "live", default="disabled"),
     "tool_output_token_limit": at_most,
     "max_turns": at_most,
+    "max_tool_calls": at_most,
+    "run_max_tool_calls": at_most,
+    "turn_timeout": at_most,
+    "run_timeout": at_most,
     "unusable_answer_retries": at_most,
     "same_failure_hint": at_most,
     "same_failure_limit": at_most,

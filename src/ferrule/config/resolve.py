@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -61,11 +62,13 @@ def settings_of(
     hook_programs: HookPrograms | None = None,
     project_chose: frozenset[str] = frozenset(),
     base_url: str | None = None,
+    api_key_env: str | None = None,
     wire: Wire | None = None,
     add_dirs: tuple[str, ...] = (),
 ) -> Settings:
     """Build the settings of the table. `project` is the top of the trusted project; its hooks come after the table's.
-    `base_url` and `wire` override the provider's; `add_dirs` (absolute) are writable beside the configured roots.
+    `base_url`, `api_key_env` and `wire` override the provider's; `add_dirs` (absolute) are writable beside the
+    configured roots.
 
     Raises `UsageError`.
     """
@@ -74,7 +77,7 @@ def settings_of(
         cwd=cwd,
         home=home,
         model=_model(table),
-        provider=_provider(table, base_url, wire),
+        provider=_provider(table, base_url, wire, api_key_env),
         approval_policy=table.approval_policy or AskForApproval.ON_REQUEST,
         sandbox_policy=_sandbox(table, add_dirs),
         caches=table.sandbox_workspace_write.caches,
@@ -124,21 +127,21 @@ def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:
     return (*map(hosted_tool, table.hosted_tools), *search)
 
 
-def _provider(table: ConfigTable, base_url: str | None, wire: Wire | None) -> ProviderSettings | None:
+def _provider(
+    table: ConfigTable, base_url: str | None, wire: Wire | None, api_key_env: str | None
+) -> ProviderSettings | None:
     """Return the provider to use, or None if none is configured: OpenAI, if its key is set.
 
     `--base-url` is a provider of its own: the key of a configured one must not go to another address.
     """
-    name = table.model_provider
-    if base_url is not None:
-        return ProviderSettings(name=SERVER, base_url=base_url, wire_api=wire)
-    if name is None:
-        return ProviderSettings(name="openai", wire_api=wire) if wire is not None else None
-    known = table.model_providers.get(name)
-    if known is None:
-        return ProviderSettings(name=name, wire_api=wire)
-    fields = msgspec.structs.asdict(known) | {"name": name, "wire_api": wire or known.wire_api}
-    return ProviderSettings(**fields)
+    name = SERVER if base_url is not None else table.model_provider
+    if name is None and wire is None and api_key_env is None:
+        return None
+    known = None if base_url is not None else table.model_providers.get(name or "openai")
+    fields: dict[str, Any] = {} if known is None else msgspec.structs.asdict(known)
+    said = {"base_url": base_url, "wire_api": wire, "env_key": api_key_env}
+    fields |= {key: value for key, value in said.items() if value is not None}
+    return ProviderSettings(**fields | {"name": name or "openai"})
 
 
 def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:

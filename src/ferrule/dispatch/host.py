@@ -1,6 +1,8 @@
 """Behind every `ToolContext` of a session: the orchestrator, the pending table, the front end."""
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -10,6 +12,7 @@ from ferrule.dispatch.orchestrator import Orchestrator
 from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
 from ferrule.protocol.events import DynamicToolCallRequest, Event
+from ferrule.tools.answering import Listener
 from ferrule.tools.context import Attempt, ToolContext
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
@@ -36,13 +39,24 @@ async def ask_user(question: Question, front_end: FrontEnd | None, pending: Pend
 class SessionHost:
     """The `ToolHost` of one session."""
 
-    __slots__ = ("_front_end", "_orchestrator", "observed", "pending")
+    __slots__ = ("_front_end", "_listeners", "_orchestrator", "observed", "pending")
 
     def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
         self._orchestrator = orchestrator
         self._front_end = front_end
         self.pending = pending
         self.observed = front_end is not None
+        self._listeners: tuple[Listener, ...] = ()
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        """Let one more listener see the events, for a while."""
+        self._listeners, self.observed = (*self._listeners, listener), True
+        try:
+            yield
+        finally:
+            self._listeners = tuple(known for known in self._listeners if known is not listener)
+            self.observed = self._front_end is not None or bool(self._listeners)
 
     @property
     def can_ask(self) -> bool:
@@ -50,9 +64,11 @@ class SessionHost:
         return self._front_end is not None and self._front_end.can_answer
 
     def emit(self, event: Event | ToolEvent) -> None:
-        """Tell the front end, if there is one."""
+        """Tell the front end, if there is one, and whoever else listens."""
         if self._front_end is not None:
             self._front_end.on_event(event)
+        for listener in self._listeners:
+            listener(event)
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
         """See `ToolContext.run`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ferrule.protocol.errors import UsageError
+from ferrule.protocol.errors import Fatal, UsageError
 from ferrule.protocol.events import ExecApproval
 from ferrule.tools.questions import Answer, NoAnswer, Question, Waiting
 
@@ -75,6 +75,11 @@ class PendingTable:
 
 
 async def _pass_on(by: Coroutine[Any, Any, Answer], answer: "asyncio.Future[Answer]") -> None:
-    given = await by
-    if not answer.done():
-        answer.set_result(given)
+    try:
+        given = await by
+    except Fatal as error:
+        if not answer.done():
+            answer.set_exception(error)
+    else:
+        if not answer.done():
+            answer.set_result(given)

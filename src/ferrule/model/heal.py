@@ -147,6 +147,7 @@ _HEADING = re.compile(r"(?:^|[\s(])([A-Za-z_$][\w$]*(?:[.\[]+[\w$]+\]?)*):\s")
 _COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 """A field name that is not a word of the language."""
 _NAMES = (_QUOTED, _SPOKEN, _HEADING, _COMPOUND)
+_LIMIT = re.compile(r"max_(?:output_|new_)?tokens")
 _PLACES = re.compile(r'"loc":\s*\[([^\]]*)\]')
 _STEP = re.compile(r"[A-Za-z_$][\w$-]*|\d+")
 _OUTER = frozenset({"body", "$", "request", "root", "payload", "json"})
@@ -212,10 +213,10 @@ def _in_words(text: str) -> Iterator[str]:
 
 def heal(error: ModelError, request: ModelRequest, to: Recipient, body: bytes) -> Healed | None:
     """Return the change that lets the request be sent again; None if there is none left."""
-    if isinstance(error, ContextOverflow) or error.status in _FINAL:
+    if error.status in _FINAL:
         return None
     refusal = Refusal(error, request, to, body)
-    for rule in _RULES:
+    for rule in (_limit,) if isinstance(error, ContextOverflow) else _RULES:
         healed = rule(refusal)
         if healed is not None and (healed.accepts != to.accepts or healed.omitted != to.omitted):
             return healed
@@ -287,6 +288,18 @@ def _holds(request: ModelRequest, part: type[ContentPart]) -> bool:
         if isinstance(content, tuple) and any(isinstance(entry, part) for entry in content):
             return True
     return False
+
+
+def _limit(refusal: Refusal) -> Healed | None:
+    """Drop the limit of output tokens that the user did not set: too many for this model, or none at all."""
+    accepts = refusal.to.accepts
+    if refusal.request.settings.max_output_tokens is not None or not accepts.output_limit:
+        return None
+    field = "max_output_tokens" if refusal.to.wire == "responses" else accepts.max_tokens_field
+    stated = re.search(rf"\b{refusal.body.get(field)}\b", refusal.text)
+    if stated or (_LIMIT.search(refusal.text) and "max_completion_tokens" not in refusal.text):
+        return refusal.taken_for("the limit of output tokens", output_limit=False)
+    return None
 
 
 def _shape(refusal: Refusal) -> Healed | None:
@@ -406,5 +419,5 @@ def _has_key(value: JsonValue, name: str) -> bool:
 
 
 _RULES: tuple[Callable[[Refusal], Healed | None], ...] = (
-    _unreadable, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds, _fields, _null_content,
+    _limit, _unreadable, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds, _fields, _null_content,
 )  # fmt: skip

@@ -77,6 +77,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     cache_key: bool = False
     usage_in_stream: bool = True
     max_tokens_field: str = "max_tokens"
+    output_limit: bool = True
+    """The server takes a limit of output tokens."""
 
     def owns(self, host: str) -> bool:
         """Return whether a host name is the provider's own."""

@@ -25,15 +25,17 @@ def open_model(
     wire: Wire | None = None,
     profiles: Profiles | None = None,
     env: Mapping[str, str] = os.environ,
+    api_key: str | None = None,
 ) -> WireModel:
     """Create the model that the settings describe; nothing is connected yet.
 
-    Without `provider` it is OpenAI, if its key is set. The wire is the argument, else the provider's setting, else the
-    one of the provider's profile: responses for OpenAI and Azure, chat for the rest. Raises `UsageError`.
+    `api_key` is sent instead of the key in a variable of `env`. Without `provider` it is OpenAI, if its key is set. The
+    wire is the argument, else the provider's setting, else the one of the provider's profile: responses for OpenAI and
+    Azure, chat for the rest. Raises `UsageError`.
     """
     known = profiles or load_profiles()
     if provider is None:
-        if not env.get("OPENAI_API_KEY"):
+        if not (api_key or env.get("OPENAI_API_KEY")):
             raise UsageError(NO_PROVIDER)
         provider = ProviderSettings(name="openai")
     accepts = _profile(provider, known, wire or provider.wire_api)
@@ -46,7 +48,7 @@ def open_model(
         provider=provider.name,
         base_url=base_url,
         params=params | provider.query_params,
-        headers=_headers(provider, accepts, base_url, env),
+        headers=_headers(provider, accepts, base_url, env, api_key),
         idle_timeout_ms=provider.stream_idle_timeout_ms,
         longest_wait_ms=provider.longest_wait_ms,
     )
@@ -62,7 +64,11 @@ def _profile(provider: ProviderSettings, known: Profiles, wire: Wire | None) -> 
 
 
 def _headers(
-    provider: ProviderSettings, accepts: ProviderProfile, base_url: str, env: Mapping[str, str]
+    provider: ProviderSettings,
+    accepts: ProviderProfile,
+    base_url: str,
+    env: Mapping[str, str],
+    api_key: str | None,
 ) -> Callable[[], dict[str, str]]:
     env_key = provider.env_key or _own_key(accepts, base_url)
     needed = provider.env_key is not None or accepts.key_required
@@ -72,10 +78,11 @@ def _headers(
         for header, variable in provider.env_http_headers.items():
             if value := env.get(variable, "").strip():
                 found[header] = value
-        key = env.get(env_key, "").strip() if env_key else ""
+        key = (api_key or (env.get(env_key, "") if env_key else "")).strip()
         if key:
             bearer = accepts.key_header == "authorization"
-            found[accepts.key_header] = _sendable(f"Bearer {key}" if bearer else key, env_key or "")
+            source = "api_key" if api_key else env_key or ""
+            found[accepts.key_header] = _sendable(f"Bearer {key}" if bearer else key, source)
         elif env_key and needed and accepts.key_header not in {name.lower() for name in found}:
             advice = provider.env_key_instructions or f"Set {env_key} to your key for {accepts.title}."
             raise UsageError(f"The key for {accepts.title} is missing. {advice}")

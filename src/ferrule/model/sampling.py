@@ -13,6 +13,14 @@ from ferrule.protocol.profiles import ModelProfile
 _encode = msgspec.json.encode
 
 
+OUTPUT_LIMIT = 16_384
+"""Tokens of one answer, where the user set no limit: more than any answer needs, and an end for one that has none."""
+REASONED_OUTPUT_LIMIT = 65_536
+"""The same with the reasoning before it."""
+LEAST_OUTPUT_LIMIT = 4_096
+"""Also where the context window is small."""
+
+
 class Sampling(msgspec.Struct, frozen=True):
     """Sampling parameters. None: the request leaves one out."""
 
@@ -20,6 +28,8 @@ class Sampling(msgspec.Struct, frozen=True):
     summary: str | None
     verbosity: str | None
     parallel: bool | None
+    limit: int | None
+    """Tokens of the answer."""
 
 
 def sampling(
@@ -34,7 +44,11 @@ def sampling(
     if server.verbosity:
         verbosity = verbosity or profile.verbosity
     return Sampling(
-        effort, None if summary == "none" else summary, verbosity, _parallel(request, tools, profile, server)
+        effort,
+        None if summary == "none" else summary,
+        verbosity,
+        _parallel(request, tools, profile, server),
+        _output_limit(request, profile, server),
     )
 
 
@@ -83,3 +97,12 @@ def is_strict(schema: Any) -> bool:
         if not closed or set(properties or ()) - set(schema.get("required") or ()):
             return False
     return all(map(is_strict, schema.values()))
+
+
+def _output_limit(request: ModelRequest, profile: ModelProfile, server: ProviderProfile) -> int | None:
+    """Return the limit of this answer in tokens: the user's, else a generous one; None if the server refuses limits."""
+    if request.settings.max_output_tokens is not None or not server.output_limit:
+        return request.settings.max_output_tokens
+    limit = REASONED_OUTPUT_LIMIT if profile.reasoning else OUTPUT_LIMIT
+    window = request.settings.context_window or profile.context_window
+    return limit if window is None else max(min(limit, window // 2), LEAST_OUTPUT_LIMIT)

@@ -120,6 +120,14 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Replaces the base instructions."""
     max_turns: Positive | None = None
     """How many times the model may be asked in one turn."""
+    max_tool_calls: Positive | None = None
+    """How many tool calls may be made in one turn."""
+    run_max_tool_calls: Positive | None = None
+    """How many tool calls may be made in one session."""
+    turn_timeout: Seconds | None = None
+    """Seconds that one turn may take."""
+    run_timeout: Seconds | None = None
+    """Seconds that a headless run may take, from its start."""
     unusable_answer_retries: Count = 2
     """How many times in a row to ask again after an empty answer, or a call that the server could not parse."""
     same_failure_hint: Positive = 3

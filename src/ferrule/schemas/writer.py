@@ -5,8 +5,9 @@ out.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -28,10 +29,16 @@ def schema_of_model(model: type[object]) -> JsonSchema:
 
     The docstring of the model itself is left out: it is the tool's description.
     """
-    raw = msgspec.json.schema(model) if issubclass(model, msgspec.Struct) else _pydantic_schema(model)
+    raw = msgspec.json.schema(model) if only_for_msgspec(model) else _pydantic_schema(model)
     schema = _Minimal(raw).schema()
     schema.pop("description", None)
     return sanitize_json_schema(JsonSchema(schema))
+
+
+def only_for_msgspec(model: type[object]) -> bool:
+    """Return whether pydantic cannot read a type that msgspec can: a Struct, and before Python 3.12 a TypedDict of
+    `typing`."""
+    return issubclass(model, msgspec.Struct) or (sys.version_info < (3, 12) and is_typeddict(model))
 
 
 def _pydantic_schema(model: type[object]) -> dict[str, JsonValue]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from types import MethodType
 from typing import Any
 
 import msgspec
@@ -11,20 +12,36 @@ import msgspec
 from ferrule.config import ferrule_home
 from ferrule.dispatch.front_end import callbacks, policy_for
 from ferrule.model.stream import Model
+from ferrule.protocol.events import Event
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import SandboxMode, SandboxPolicy, as_policy
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.hooks import Hook
 from ferrule.session.offline import open_offline
-from ferrule.session.opening import open_session
-from ferrule.session.session import Prompt, Session
+from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.output_type import OutputType
+from ferrule.session.result import TurnResult
+from ferrule.session.rollout import StoredSession
+from ferrule.session.session import ImageLike, Prompt, Session
 from ferrule.session.sources import ToolLike
+from ferrule.session.stream import EventStream
 from ferrule.session.tool_choice import ToolChoiceLike
-from ferrule.session.turn import TurnResult
 from ferrule.sync import Closing, background_loop, close_at_exit, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
 from ferrule.tools.context import ToolContext
+from ferrule.tools.events import ToolEvent
+
+
+class _on_class_or_instance:  # noqa: N801 - a decorator
+    """A method that on the class acts on an agent without arguments: `Agent.resume(id)`."""
+
+    def __init__(self, method: "Callable[[Agent, str | None], Coroutine[Any, Any, Session]]") -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, agent: "Agent | None", owner: "type[Agent]") -> "Callable[..., Coroutine[Any, Any, Session]]":
+        return MethodType(self._method, owner() if agent is None else agent)
 
 
 class Agent(Closing):
@@ -44,8 +61,8 @@ class Agent(Closing):
         model: str | Model | None = None,
         *,
         tools: Sequence[ToolLike] | None = None,
-        cwd: str | os.PathLike[str] = ".",
-        sandbox: str | SandboxPolicy = SandboxMode.WORKSPACE_WRITE,
+        cwd: str | os.PathLike[str] | None = None,
+        sandbox: str | SandboxPolicy | None = None,
         approval_policy: str | None = None,
         instructions: str | None = None,
         base_url: str | None = None,
@@ -53,6 +70,13 @@ class Agent(Closing):
         provider: ProviderSettings | None = None,
         reasoning_effort: ReasoningEffort | None = None,
         max_turns: int | None = None,
+        max_tool_calls: int | None = None,
+        timeout: float | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        max_output_tokens: int | None = None,
+        output_type: Any = None,
+        store: bool = False,
         output_schema: Mapping[str, Any] | None = None,
         mcp_config: Mapping[str, Any] | None = None,
         hooks: Sequence[Hook] = (),
@@ -66,39 +90,100 @@ class Agent(Closing):
             provider = ProviderSettings(name="openai")
         if wire is not None and provider is not None:
             provider = msgspec.structs.replace(provider, wire_api=wire)
+        if api_key is not None and provider is None:
+            provider = ProviderSettings(name="openai")
         name = model if isinstance(model, str) or model is None else None
         self._model = None if isinstance(model, str) else model
+        self._given = Given(
+            cwd=cwd is not None,
+            sandbox=sandbox is not None,
+            approval=approval_policy is not None,
+            provider=provider is not None,
+        )
         self._tools = tools
         self._hooks = hooks
         self._answers = (on_event, on_approval, on_question)
         self._kept: _Kept | None = None
+        self._api_key = api_key
+        self._output_type = None if output_type is None else OutputType(output_type)
+        if self._output_type is not None and output_schema is None:
+            output_schema = self._output_type.schema
         self.settings = Settings(
-            cwd=os.path.realpath(cwd),
+            cwd=os.path.realpath(cwd or "."),
             home=ferrule_home(),
-            model=ModelSettings(model=name, reasoning_effort=reasoning_effort),
+            model=ModelSettings(
+                model=name,
+                reasoning_effort=reasoning_effort,
+                temperature=temperature,
+                max_output_tokens=max_output_tokens,
+            ),
             provider=provider,
             approval_policy=policy_for(approval_policy, on_approval),
-            sandbox_policy=as_policy(sandbox),
+            sandbox_policy=as_policy(sandbox or SandboxMode.WORKSPACE_WRITE),
             instructions=instructions,
             max_turns=max_turns,
+            max_tool_calls=max_tool_calls,
+            turn_timeout=timeout,
             output_schema=None if output_schema is None else dict(output_schema),
-            ephemeral=True,
+            ephemeral=not store,
             mcp_servers=_servers(mcp_config),
         )
 
     async def open(self) -> Session:
-        """A session for several turns; close it, or use it in `async with`."""
-        front_end = callbacks(*self._answers)
-        return await open_session(self.settings, front_end, tools=self._tools, model=self._model, hooks=self._hooks)
+        """Open a session for several turns; close it, or use it in `async with`."""
+        return await self._open(self.settings)
 
-    async def run(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
+    @_on_class_or_instance
+    async def resume(self, session_id: str | None = None) -> Session:
+        """Go on with a stored session (`store=True`), by its id or the beginning of it; None: the newest.
+
+        Its directory, rights, server, model and tools count, except for what this agent was given; on the class, as
+        `Agent.resume(id)`, all of them. Functions and keys are not stored: give `tools` and `api_key` again. Raises
+        `UsageError` for a session that is not there.
+        """
+        tools = self._tools is not None
+        given = msgspec.structs.replace(self._given, tools=tools)
+        settings, stored = resume_settings(self.settings, session_id, given)
+        return await self._open(msgspec.structs.replace(settings, ephemeral=False), stored=stored)
+
+    async def _open(
+        self, settings: Settings, listener: Listener | None = None, stored: StoredSession | None = None
+    ) -> Session:
+        on_event, on_approval, on_question = self._answers
+        return await open_session(
+            settings,
+            callbacks(_both(on_event, listener), on_approval, on_question),
+            tools=self._tools,
+            model=self._model,
+            stored=stored,
+            hooks=self._hooks,
+            api_key=self._api_key,
+            output_type=self._output_type,
+        )
+
+    async def run(
+        self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
+    ) -> TurnResult:
         """Do what the prompt says in a new session. Takes and raises what `Session.run` does."""
         async with await self.open() as session:
-            return await session.run(prompt, tool_choice=tool_choice)
+            return await session.run(prompt, images=images, tool_choice=tool_choice)
 
-    def run_sync(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
+    def run_sync(
+        self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
+    ) -> TurnResult:
         """`run`, for plain code. Ctrl-C ends the turn and its children."""
-        return wait_for_coroutine(self.run(prompt, tool_choice=tool_choice))
+        return wait_for_coroutine(self.run(prompt, images=images, tool_choice=tool_choice))
+
+    def stream(
+        self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
+    ) -> EventStream:
+        """`run`, as events while they happen: `async for event in agent.stream(prompt)`; then `stream.result`."""
+
+        async def run(listener: Listener) -> TurnResult:
+            async with await self._open(self.settings, listener) as session:
+                return await session.run(prompt, images=images, tool_choice=tool_choice)
+
+        return EventStream(run)
 
     @property
     def tools_map(self) -> dict[str, Any]:
@@ -150,6 +235,17 @@ class _Kept:
         self._closed = True
         self._forget()
         return asyncio.run_coroutine_threadsafe(self.session.aclose(), background_loop())
+
+
+def _both(first: Listener | None, second: Listener | None) -> Listener | None:
+    if first is None or second is None:
+        return first or second
+
+    def on_event(event: Event | ToolEvent) -> None:
+        first(event)
+        second(event)
+
+    return on_event
 
 
 def _servers(config: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:

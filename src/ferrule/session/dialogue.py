@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ferrule.dispatch.front_end import FrontEnd
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, ToolChoice
@@ -11,9 +10,11 @@ from ferrule.protocol.events import Event
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
+from ferrule.session.bounds import Allowance
 from ferrule.session.history import History, settled
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, with_examples
+from ferrule.session.output_type import OutputType
 from ferrule.session.record import SessionRecord
 from ferrule.session.rollout import ImagesRefused, StoredSession
 from ferrule.session.toolset import Toolset
@@ -32,7 +33,7 @@ class Dialogue:
         toolset: Toolset,
         record: SessionRecord,
         *,
-        front_end: FrontEnd | None = None,
+        output_type: OutputType | None = None,
         stored: StoredSession | None = None,
         notes: list[str] | None = None,
     ) -> None:
@@ -45,7 +46,8 @@ class Dialogue:
         toolset.recall(self.history.items)
         self.stored = stored
         self._lessons = stored.lessons if stored else ()
-        self._front_end = front_end
+        self.output_type = output_type
+        self.allowance = Allowance(settings.max_tool_calls, settings.run_max_tool_calls)
         self._instructions = with_examples(settings.instructions or BASE_INSTRUCTIONS, toolset.examples)
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._notes = [] if notes is None else notes
@@ -53,12 +55,11 @@ class Dialogue:
     @property
     def observed(self) -> bool:
         """Whether somebody sees the events."""
-        return self._front_end is not None
+        return self.toolset.host.observed
 
     def emit(self, event: Event | ToolEvent) -> None:
-        """Tell the front end, if there is one."""
-        if self._front_end is not None:
-            self._front_end.on_event(event)
+        """Show an event."""
+        self.toolset.host.emit(event)
 
     def add(self, item: ResponseItem) -> None:
         """Put an item into history and on disk."""

@@ -1,12 +1,17 @@
 """Images in the history: the oldest give way to a note when there are too many bytes of them, and so do those that a
 server refuses. Otherwise every later request would fail."""
 
+import base64
+import os
 from collections.abc import Iterable, Sequence, Set
+from pathlib import Path
 
 import msgspec
 
+from ferrule.images import read_header
 from ferrule.model.recipient import mark_of
 from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
 from ferrule.session.history import answered_id
 
@@ -86,3 +91,21 @@ def _has_image(content: str | tuple[ContentPart, ...]) -> bool:
 def _noted(content: str | tuple[ContentPart, ...], note: str) -> tuple[ContentPart, ...]:
     parts = () if isinstance(content, str) else content
     return tuple(InputText(note) if isinstance(part, InputImage) else part for part in parts)
+
+
+def image_input(source: str | bytes | os.PathLike[str]) -> InputImage:
+    """Return an image for a prompt: the bytes of a PNG, JPEG, GIF or WebP image, a file, or a URL.
+
+    Raises `UsageError` for anything else, and where the file cannot be read.
+    """
+    if isinstance(source, str) and source.startswith(("https://", "http://", "data:")):
+        return InputImage(image_url=source)
+    shown = "the bytes" if isinstance(source, bytes) else os.fspath(source)
+    try:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    except OSError as error:
+        raise UsageError(f"the image {shown} cannot be read: {error.strerror}") from error
+    header = read_header(data)
+    if header is None:
+        raise UsageError(f"{shown}: not a PNG, JPEG, GIF or WebP image")
+    return InputImage(image_url=f"data:{header.mime};base64,{base64.b64encode(data).decode()}")

@@ -27,9 +27,18 @@ from ferrule.session.brought import (
 )
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
+from ferrule.session.output_type import OutputType
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.record import SessionRecord
-from ferrule.session.rollout import Rollout, StoredSession, find_rollout, new_session_id, read_rollout
+from ferrule.session.rollout import (
+    Rollout,
+    StoredSession,
+    TurnContext,
+    find_rollout,
+    is_own,
+    new_session_id,
+    read_rollout,
+)
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
@@ -49,21 +58,25 @@ async def open_session(
     stored: StoredSession | None = None,
     hooks: Sequence[Hook] = (),
     env: Mapping[str, str] = os.environ,
+    api_key: str | None = None,
+    output_type: OutputType | None = None,
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
     `hooks` come after the settings'. `tools` are used instead of the settings' and the profile's, `model` instead of
-    the provider's; `stored` is a session to go on with. Raises `UsageError`, and `ModelError` where the server must be
-    asked for its models and cannot be reached.
+    the provider's; `stored` is a session to go on with; `api_key` replaces the key of the provider's variable. Raises
+    `UsageError`, and `ModelError` where the server must be asked for its models and cannot be reached.
     """
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
     name = settings.model.model or ""
     if model is None:
-        model, name = await _open_model(settings, profiles, env)
+        model, name = await _open_model(settings, profiles, env, api_key)
     profile = profiles.model(name)
     chosen = profiles.tool_set(settings.profile or profile.tools)
     profile = _with_risk(fitting_profile(profile, model), chosen, settings)
+    if tools is not None:
+        settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
     hooks = (*settings.hooks, *hooks)
     report = reporter(front_end)
     runtime = build_runtime(settings, profile, env, _answers(front_end, hooks), report)
@@ -88,13 +101,15 @@ async def open_session(
         await model.aclose()
         raise
     record = SessionRecord(rollout, report)
-    dialogue = Dialogue(settings, model, name, toolset, record, front_end=front_end, stored=stored, notes=notes)
+    dialogue = Dialogue(settings, model, name, toolset, record, output_type=output_type, stored=stored, notes=notes)
     return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None))
 
 
-async def _open_model(settings: Settings, profiles: Profiles, env: Mapping[str, str]) -> tuple[Model, str]:
+async def _open_model(
+    settings: Settings, profiles: Profiles, env: Mapping[str, str], api_key: str | None
+) -> tuple[Model, str]:
     """Return the configured model, and its name, for which the server may have to be asked."""
-    model = open_model(settings.provider, profiles=profiles, env=env)
+    model = open_model(settings.provider, profiles=profiles, env=env, api_key=api_key)
     return model, await choose_model(model, settings.model.model)
 
 
@@ -187,24 +202,44 @@ def _with_servers(
     return servers
 
 
-def resume_settings(
-    settings: Settings, session_id: str | None, *, cwd_given: bool, sandbox_given: bool, approval_given: bool
-) -> tuple[Settings, StoredSession]:
-    """The stored session (None: the newest) and the settings to go on with: its directory and policies, unless given.
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user said anew for a session that is resumed; the rest is as it was."""
 
-    Raises `UsageError` when the directory is gone: nothing is opened then.
+    cwd: bool = False
+    sandbox: bool = False
+    approval: bool = False
+    provider: bool = False
+    tools: bool = False
+
+
+def resume_settings(settings: Settings, session_id: str | None, given: Given) -> tuple[Settings, StoredSession]:
+    """Return the stored session (None: the newest) and the settings to go on with: its directory, policies, server,
+    model and tools, unless given.
+
+    A file that lies elsewhere decides none of this: it could send a key to another server. Raises `UsageError` when the
+    directory is gone: nothing is opened then.
     """
-    stored = read_rollout(find_rollout(settings.home, session_id))
-    context = stored.context
-    cwd = settings.cwd if cwd_given else (context.cwd if context else stored.meta.cwd) or settings.cwd
+    path = find_rollout(settings.home, session_id)
+    stored = read_rollout(path)
+    context = stored.context if is_own(path, settings.home) else None
+    cwd = settings.cwd if given.cwd else (context.cwd if context else "") or settings.cwd
     if not Path(cwd).is_dir():
         raise UsageError(f"the session's directory {cwd} does not exist any more; choose another one with -C")
-    sandbox, approval = settings.sandbox_policy, settings.approval_policy
-    if context is not None:
-        sandbox = sandbox if sandbox_given else context.sandbox_policy
-        approval = approval if approval_given else context.approval_policy
-    model = settings.model
-    if model.model is None and context is not None:
+    settings = msgspec.structs.replace(settings, cwd=cwd)
+    return (settings if context is None else _as_before(settings, context, given)), stored
+
+
+def _as_before(settings: Settings, context: TurnContext, given: Given) -> Settings:
+    model, provider = settings.model, settings.provider
+    if model.model is None:
         model = msgspec.structs.replace(model, model=context.model or None)
-    changed = msgspec.structs.replace(settings, cwd=cwd, sandbox_policy=sandbox, approval_policy=approval, model=model)
-    return changed, stored
+    if not given.provider and context.provider is not None and not context.provider.is_that_of(provider):
+        provider = context.provider.settings()
+    return msgspec.structs.replace(
+        settings,
+        sandbox_policy=settings.sandbox_policy if given.sandbox else context.sandbox_policy,
+        approval_policy=settings.approval_policy if given.approval else context.approval_policy,
+        model=model,
+        provider=provider,
+        tools=settings.tools if given.tools else context.tools,
+    )

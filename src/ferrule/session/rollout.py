@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -22,6 +23,8 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
+from ferrule.protocol.settings import ProviderSettings
+from ferrule.protocol.specs import Wire
 from ferrule.session.salvage import Line, salvage
 
 FOLDER_MODE = 0o700
@@ -41,6 +44,44 @@ class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     instructions: str | None = None
 
 
+class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The server of a turn. Of keys only the names of their variables; no header values, no query."""
+
+    name: str
+    base_url: str | None = None
+    wire_api: Wire | None = None
+    profile: str | None = None
+    env_key: str | None = None
+    env_http_headers: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, provider: ProviderSettings) -> "StoredProvider":
+        """Return what is stored of a provider."""
+        url = provider.base_url
+        return cls(
+            provider.name,
+            None if url is None else without_secrets(url),
+            provider.wire_api,
+            provider.profile,
+            provider.env_key,
+            provider.env_http_headers,
+        )
+
+    def is_that_of(self, provider: ProviderSettings | None) -> bool:
+        """Return whether the configured provider is this one, with all that is not stored of it."""
+        return provider is not None and StoredProvider.of(provider) == self
+
+    def settings(self) -> ProviderSettings:
+        """Return the settings of this provider."""
+        return ProviderSettings(**msgspec.structs.asdict(self))
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without user, password and query, which can hold keys."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
 class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a turn ran with; written once a turn."""
 
@@ -49,6 +90,8 @@ class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
     sandbox_policy: SandboxPolicy
     model: str
     profile: str | None = None
+    provider: StoredProvider | None = None
+    tools: tuple[str, ...] | None = None
 
 
 class _TokenCount(msgspec.Struct, tag="token_count"):
@@ -288,6 +331,11 @@ def find_rollout(home: str, session_id: str | None) -> Path:
         return matching[0]
     problem = "no session has" if not matching else f"{len(matching)} sessions have"
     raise UsageError(f"{problem} an id that begins with {session_id!r}; the newest is {_id_of(rollouts[-1])}")
+
+
+def is_own(path: Path, home: str) -> bool:
+    """Return whether a session's file really lies in the home: no link to a file from elsewhere."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(Path(home, "sessions")))
 
 
 def _id_of(path: Path) -> str:

@@ -1,6 +1,7 @@
 """A conversation as its owner holds it: run a turn, interrupt it, answer questions, close everything."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -21,17 +22,24 @@ from ferrule.protocol.events import (
 )
 from ferrule.protocol.items import Message, make_item
 from ferrule.protocol.json_text import encodable
+from ferrule.session.bounds import TurnTimeout
 from ferrule.session.dialogue import Dialogue
+from ferrule.session.images import image_input
 from ferrule.session.instructions import opening_items
 from ferrule.session.loading import ToolLoading
-from ferrule.session.rollout import TurnContext
+from ferrule.session.result import TurnResult
+from ferrule.session.rollout import StoredProvider, TurnContext
+from ferrule.session.stream import EventStream
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
-from ferrule.session.turn import Turn, TurnResult
+from ferrule.session.turn import Turn
 from ferrule.session.turn_hooks import TurnHooks
 from ferrule.sync import LoopBound
+from ferrule.tools.answering import Listener
 from ferrule.tools.questions import Answer, DynamicCallback, Question
 
 Prompt = str | Sequence[ContentPart]
+ImageLike = str | bytes | os.PathLike[str]
+"""An image for a prompt: a file, the bytes of one, or a URL."""
 
 
 class Session(LoopBound):
@@ -52,8 +60,12 @@ class Session(LoopBound):
         self._turn: asyncio.Task[TurnResult] | None = None
         self._telling: asyncio.Future[None] | None = None
 
-    async def run(self, prompt: Prompt, *, tool_choice: ToolChoiceLike = "auto") -> TurnResult:
-        """One turn: the user says `prompt`, the model works until it needs nothing more.
+    async def run(
+        self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
+    ) -> TurnResult:
+        """Run one turn: the user says `prompt`, the model works until it needs nothing more.
+
+        `images` go with the prompt: files, bytes or URLs.
 
         `tool_choice`: `auto`, `none` (no call in this turn), `required` (at least one), or one tool that must be
         called, as `{"type": "function", "function": {"name": NAME}}`; after a forced call the model is free again.
@@ -64,6 +76,9 @@ class Session(LoopBound):
         self.bind_to_running_loop()
         if self._turn is not None:
             raise UsageError("a turn is running already; wait for it or interrupt it")
+        if images:
+            text = (InputText(prompt),) if isinstance(prompt, str) else tuple(prompt)
+            prompt = (*map(image_input, images), *text)
         turn = Turn(
             self._dialogue,
             secrets.token_hex(8),
@@ -80,19 +95,40 @@ class Session(LoopBound):
             if task is not None and task.cancelling():
                 await _end(self._turn)
                 raise
-            return TurnResult(turn.text, turn.usage, turn.id, aborted=True)
+            return turn.result(aborted=True)
         finally:
             self._turn = None
+
+    def stream(
+        self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
+    ) -> EventStream:
+        """Run a turn and iterate over its events: `async for event in session.stream(prompt)`. See `run`."""
+
+        async def run(listener: Listener) -> TurnResult:
+            with self.toolset.host.listening(listener):
+                return await self.run(prompt, images=images, tool_choice=tool_choice)
+
+        return EventStream(run)
 
     def interrupt(self) -> bool:
         """End the running turn: its calls are ended, and what they had answered stays. False where no turn runs."""
         return self._turn is not None and self._turn.cancel()
 
+    async def _within_time(self, turn: Turn, prompt: Prompt) -> TurnResult:
+        limit = self.settings.turn_timeout
+        try:
+            async with asyncio.timeout(limit) as bound:
+                await self._begin(turn, prompt)
+                return await turn.run()
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            raise TurnTimeout(f"stopped after {limit:g} s (turn_timeout): the turn was not done") from error
+
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
         emit, record = self._dialogue.emit, self._dialogue.record
         try:
-            await self._begin(turn, prompt)
-            result = await turn.run()
+            result = await self._within_time(turn, prompt)
         except asyncio.CancelledError:
             self.toolset.pending.withdraw_all("the turn was interrupted")
             record.note("turn_aborted")
@@ -121,11 +157,15 @@ class Session(LoopBound):
             sandbox_policy=permissions.sandbox_policy,
             model=self.model_name,
             profile=self.settings.profile,
+            provider=None if self.settings.provider is None else StoredProvider.of(self.settings.provider),
+            tools=self.settings.tools,
         )
         dialogue.record.turn(context)
         content = (InputText(encodable(prompt)),) if isinstance(prompt, str) else tuple(prompt)
         await self._hooks.at_start(text_of(content))
         dialogue.add(make_item(Message(role="user", content=content)))
+        if (told := dialogue.allowance.begin_turn()) is not None:
+            dialogue.tell_model(told)
         dialogue.add_notes()
 
     def _open(self) -> None:

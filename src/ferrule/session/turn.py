@@ -15,6 +15,7 @@ from ferrule.model.stream import (
     CallUnreadable,
     Completed,
     ContentRefused,
+    ForcedTool,
     ItemAdded,
     ItemDone,
     Learned,
@@ -36,12 +37,16 @@ from ferrule.protocol.hosted import is_unfinished, nobody_runs
 from ferrule.protocol.items import FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
 from ferrule.protocol.payload import ToolOutput, output_in
 from ferrule.protocol.thoughts import ShownText, shown
+from ferrule.session.bounds import REPEATED, CallMissing, RepeatWatch, Repetition
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.failures import Failures, SameFailure
 from ferrule.session.history import aborted_output, answered_id, called_id, place_of
 from ferrule.session.loading import ToolLoading
+from ferrule.session.output_type import OutputInvalid
+from ferrule.session.result import ToolCall, TurnResult, tool_call
 from ferrule.session.tool_choice import after_a_call
 from ferrule.session.turn_hooks import TurnHooks
+from ferrule.tools.context import ToolInvocation
 from ferrule.tools.handler import InputWatcher
 from ferrule.tools.tasks import start_task
 
@@ -59,15 +64,6 @@ LONGEST_GENERATION = 2_000
 """Characters of a call that could not be read that its model is shown: the mistake stands near its beginning."""
 
 
-class TurnResult(msgspec.Struct, frozen=True):
-    """What a turn came to. `text` is the model's last message; `usage` what the turn cost; `aborted`: interrupted."""
-
-    text: str
-    usage: TokenUsage
-    turn_id: str = ""
-    aborted: bool = False
-
-
 class TurnLimit(FerruleError):
     """The model was asked as often as `max_turns` allows and wanted to go on."""
 
@@ -76,7 +72,8 @@ class _Call(msgspec.Struct):
     """A call that runs, or has run."""
 
     item: ResponseItem
-    task: "asyncio.Task[ResponseItem]"
+    invocation: ToolInvocation
+    task: "asyncio.Task[tuple[ResponseItem, ToolOutput]]"
     started: float
     answered_there: bool = False
 
@@ -120,25 +117,86 @@ class Turn:
         self._answered = False
         settings = dialogue.settings
         self._unusable_left = settings.unusable_answer_retries
+        self._output_left = settings.unusable_answer_retries
         self._failures = Failures(settings.same_failure_hint, settings.same_failure_limit)
+        self._made: list[ToolCall] = []
+        self._repeats: dict[str, RepeatWatch] = {}
+        self._first = 0
+        self._began_at = time.monotonic()
 
     async def run(self) -> TurnResult:
-        """Sample until no tool ran, or one ended the turn. Raises `ModelError`, `Fatal` and `TurnLimit`; history is
-        whole in every case."""
+        """Sample until no tool ran, or one ended the turn.
+
+        Raises `ModelError`, `Fatal`, `TurnLimit`, `CallMissing`, `Repetition` and `OutputInvalid`; history is whole in
+        every case.
+        """
+        self._first = len(self._dialogue.history.items)
         limit = self._dialogue.settings.max_turns
         asked = sent_back = 0
         while True:
             if limit is not None and asked >= limit:
                 raise TurnLimit(f"stopped after {limit} requests (--max-turns): the model wanted to go on")
             asked += 1
-            if await self._sample_patiently() or self._ask_after_nothing():
+            last = self._is_last_request()
+            more = await self._sample_patiently()
+            if more and last:
+                raise TurnLimit(f"{self._dialogue.allowance.reason}: the model wanted to go on")
+            if more or self._ask_after_nothing():
+                continue
+            if self.tool_choice not in ("auto", "none"):
+                raise CallMissing(_missing(self.tool_choice))
+            output, correction = self._read_output()
+            if correction is not None:
+                self._dialogue.say(correction)
                 continue
             again = await self._hooks.at_stop(self.text, sent_back)
             if again is None:
-                return TurnResult(self.text, self.usage, self.id)
+                return self.result(output=output)
             sent_back += 1
             self._last_word = None
             self._dialogue.say(again)
+
+    def _is_last_request(self) -> bool:
+        """Ask for a last answer without tools once no call is left. Return whether it is the last request."""
+        dialogue, allowance = self._dialogue, self._dialogue.allowance
+        if not allowance.is_spent or not self._made:
+            return False
+        if self.tool_choice != "none":
+            self.tool_choice = "none"
+            dialogue.tell_model(f"{allowance.reason.capitalize()}. Answer now, with what you have found.")
+            dialogue.add_notes()
+        return True
+
+    def result(self, *, aborted: bool = False, output: object = None) -> TurnResult:
+        """Return what the turn has come to so far."""
+        dialogue = self._dialogue
+        return TurnResult(
+            self.text,
+            self.usage,
+            self.id,
+            aborted,
+            dialogue.toolset.session_id,
+            tuple(dialogue.history.items[self._first :]),
+            tuple(self._made),
+            dialogue.toolset.conversation.turn_diff.diff_of(self.id),
+            time.monotonic() - self._began_at,
+            output,
+        )
+
+    def _read_output(self) -> tuple[object, str | None]:
+        """Return the last message as the type that was asked for, or what the model is told about it. Raises
+        `OutputInvalid` if it was told often enough."""
+        kind = self._dialogue.output_type
+        if kind is None or self._last_word is not None:
+            return None, None
+        try:
+            return kind.read(self.text), None
+        except ValueError as error:
+            if not self._output_left:
+                raise OutputInvalid(f"the model's answer is not the {kind.name} that was asked for: {error}") from error
+            self._output_left -= 1
+            self._warn(f"the answer is not the {kind.name} that was asked for", "asking again")
+            return None, kind.correction(error)
 
     async def _sample_patiently(self) -> bool:
         """Ask once, and again when the stream breaks off; what ran already is not run again."""
@@ -228,8 +286,11 @@ class Turn:
                             dialogue.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
                     elif isinstance(event, Learned):
                         dialogue.learn(event.lesson)
-                    elif dialogue.observed:
-                        self._show(event, dispatcher)
+                    else:
+                        if isinstance(event, TextDelta | ReasoningDelta):
+                            self._watch(event)
+                        if dialogue.observed:
+                            self._show(event, dispatcher)
             broken = False
         finally:
             await self._settle(usage, broken)
@@ -239,6 +300,15 @@ class Turn:
             self.text = self._last_word
             return False
         return more or not all(call.answered_there for call in self._calls)
+
+    def _watch(self, event: TextDelta | ReasoningDelta) -> None:
+        """Raise `Repetition` once a text repeats itself for too long."""
+        if self._repeats.setdefault(event.item_id, RepeatWatch()).feed(event.delta):
+            what = "answer" if isinstance(event, TextDelta) else "reasoning"
+            raise Repetition(
+                f"stopped: the model's {what} repeats itself ({REPEATED:,} characters of the same again); "
+                "ask in other words, or choose another model with -m"
+            )
 
     def _take(self, item: ResponseItem, dispatcher: Dispatcher) -> None:
         """Record an item of the model, and start it if it is a call that has not run yet."""
@@ -251,13 +321,14 @@ class Turn:
         dialogue.add(item)
         routed = dispatcher.route(item.view)
         self._answered = self._answered or routed is not None or _says_something(item.view)
-        if routed is not None:
+        if not isinstance(item.view, Message | Reasoning):
             self.tool_choice = after_a_call(self.tool_choice)
+        if routed is not None:
             dialogue.emit(ItemStarted(item=item))
             started = time.monotonic()
-            crowded = len(self._calls) >= MAX_CALLS
-            task = start_task(self._pass_over(item) if crowded else self._answer(item, routed, dispatcher, started))
-            self._calls.append(_Call(item, task, started))
+            refused = self._call_refused()
+            work = self._pass_over(item, refused) if refused else self._answer(item, routed, dispatcher, started)
+            self._calls.append(_Call(item, routed.invocation, start_task(work), started))
             return
         if (answered := answered_id(item.view)) is not None:
             self._leave_to_provider(answered, item.view)
@@ -267,6 +338,13 @@ class Turn:
             self.text = shown(text_of(item.view.content))
         if dialogue.observed:
             dialogue.emit(ItemCompleted(item=item))
+
+    def _call_refused(self) -> str | None:
+        """Return why one more call is not run, or None."""
+        if len(self._calls) >= MAX_CALLS:
+            return TOO_MANY_CALLS
+        allowance = self._dialogue.allowance
+        return None if allowance.take() else allowance.refusal
 
     def _leave_to_provider(self, call_id: str, output: ItemView) -> None:
         """The provider has answered a call of its response itself: it is none of ours."""
@@ -278,7 +356,7 @@ class Turn:
 
     async def _answer(
         self, item: ResponseItem, routed: RoutedCall, dispatcher: Dispatcher, started: float
-    ) -> ResponseItem:
+    ) -> tuple[ResponseItem, ToolOutput]:
         """Run a call; its answer is on disk as soon as it is there."""
         invocation = routed.invocation
         if routed.perhaps_elsewhere:
@@ -298,15 +376,15 @@ class Turn:
         if self._dialogue.observed:
             took = round((time.monotonic() - started) * 1000)
             self._dialogue.emit(ItemCompleted(item=item, output=output, duration_ms=took))
-        return answer
+        return answer, output
 
-    async def _pass_over(self, item: ResponseItem) -> ResponseItem:
-        """Answer a call that is not run, because its response had too many."""
-        answer = aborted_output(item.view, TOO_MANY_CALLS)
+    async def _pass_over(self, item: ResponseItem, why: str) -> tuple[ResponseItem, ToolOutput]:
+        """Answer a call that is not run."""
+        answer, output = aborted_output(item.view, why), ToolOutput(why, False)
         self._dialogue.record.item(answer)
         if self._dialogue.observed:
-            self._dialogue.emit(ItemCompleted(item=item, output=ToolOutput(TOO_MANY_CALLS, False), duration_ms=0))
-        return answer
+            self._dialogue.emit(ItemCompleted(item=item, output=output, duration_ms=0))
+        return answer, output
 
     async def _settle(self, usage: TokenUsage | None, broken: bool) -> None:
         """Wait for the calls and put their answers into history, in call order. When the turn is cancelled, so are
@@ -340,11 +418,12 @@ class Turn:
                 fatal = fatal or error
                 waited = max(time.monotonic() - call.started, 0.1)
                 cause = f"aborted by user after {waited:.1f}s" if error is None else f"the runtime failed: {error}"
-                answer = aborted_output(call.view, cause)
+                answer, output = aborted_output(call.view, cause), ToolOutput(cause, False)
                 self._dialogue.record.item(answer)
             else:
-                answer = call.task.result()
+                answer, output = call.task.result()
             self._dialogue.history.append(answer)
+            self._made.append(tool_call(call.view, call.invocation, output))
         return fatal
 
     def _show(self, event: ResponseEvent, dispatcher: Dispatcher) -> None:
@@ -411,3 +490,11 @@ async def _cancel(calls: Sequence[_Call]) -> None:
     for call in calls:
         call.task.cancel()
     await uninterrupted(_all_done(calls))
+
+
+def _missing(choice: ToolChoice) -> str:
+    called = f"the tool {choice.name!r}" if isinstance(choice, ForcedTool) else "one of its tools"
+    return (
+        f"the model was to call {called} and answered without a call: this server or model does not support a forced "
+        "tool_choice; ask for the call in the prompt, or choose another model"
+    )

@@ -20,4 +20,8 @@ class TurnDiffTracker:
         if turn_id != self._turn_id:
             self._turn_id, self._changes = turn_id, []
         self._changes.extend(changes)
-        return turn_diff(self._changes, self._root)
+        return self.diff_of(turn_id)
+
+    def diff_of(self, turn_id: str) -> str:
+        """Return the turn's net unified diff, empty if it wrote nothing."""
+        return turn_diff(self._changes, self._root) if turn_id == self._turn_id else ""

@@ -1,6 +1,7 @@
 """`ferrule exec`: one task, no questions, an exit code."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,10 +30,10 @@ from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.environment import refuse_nesting
-from ferrule.session.opening import resume_settings
+from ferrule.session.opening import Given, resume_settings
+from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Prompt
-from ferrule.session.turn import TurnResult
 
 EPILOG = """\
 `exec resume ID PROMPT` and `exec resume --last PROMPT` go on with an earlier session, in its directory and with its
@@ -81,6 +82,10 @@ def _parser() -> Parser:
     add_rights_flags(parser)
     parser.add_argument("-i", "--image", metavar="FILE", action="append", default=[], help="an image for the prompt")
     parser.add_argument("--max-turns", type=int, metavar="N", help="the maximum number of model requests")
+    parser.add_argument("--max-tool-calls", type=int, metavar="N", help="the maximum number of tool calls")
+    parser.add_argument("--max-output-tokens", type=int, metavar="N", help="the maximum length of one answer")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
+    parser.add_argument("--turn-timeout", type=float, metavar="SECONDS", help="end the turn after this time")
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON schema of the last message")
     parser.add_argument("--json", action="store_true", help="print events as JSON, one per line")
     parser.add_argument("--raw", action="store_true", help="print the last message with its control characters")
@@ -123,19 +128,21 @@ def _session_and_rest(words: Sequence[str], *, last: bool) -> tuple[str | None, 
 def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Settings, StoredSession]:
     """Return the settings of the session's own directory, then its directory and rights, unless the user gave
     others."""
-    cwd_given = options.directory is not None
-    given = {
-        "cwd_given": cwd_given,
-        "sandbox_given": is_given(options, "sandbox", "sandbox_mode"),
-        "approval_given": is_given(options, "approval", "approval_policy"),
-    }
-    if not given["sandbox_given"] and (options.add_dir or is_given(options, "", "sandbox_workspace_write")):
+    given = Given(
+        cwd=options.directory is not None,
+        sandbox=is_given(options, "sandbox", "sandbox_mode"),
+        approval=is_given(options, "approval", "approval_policy"),
+        provider=any(given is not None for given in (options.base_url, options.wire, options.api_key_env))
+        or is_given(options, "", "model_provider"),
+        tools=is_given(options, "", "tools"),
+    )
+    if not given.sandbox and (options.add_dir or is_given(options, "", "sandbox_workspace_write")):
         raise UsageError(
             "`exec resume` restores the session's sandbox: to change its roots, give its mode too, with -s"
         )
-    here = working_directory(options.directory) if cwd_given else "/"
-    there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, **given)
-    return resume_settings(_settings(options, there.cwd), stored.meta.id, **given)
+    here = working_directory(options.directory) if given.cwd or os.path.exists(os.curdir) else "/"
+    there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, given)
+    return resume_settings(_settings(options, there.cwd), stored.meta.id, given)
 
 
 def _prompt(words: Sequence[str]) -> str:

@@ -87,8 +87,8 @@ class ChatBody:
         if request.output_schema is not None:
             schema = output_format(request.output_schema)
             fields["response_format"] = _encode({"type": "json_schema", "json_schema": schema})
-        if request.settings.max_output_tokens is not None:
-            fields[server.max_tokens_field] = _encode(request.settings.max_output_tokens)
+        if asked.limit is not None:
+            fields[server.max_tokens_field] = _encode(asked.limit)
         fields |= {name: _encode(value) for name, value in server.body.items()}
         return json_object(without_fields(fields, self._to.omitted.fields))
 

@@ -81,8 +81,8 @@ class ResponsesBody:
             fields["reasoning"] = _encode(reasoning)
         if text := _text(request, asked.verbosity):
             fields["text"] = _encode(text)
-        if request.settings.max_output_tokens is not None:
-            fields["max_output_tokens"] = _encode(request.settings.max_output_tokens)
+        if asked.limit is not None:
+            fields["max_output_tokens"] = _encode(asked.limit)
         return json_object(without_fields(fields, self._to.omitted.fields))
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:

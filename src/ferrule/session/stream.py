@@ -1,0 +1,38 @@
+"""The events of a turn, to iterate over while it runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from ferrule.process.run import uninterrupted
+from ferrule.protocol.events import Event
+from ferrule.session.result import TurnResult
+from ferrule.tools.answering import Listener
+from ferrule.tools.events import ToolEvent
+
+
+class EventStream:
+    """`async for event in stream` runs the turn and gives its events as they happen; then `result` is there.
+
+    Leaving the loop early ends the turn and its commands. The loop raises what the turn raises. Iterate once.
+    """
+
+    def __init__(self, run: Callable[[Listener], Coroutine[Any, Any, TurnResult]]) -> None:
+        self._run = run
+        self.result: TurnResult | None = None
+
+    async def __aiter__(self) -> AsyncIterator[Event | ToolEvent]:
+        events: asyncio.Queue[Event | ToolEvent | None] = asyncio.Queue()
+        turn = asyncio.ensure_future(self._run(events.put_nowait))
+        turn.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            self.result = await turn
+        finally:
+            turn.cancel()
+            await uninterrupted(_ended(turn))
+
+
+async def _ended(turn: "asyncio.Future[TurnResult]") -> None:
+    await asyncio.wait([turn])
