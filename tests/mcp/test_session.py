@@ -456,6 +456,18 @@ async def test_the_tools_of_servers_stand_in_the_tools_map(tmp_path: Path) -> No
     assert not running(str(tmp_path))
 
 
+async def test_a_command_session_that_a_plain_program_forgets_ends_with_it(tmp_path: Path) -> None:
+    program = (
+        f"from ferrule import Agent; tool = Agent('m', tools=['exec_command'], sandbox='danger-full-access', "
+        f"cwd={str(tmp_path)!r}).tools_map['exec_command']; "
+        "command = \"trap '' HUP TERM; echo $$ > pid; while :; do sleep 1; done\"; "
+        "tool.call(tool.action_from_arguments({'cmd': command, 'yield_time_ms': 500}))"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await process.wait() == 0
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
 async def test_m056_a_question_that_nobody_can_answer_is_cancelled_and_the_call_goes_on(tmp_path: Path) -> None:
     with ScriptedModel([[function_call("mcp__stub__ask", {})], [message("done")]]) as model:
         await agent(model, "chat", tmp_path, {"stub": server(tool_timeout=5)}).run("go")
