@@ -18,7 +18,7 @@ from ferrule.config.mcp_json import mcp_servers_of
 from ferrule.mcp.client import MCPClient
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.login import LoginFailed, log_in
-from ferrule.mcp.logins import LoginStore
+from ferrule.mcp.logins import Login, LoginStore
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpOAuthSettings, McpServerSettings
 from tests.mcp.oauth import Authority, browse, guarded, told
@@ -241,6 +241,11 @@ async def test_m049_noting_a_scope_twice_or_without_a_login_changes_nothing(tmp_
     store = LoginStore(str(tmp_path), "http://x/mcp")
     await store.want("a")
     assert store.read() is None
+    store.write(Login("token", "http://x/token", "us", scope="a"))
+    for scope in ("a b", "b", "a"):
+        await store.want(scope)
+    login = store.read()
+    assert login is not None and login.wanted == "b"
 
 
 async def test_m051_what_goes_wrong_says_what_to_do(tmp_path: Path) -> None:
