@@ -95,7 +95,6 @@ def test_nothing_heavy_is_imported_before_the_first_request(place: Place) -> Non
 
 
 BAD = {
-    "no command": ([], 2, "`ferrule exec PROMPT` does a task, `ferrule --help` lists the commands"),
     "prompt without command": (["fix the bug"], 2, "`ferrule exec 'fix the bug'`"),
     "flag before command": (["-m", "x", "exec", "go"], 2, "flags come after the command, as in `ferrule exec -m ...`"),
     "unknown command": (["nosuch"], 2, "there is no command 'nosuch'; `ferrule --help` lists those there are"),

@@ -15,6 +15,7 @@ from ferrule.protocol.errors import FerruleError, UsageError
 
 COMMANDS = {
     "exec": "do one task without asking, and exit; `exec resume` goes on with an earlier session",
+    "resume": "go on with an earlier session: `ferrule resume ID|--last PROMPT`",
     "tools": "print the tools that a model is sent",
     "call": "run one tool call and print what the model would read",
     "sandbox": "run your own command in the model's sandbox",
@@ -25,10 +26,9 @@ COMMANDS = {
     "mcp": "add, list, show and remove MCP servers; log in to one",
     "demo": "watch a scripted model fix a bug in a scratch repository; needs no key",
     "doctor": "show what this machine offers and which paths are written",
+    "completion": "print a script that completes commands and flags in bash, zsh or fish",
 }
 """Every command and what it does. NAME is the module `ferrule.cli.commands.NAME`, with `_` for `-`."""
-
-NO_COMMAND = "say what to do: `ferrule exec PROMPT` does a task, `ferrule --help` lists the commands"
 
 
 class Command(Protocol):
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     first = given[0] if given else ""
-    if first in ("-h", "--help", "help"):
+    if first in ("", "-h", "--help", "help"):
         print(usage())
         return DONE
     if first in ("-V", "--version"):
@@ -89,9 +89,9 @@ def one_line(text: str) -> str:
 
 
 def _unknown(given: list[str]) -> str:
-    if not given:
-        return NO_COMMAND
     word = given[0]
+    if word in ("-p", "--print"):
+        return "a prompt needs no flag, as in `ferrule exec PROMPT`"
     if word.startswith("-"):
         return f"flags come after the command, as in `ferrule exec {word} ...`; `ferrule --help` lists the commands"
     if " " in word:

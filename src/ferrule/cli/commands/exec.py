@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.cli.habits import add_habits, answer_habits, translate
 from ferrule.cli.options import (
     NOBODY_TO_ASK,
     Parser,
@@ -49,7 +50,9 @@ class _Job(msgspec.Struct, frozen=True):
 
 def main(arguments: list[str]) -> int:
     """Run one turn."""
+    answer_habits(arguments)
     options = _parser().parse_intermixed_args(arguments)
+    translate(options)
     lines = JsonLines(sys.stdout.buffer) if options.json else None
     try:
         job = _job(options)
@@ -92,7 +95,9 @@ def _parser() -> Parser:
     parser.add_argument(
         "-o", "--output-last-message", dest="output", metavar="FILE", help="write the last message to FILE"
     )
+    parser.add_argument("--ephemeral", action="store_true", help="keep nothing of the session on disk")
     add_config_flag(parser)
+    add_habits(parser)
     return parser
 
 
@@ -108,6 +113,8 @@ def _job(options: argparse.Namespace) -> _Job:
         raise UsageError(f"-o: the folder of {options.output} does not exist")
     if options.output_schema is not None:
         settings = msgspec.structs.replace(settings, output_schema=_schema(options.output_schema))
+    if options.ephemeral:
+        settings = msgspec.structs.replace(settings, ephemeral=True)
     prompt = _prompt(rest)
     images = [_image(path) for path in options.image]
     return _Job(settings, [*images, InputText(prompt)] if images else prompt, stored)
