@@ -4,11 +4,13 @@ Names are imported when they are first used, so that `import ferrule` costs next
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from ferrule._version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it; `typing` itself would cost most of the import
 if TYPE_CHECKING:
+    from typing import Any
+
     from ferrule.model.stream import ModelError
     from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, ExecPolicyAmendment
     from ferrule.protocol.content import InputImage, InputText
@@ -152,7 +154,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ferrule' has no attribute {name!r}")
