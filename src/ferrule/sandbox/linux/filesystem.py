@@ -116,8 +116,9 @@ class HostSockets:
             self.complete = cover_socket(path) and self.complete
 
 
-MAX_ENTRIES_SEEN = 5000
-"""Entries of the roots searched for sockets, upper ones first: some milliseconds of a sandbox's start."""
+MAX_ENTRIES_SEEN = 1000
+"""Entries of the roots searched for sockets, upper ones first: 5 ms of a sandbox's start where `/tmp` is full. Sockets
+lie high (`/tmp/ssh-*/agent.*`), and the table of named sockets tells all but renamed and foreign ones."""
 
 
 def socket_files(single: list[bytes], deep: list[bytes]) -> list[bytes]:
