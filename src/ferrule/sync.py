@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import inspect
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
@@ -29,7 +30,14 @@ def background_loop() -> asyncio.AbstractEventLoop:
             _thread = threading.Thread(target=_loop.run_forever, name="ferrule-sync", daemon=True)
             _thread.start()
             atexit.register(_close_what_is_open)
+            os.register_at_fork(after_in_child=_forget)
         return _loop
+
+
+def _forget() -> None:
+    """Give a forked child a loop of its own: the parent's has no thread here, and what is open on it is not ours."""
+    global _lock, _loop, _thread, _open
+    _lock, _loop, _thread, _open = threading.Lock(), None, None, set()
 
 
 def close_at_exit(close: "Callable[[], Coroutine[Any, Any, None]]") -> Callable[[], None]:
@@ -45,7 +53,7 @@ def close_at_exit(close: "Callable[[], Coroutine[Any, Any, None]]") -> Callable[
 
 def _close_what_is_open() -> None:
     loop, thread = _loop, _thread
-    if loop is None or thread is None or not thread.is_alive():  # a forked child has the loop without its thread
+    if loop is None or thread is None or not thread.is_alive():
         return
     wait([asyncio.run_coroutine_threadsafe(close(), loop) for close in tuple(_open)], AT_EXIT_SECONDS)
 

@@ -197,7 +197,7 @@ class Agent(Closing):
     async def _tools_map(self) -> dict[str, Any]:
         from ferrule.tools.definition import ToolDefinition
 
-        if self._kept is None:
+        if self._kept is None or not self._kept.is_here:
             front_end = callbacks(*self._answers)
             session, _ = await open_offline(self.settings, front_end, tools=self._tools, hooks=self._hooks)
             self._kept = _Kept(session)
@@ -213,7 +213,7 @@ class Agent(Closing):
     async def aclose(self) -> None:
         """End what `tools_map` keeps open."""
         kept, self._kept = self._kept, None
-        if kept is not None:
+        if kept is not None and kept.is_here:
             await asyncio.wrap_future(kept.close())
 
 
@@ -222,13 +222,19 @@ class _Kept:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._loop = background_loop()
         self._context = session.toolset.local_context()
         self._closed = False
         self._forget = close_at_exit(session.aclose)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this process's: a forked child leaves its parent's alone."""
+        return self._loop is background_loop()
+
     def context(self) -> ToolContext | None:
-        """Where the tools act; None once it is closed."""
-        return None if self._closed else self._context
+        """Return where the tools act; None once it is closed, and in a forked child."""
+        return self._context if self.is_here and not self._closed else None
 
     def close(self) -> "Future[None]":
         """End the session, once."""
