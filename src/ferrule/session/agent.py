@@ -99,6 +99,7 @@ class Agent(Closing):
             sandbox=sandbox is not None,
             approval=approval_policy is not None,
             provider=provider is not None,
+            tools=tools is not None,
         )
         self._tools = tools
         self._hooks = hooks
@@ -141,9 +142,7 @@ class Agent(Closing):
         `Agent.resume(id)`, all of them. Functions and keys are not stored: give `tools` and `api_key` again. Raises
         `UsageError` for a session that is not there.
         """
-        tools = self._tools is not None
-        given = msgspec.structs.replace(self._given, tools=tools)
-        settings, stored = resume_settings(self.settings, session_id, given)
+        settings, stored = resume_settings(self.settings, session_id, self._given)
         return await self._open(msgspec.structs.replace(settings, ephemeral=False), stored=stored)
 
     async def _open(

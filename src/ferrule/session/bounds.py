@@ -1,5 +1,9 @@
 """What ends a turn that would not end by itself: time, calls, and text that repeats itself."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from ferrule.protocol.errors import FerruleError
 
 REPEATED = 8_000
@@ -16,6 +20,18 @@ class TurnTimeout(FerruleError, TimeoutError):
 
 class RunTimeout(FerruleError, TimeoutError):
     """A headless run took longer than `run_timeout`."""
+
+
+@asynccontextmanager
+async def within(seconds: float | None, error: type[FerruleError], what: str) -> AsyncIterator[None]:
+    """Bound the body by `WHAT_timeout`, with an `error` that names it; a timeout of the body's own passes through."""
+    try:
+        async with asyncio.timeout(seconds) as bound:
+            yield
+    except TimeoutError as cause:
+        if not bound.expired():
+            raise
+        raise error(f"stopped after {seconds:g} s ({what}_timeout): the {what} was not done") from cause
 
 
 class Repetition(FerruleError):

@@ -76,6 +76,15 @@ class History:
             self._snapshot = tuple(self._items)
         return self._snapshot
 
+    @property
+    def count(self) -> int:
+        """How many items there are."""
+        return len(self._items)
+
+    def since(self, count: int) -> tuple[ResponseItem, ...]:
+        """Return the items after the first `count`, without a copy of the rest."""
+        return tuple(self._items[count:])
+
     def append(self, item: ResponseItem) -> None:
         """Add one item at the end."""
         self._items.append(item)

@@ -100,12 +100,17 @@ def image_input(source: str | bytes | os.PathLike[str]) -> InputImage:
     """
     if isinstance(source, str) and source.startswith(("https://", "http://", "data:")):
         return InputImage(image_url=source)
-    shown = "the bytes" if isinstance(source, bytes) else os.fspath(source)
+    shown = "an image given as bytes" if isinstance(source, bytes) else os.fspath(source)
     try:
         data = source if isinstance(source, bytes) else Path(source).read_bytes()
     except OSError as error:
         raise UsageError(f"the image {shown} cannot be read: {error.strerror}") from error
+    return image_of(data, shown)
+
+
+def image_of(data: bytes, shown: str) -> InputImage:
+    """Return the image in these bytes. Raises `UsageError` that begins with `shown` if it is of no known format."""
     header = read_header(data)
     if header is None:
-        raise UsageError(f"{shown}: not a PNG, JPEG, GIF or WebP image")
+        raise UsageError(f"{shown} is not a PNG, JPEG, GIF or WebP image")
     return InputImage(image_url=f"data:{header.mime};base64,{base64.b64encode(data).decode()}")

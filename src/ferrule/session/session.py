@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.errors import FerruleError, UsageError
@@ -22,7 +21,7 @@ from ferrule.protocol.events import (
 )
 from ferrule.protocol.items import Message, make_item
 from ferrule.protocol.json_text import encodable
-from ferrule.session.bounds import TurnTimeout
+from ferrule.session.bounds import TurnTimeout, within
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.images import image_input
 from ferrule.session.instructions import opening_items
@@ -36,6 +35,7 @@ from ferrule.session.turn_hooks import TurnHooks
 from ferrule.sync import LoopBound
 from ferrule.tools.answering import Listener
 from ferrule.tools.questions import Answer, DynamicCallback, Question
+from ferrule.tools.tasks import end_tasks
 
 Prompt = str | Sequence[ContentPart]
 ImageLike = str | bytes | os.PathLike[str]
@@ -93,7 +93,7 @@ class Session(LoopBound):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                await _end(self._turn)
+                await end_tasks([self._turn])
                 raise
             return turn.result(aborted=True)
         finally:
@@ -114,21 +114,12 @@ class Session(LoopBound):
         """End the running turn: its calls are ended, and what they had answered stays. False where no turn runs."""
         return self._turn is not None and self._turn.cancel()
 
-    async def _within_time(self, turn: Turn, prompt: Prompt) -> TurnResult:
-        limit = self.settings.turn_timeout
-        try:
-            async with asyncio.timeout(limit) as bound:
-                await self._begin(turn, prompt)
-                return await turn.run()
-        except TimeoutError as error:
-            if not bound.expired():
-                raise
-            raise TurnTimeout(f"stopped after {limit:g} s (turn_timeout): the turn was not done") from error
-
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
         emit, record = self._dialogue.emit, self._dialogue.record
         try:
-            result = await self._within_time(turn, prompt)
+            async with within(self.settings.turn_timeout, TurnTimeout, "turn"):
+                await self._begin(turn, prompt)
+                result = await turn.run()
         except asyncio.CancelledError:
             self.toolset.pending.withdraw_all("the turn was interrupted")
             record.note("turn_aborted")
@@ -216,18 +207,8 @@ class Session(LoopBound):
             ends.push_async_callback(self.model.aclose)
             ends.push_async_callback(self.toolset.aclose)
             if self._turn is not None:
-                await _end(self._turn)
+                await end_tasks([self._turn])
             if self._telling is not None:
                 self._telling.cancel()
                 await asyncio.wait([self._telling])
             await self._loading.settled()
-
-
-async def _end(turn: "asyncio.Task[TurnResult]") -> None:
-    """Cancel a turn and wait for its end, however often the waiting is cancelled: history is whole only then."""
-    turn.cancel()
-    await uninterrupted(_ended(turn))
-
-
-async def _ended(turn: "asyncio.Task[TurnResult]") -> None:
-    await asyncio.wait([turn])

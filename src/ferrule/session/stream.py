@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.events import Event
 from ferrule.session.result import TurnResult
 from ferrule.tools.answering import Listener
 from ferrule.tools.events import ToolEvent
+from ferrule.tools.tasks import end_tasks
 
 
 class EventStream:
@@ -30,9 +30,4 @@ class EventStream:
                 yield event
             self.result = await turn
         finally:
-            turn.cancel()
-            await uninterrupted(_ended(turn))
-
-
-async def _ended(turn: "asyncio.Future[TurnResult]") -> None:
-    await asyncio.wait([turn])
+            await end_tasks([turn])

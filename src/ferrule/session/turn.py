@@ -29,7 +29,6 @@ from ferrule.model.stream import (
     ToolChoice,
     ToolInputDelta,
 )
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import InputText, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
@@ -48,7 +47,7 @@ from ferrule.session.tool_choice import after_a_call
 from ferrule.session.turn_hooks import TurnHooks
 from ferrule.tools.context import ToolInvocation
 from ferrule.tools.handler import InputWatcher
-from ferrule.tools.tasks import start_task
+from ferrule.tools.tasks import end_tasks, start_task
 
 MAX_CALLS = 256
 """Calls of one response that are run. Models make some dozens at most; without a bound, a response that goes on and on
@@ -130,7 +129,7 @@ class Turn:
         Raises `ModelError`, `Fatal`, `TurnLimit`, `CallMissing`, `Repetition` and `OutputInvalid`; history is whole in
         every case.
         """
-        self._first = len(self._dialogue.history.items)
+        self._first = self._dialogue.history.count
         limit = self._dialogue.settings.max_turns
         asked = sent_back = 0
         while True:
@@ -176,7 +175,7 @@ class Turn:
             self.id,
             aborted,
             dialogue.toolset.session_id,
-            tuple(dialogue.history.items[self._first :]),
+            dialogue.history.since(self._first),
             tuple(self._made),
             dialogue.toolset.conversation.turn_diff.diff_of(self.id),
             time.monotonic() - self._began_at,
@@ -303,7 +302,10 @@ class Turn:
 
     def _watch(self, event: TextDelta | ReasoningDelta) -> None:
         """Raise `Repetition` once a text repeats itself for too long."""
-        if self._repeats.setdefault(event.item_id, RepeatWatch()).feed(event.delta):
+        watch = self._repeats.get(event.item_id)
+        if watch is None:
+            watch = self._repeats[event.item_id] = RepeatWatch()
+        if watch.feed(event.delta):
             what = "answer" if isinstance(event, TextDelta) else "reasoning"
             raise Repetition(
                 f"stopped: the model's {what} repeats itself ({REPEATED:,} characters of the same again); "
@@ -394,7 +396,7 @@ class Turn:
         try:
             await _all_done(self._calls)
         except asyncio.CancelledError:
-            await _cancel(self._calls)
+            await end_tasks(call.task for call in self._calls)
             raise
         finally:
             fatal = self._collect()
@@ -482,14 +484,6 @@ async def _all_done(calls: Sequence[_Call]) -> None:
     pending = [call.task for call in calls if not call.task.done()]
     if pending:
         await asyncio.wait(pending)
-
-
-async def _cancel(calls: Sequence[_Call]) -> None:
-    """End what still runs and wait until it has ended, whatever it does with the cancellation, and however often the
-    user asks for it."""
-    for call in calls:
-        call.task.cancel()
-    await uninterrupted(_all_done(calls))
 
 
 def _missing(choice: ToolChoice) -> str:

@@ -4,8 +4,10 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
+
+from ferrule.process.run import uninterrupted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,6 +19,19 @@ def start_task(coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), eager_start=True)
     return asyncio.create_task(coroutine)
+
+
+async def end_tasks(tasks: "Iterable[asyncio.Future[Any]]") -> None:
+    """Cancel tasks and wait until all have ended, whatever they do with it, and however often the wait is cancelled."""
+    ending = set(tasks)
+    for task in ending:
+        task.cancel()
+    if ending:
+        await uninterrupted(_ended(ending))
+
+
+async def _ended(tasks: "set[asyncio.Future[Any]]") -> None:
+    await asyncio.wait(tasks)
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -26,11 +26,11 @@ from ferrule.doors.headless.human import Human, is_one_place
 from ferrule.doors.headless.jsonl import INTERRUPTED, JsonLines
 from ferrule.doors.headless.running import run_turn
 from ferrule.doors.headless.terminal import Terminal, safe
-from ferrule.images import read_header
-from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.content import InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.environment import refuse_nesting
+from ferrule.session.images import image_of
 from ferrule.session.opening import Given, resume_settings
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
@@ -116,7 +116,7 @@ def _job(options: argparse.Namespace) -> _Job:
     if options.ephemeral:
         settings = msgspec.structs.replace(settings, ephemeral=True)
     prompt = _prompt(rest)
-    images = [_image(path) for path in options.image]
+    images = [image_of(_read("-i", path), f"-i: {path}") for path in options.image]
     return _Job(settings, [*images, InputText(prompt)] if images else prompt, stored)
 
 
@@ -164,16 +164,6 @@ def _prompt(words: Sequence[str]) -> str:
     if not text.strip():
         raise UsageError('the prompt is empty: say what to do, as in `ferrule exec "Fix the failing test"`')
     return text
-
-
-def _image(path: str) -> ContentPart:
-    data = _read("-i", path)
-    header = read_header(data)
-    if header is None:
-        raise UsageError(f"-i: {path} is not a PNG, JPEG, GIF or WebP image")
-    import base64
-
-    return InputImage(image_url=f"data:{header.mime};base64,{base64.b64encode(data).decode()}")
 
 
 def _schema(path: str) -> dict[str, object]:

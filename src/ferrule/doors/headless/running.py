@@ -1,10 +1,8 @@
 """Run one turn in a new or stored session."""
 
-import asyncio
-
 from ferrule.dispatch.front_end import FrontEnd
 from ferrule.protocol.settings import Settings
-from ferrule.session.bounds import RunTimeout
+from ferrule.session.bounds import RunTimeout, within
 from ferrule.session.opening import open_session
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
@@ -16,11 +14,8 @@ async def run_turn(
 ) -> TurnResult:
     """Open the session, run the turn, close the session. Raises what `open_session` and `Session.run` raise, and
     `RunTimeout`."""
-    try:
-        async with asyncio.timeout(settings.run_timeout) as bound:
-            async with await open_session(settings, front_end, stored=stored) as session:
-                return await session.run(prompt)
-    except TimeoutError as error:
-        if not bound.expired():
-            raise
-        raise RunTimeout(f"stopped after {settings.run_timeout:g} s (run_timeout): the run was not done") from error
+    async with (
+        within(settings.run_timeout, RunTimeout, "run"),
+        await open_session(settings, front_end, stored=stored) as session,
+    ):
+        return await session.run(prompt)
