@@ -49,7 +49,7 @@ async def leftovers() -> AsyncIterator[list[int]]:
 async def test_b032_the_call_ends_with_its_shell(bench: Bench, leftovers: list[int], name: str, script: str) -> None:
     started = time.monotonic()
     text = await run(bench, name, script)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30
     first, second = body(text).splitlines()
     assert (code(text), first) == (0, "done")
     found = re.fullmatch(r"Left running: (\d+) \(sleep 600\)\.", second)

@@ -16,12 +16,6 @@ from tests.processes import alive, eventually, open_fds
 Env = Mapping[str, str]
 KINDS: list[Stdio] = [Pipes(), Pty()]
 
-TERM_IGNORED = """
-import signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("ready", flush=True)
-time.sleep(60)
-"""
 SPIN = """
 import os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
@@ -135,7 +129,7 @@ async def test_b035_timeout_ends_the_worker(env: Env, tmp_path: Path) -> None:
 
 
 async def test_timeout_ends_what_ignores_term(env: Env) -> None:
-    done = await run(PlainLauncher(), ["python3", "-c", TERM_IGNORED], env=env, cwd="/tmp", timeout_ms=600)
+    done = await bash(env, "trap '' TERM; echo ready; exec sleep 60", timeout_ms=1_000)
     assert done.timed_out and done.status.signal == 9
     assert done.output.text() == "ready\n"
 

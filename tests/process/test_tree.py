@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.process.launcher import Pty
-from ferrule.process.tree import MARK_VARIABLE, Process, Tree, _read_ps, command_of, process_table, ticks_now
+from ferrule.process.tree import MARK_VARIABLE, Process, Tree, _read_ps, command_of, is_starting, process_table, ticks_now
 from tests.processes import alive, eventually
 
 ORPHANING_AGENT = """
@@ -30,7 +30,7 @@ def running(*argv: str, env: Mapping[str, str] | None = None) -> Iterator[int]:
     """The pid of a program that has come up, in a session of its own."""
     with subprocess.Popen(argv, start_new_session=True, env=env) as process:
         try:
-            assert eventually(lambda: command_of(process.pid).startswith(argv[0][:79]))
+            assert eventually(lambda: not is_starting(process.pid) and command_of(process.pid).startswith(argv[0][:79]))
             yield process.pid
         finally:
             process.kill()
@@ -60,6 +60,21 @@ def test_the_listing_of_ps_says_the_same() -> None:
 def test_long_commands_are_shortened() -> None:
     with running("sleep", "60", *["0"] * 100) as pid:
         assert len(command_of(pid)) == 80 and command_of(pid).endswith("…")
+
+
+def test_a_process_is_starting_until_its_command_line_is_its_own() -> None:
+    """The kernel lays out the command line some microseconds after it took the program's name."""
+    for _ in range(400):
+        pid = os.fork()
+        if pid == 0:
+            os.execv("/bin/sleep", ["sleep", "600"])
+        try:
+            while is_starting(pid):
+                pass
+            assert command_of(pid) == "sleep 600"
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def test_only_processes_that_began_later_can_carry_the_mark() -> None:

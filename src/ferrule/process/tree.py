@@ -54,14 +54,17 @@ def command_of(pid: int) -> str:
 
 
 def is_starting(pid: int) -> bool:
-    """Return whether a process has forked but not yet exec'd, and is busy: its name is still its parent's. One that
-    sleeps or has children is part of a script and keeps that name."""
+    """Return whether a process does not have its own name yet: it is busy between fork and exec, or inside exec, where
+    the kernel has not laid out its command line. One that sleeps or has children is part of a script and keeps its
+    parent's name."""
     stat = _read(f"/proc/{pid}/stat")
     if not stat:
         return False
     state, *numbers = stat[stat.rindex(b")") + 2 :].split()
+    if state not in _BUSY:
+        return False
     forked = int(numbers[_FLAGS]) & _PF_FORKNOEXEC
-    return bool(forked) and state in _BUSY and not _read(f"/proc/{pid}/task/{pid}/children")
+    return not _read(f"/proc/{pid}/cmdline") or (bool(forked) and not _read(f"/proc/{pid}/task/{pid}/children"))
 
 
 class Tree:

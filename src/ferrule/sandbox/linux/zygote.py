@@ -326,9 +326,19 @@ def name_of(pid: int) -> bytes:
 
 
 def is_starting(pid: int) -> bool:
-    """Tell whether a process is between fork and exec, and running."""
+    """Tell whether a running process is between fork and exec, or inside exec, where it has no command line yet."""
     _, state, flags = status_of(pid)
-    return bool(flags & PF_FORKNOEXEC) and state in (b"R", b"D") and not children(pid)
+    if state not in (b"R", b"D"):
+        return False
+    return not has_command_line(pid) or (bool(flags & PF_FORKNOEXEC) and not children(pid))
+
+
+def has_command_line(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(1) != b""
+    except OSError:
+        return True
 
 
 def status_of(pid: int) -> tuple[bytes, bytes, int]:
