@@ -7,7 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.process.launcher import Pty
-from ferrule.process.tree import MARK_VARIABLE, Process, Tree, _read_ps, command_of, is_starting, process_table, ticks_now
+from ferrule.process.tree import (
+    MARK_VARIABLE,
+    Process,
+    Tree,
+    _read_ps,
+    command_of,
+    is_starting,
+    process_table,
+    ticks_now,
+)
 from tests.processes import alive, eventually
 
 ORPHANING_AGENT = """
@@ -64,10 +73,8 @@ def test_long_commands_are_shortened() -> None:
 
 def test_a_process_is_starting_until_its_command_line_is_its_own() -> None:
     """The kernel lays out the command line some microseconds after it took the program's name."""
-    for _ in range(400):
-        pid = os.fork()
-        if pid == 0:
-            os.execv("/bin/sleep", ["sleep", "600"])
+    for _ in range(100):
+        pid = os.posix_spawn("/bin/sleep", ["sleep", "600"], os.environ)  # returns in the middle of exec
         try:
             while is_starting(pid):
                 pass
