@@ -11,6 +11,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter, ValidationError
 
+from ferrule.history.history import History
 from ferrule.model.chat import request as chat_request
 from ferrule.model.http import Endpoint, Server
 from ferrule.model.profiles import load_profiles
@@ -44,7 +45,6 @@ from ferrule.protocol.specs import (
     WebSearch,
     Wire,
 )
-from ferrule.session.history import History
 from tests.model.support import TOOLS, freeform, function, outcome, raw_server, reply, request, user, wire_model
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ferrule.history.pairs import settled
 from ferrule.protocol.errors import UsageError
-from ferrule.session.history import settled
 from ferrule.session.rollout import find_rollout, read_rollout
 from ferrule.testing import ScriptedModel
 from tests.session.conversations import Place, call, chunks, function_call, items, said, sent

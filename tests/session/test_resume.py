@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from ferrule import tool
+from ferrule.history.pairs import settled
 from ferrule.model.stream import Model
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import FunctionCallOutput, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import ModelSettings, Settings
-from ferrule.session.history import settled
 from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.rollout import (
     Rollout,

@@ -11,6 +11,7 @@ import pytest
 from ferrule import Agent, ToolContext, ToolHandler, ToolInvocation, ToolKind, ToolOutput, Toolset
 from ferrule.config.keys import ConfigTable
 from ferrule.config.resolve import settings_of
+from ferrule.history.pairs import answered_id, called_id
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import Fatal, UsageError
 from ferrule.protocol.events import Event, ExecApproval, ItemCompleted, ItemStarted, WarningEvent
@@ -30,7 +31,6 @@ from ferrule.protocol.specs import (
     Wire,
     spec_name,
 )
-from ferrule.session.history import answered_id, called_id
 from ferrule.session.opening import open_session
 from ferrule.session.sources import ToolLike
 from ferrule.testing import ScriptedModel

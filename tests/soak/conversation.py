@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ferrule.dispatch.front_end import Callbacks
+from ferrule.history.pairs import settled
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
-from ferrule.session.history import settled
 from ferrule.session.opening import open_session
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ferrule.history.pairs import answered_id, called_id, settled
 from ferrule.protocol.items import Message, ResponseItem
-from ferrule.session.history import answered_id, called_id, settled
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 
 

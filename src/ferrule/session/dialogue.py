@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from ferrule.history.history import History
+from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, ToolChoice
@@ -11,7 +13,6 @@ from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.session.bounds import Allowance
-from ferrule.session.history import History, settled
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, with_examples
 from ferrule.session.output_type import OutputType

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.history.pairs import answered_id
 from ferrule.images import read_header
 from ferrule.model.recipient import mark_of
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
-from ferrule.session.history import answered_id
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """Of all images in one request, in base64; servers take 20 MB and more of a request."""

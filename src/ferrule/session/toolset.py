@@ -15,6 +15,7 @@ from ferrule.dispatch.front_end import FrontEnd, answers_of, callbacks, policy_f
 from ferrule.dispatch.hooks import ToolHooks
 from ferrule.dispatch.host import SessionHost
 from ferrule.dispatch.pending import PendingTable
+from ferrule.history.pairs import answered_id, called_id
 from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
@@ -28,7 +29,6 @@ from ferrule.protocol.permissions import (
 from ferrule.protocol.settings import Settings, ShellFeatures
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire, spec_name
 from ferrule.session.brought import NativeSource, group_by_owner
-from ferrule.session.history import answered_id, called_id
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.sources import (

@@ -10,6 +10,7 @@ import msgspec
 
 from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.dispatch.router import RoutedCall
+from ferrule.history.pairs import aborted_output, answered_id, called_id, place_of
 from ferrule.model.retry import delay_ms, in_words
 from ferrule.model.stream import (
     CallUnreadable,
@@ -39,7 +40,6 @@ from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.bounds import REPEATED, CallMissing, RepeatWatch, Repetition
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.failures import Failures, SameFailure
-from ferrule.session.history import aborted_output, answered_id, called_id, place_of
 from ferrule.session.loading import ToolLoading
 from ferrule.session.output_type import OutputInvalid
 from ferrule.session.result import ToolCall, TurnResult, tool_call

@@ -8,6 +8,7 @@ from ferrule._version import __version__
 from ferrule.doors.headless.calls import Call, CommandCall, InvalidCall, PatchCall, PlanCall, call_line, read_call
 from ferrule.doors.headless.jsonl import reasoning_text
 from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
+from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (
@@ -31,7 +32,6 @@ from ferrule.protocol.items import Message, Reasoning, ResponseItem
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.thoughts import shown
-from ferrule.session.history import called_id
 from ferrule.tools.events import ToolEvent
 
 OUTPUT_LINES = 12

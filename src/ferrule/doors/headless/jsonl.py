@@ -18,6 +18,7 @@ from ferrule.doors.headless.calls import (
     ToolCall,
     read_call,
 )
+from ferrule.history.pairs import called_id
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (
     ErrorEvent,
@@ -43,7 +44,6 @@ from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCa
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import shown
-from ferrule.session.history import called_id
 from ferrule.tools.events import ToolEvent
 
 INTERRUPTED = "interrupted"

@@ -1,0 +1,82 @@
+"""The conversation as it is sent: every call has exactly one output, in call order."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ferrule.history.pairs import in_place
+from ferrule.protocol.items import ResponseItem
+
+
+class Stored(NamedTuple):
+    """A response that the provider may keep: its id stands for the first `items` items of the history."""
+
+    response_id: str
+    items: int
+
+
+class History:
+    """The items of a conversation, in the order in which they are sent."""
+
+    __slots__ = ("_items", "_snapshot", "lineage", "stored", "weight")
+
+    def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
+        self._items = list(items)
+        self._snapshot: tuple[ResponseItem, ...] | None = None
+        self.weight = _weight(self._items)
+        """Bytes of all items."""
+        self.lineage = object()
+        """Another one once items that were sent are no longer the beginning."""
+        self.stored: Stored | None = None
+
+    @property
+    def items(self) -> tuple[ResponseItem, ...]:
+        """All items; the same tuple until something is added."""
+        if self._snapshot is None:
+            self._snapshot = tuple(self._items)
+        return self._snapshot
+
+    @property
+    def count(self) -> int:
+        """How many items there are."""
+        return len(self._items)
+
+    def since(self, count: int) -> tuple[ResponseItem, ...]:
+        """Return the items after the first `count`, without a copy of the rest."""
+        return tuple(self._items[count:])
+
+    def append(self, item: ResponseItem) -> None:
+        """Add one item at the end."""
+        self._items.append(item)
+        self.weight += len(item.raw)
+        self._snapshot = None
+
+    def settle(self, start: int) -> None:
+        """Put the items from `start` on, those of one response, in their places."""
+        if len(self._items) - start < 2:
+            return
+        items = in_place(self._items[start:])
+        if any(one is not other for one, other in zip(items, self._items[start:], strict=True)):
+            self._items[start:] = items
+            self._snapshot = None
+
+    def mark_stored(self, response_id: str) -> None:
+        """All items so far are what the provider knows under this id; empty: it knows them otherwise, or not at all."""
+        self.stored = Stored(response_id, len(self._items)) if response_id else None
+
+    def replace(self, items: Iterable[ResponseItem]) -> None:
+        """Go on with other items; what the provider has stored stands for none of them."""
+        self._items = list(items)
+        self.weight = _weight(self._items)
+        self._snapshot = self.stored = None
+        self.lineage = object()
+
+    def extend(self, items: Iterable[ResponseItem]) -> None:
+        """Add items at the end."""
+        more = list(items)
+        self._items += more
+        self.weight += _weight(more)
+        self._snapshot = None
+
+
+def _weight(items: Iterable[ResponseItem]) -> int:
+    return sum(len(item.raw) for item in items)
