@@ -67,6 +67,8 @@ class Stub:
             child = subprocess.Popen(["sleep", "300"], start_new_session=True)
             Path(self.modes["child"]).write_text(str(child.pid))
         time.sleep(float(self.modes.get("slow", 0)))
+        while "gate" in self.modes and not Path(self.modes["gate"]).exists():
+            time.sleep(0.01)
         if "silent" in self.modes:
             self.raw(b"still loading\n")
             time.sleep(300)

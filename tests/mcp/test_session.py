@@ -13,14 +13,15 @@ import pytest
 from ferrule import Agent
 from ferrule import tool as own_tool
 from ferrule.mcp import connection, source
+from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.tools import MCPToolDefinition
-from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import (
     ExecApproval,
     McpServerStatus,
     McpToolCallBegin,
     McpToolCallEnd,
     McpToolCallProgress,
+    WarningEvent,
 )
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.testing import ScriptedModel, function_call, message
@@ -161,41 +162,45 @@ async def test_f08_requests_in_quick_succession_share_a_reading(
         made = agent(model, "responses", tmp_path, {"stub": server("storm", f"log={log}")})
         async with await made.open() as session:
             await until(lambda: session.toolset.current()[1].handler("mcp__stub__echo") is not None)
-            monkeypatch.setattr(source, "FIRST_PATIENCE", 0.0)
             for number in range(3):
                 await session.run(str(number))
         assert all("mcp__stub__echo" in request.tool_names for request in model.requests)
     assert log.read_text().count("tools/list") == 1
 
 
-async def test_b110_a_slow_server_joins_late_and_a_dead_one_ends_nothing(tmp_path: Path) -> None:
+async def test_b110_a_slow_server_is_waited_for_and_a_dead_one_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "LIST_PATIENCE", 0.01)
+    gate = tmp_path / "gate"
     servers = {
         "fast": server(),
-        "slow": server("slow=4"),
+        "slow": server(f"gate={gate}"),
         "silent": server("silent", startup_timeout=0.5),
         "dead": server("crash-at-start"),
         "missing": {"command": "npx-missing"},
     }
     events: list[Any] = []
-    with ScriptedModel([[message("one")], [message("two")]]) as model:
-        made = agent(model, "responses", tmp_path, servers, on_event=events.append)
-        source.FIRST_PATIENCE, patience = 2.5, source.FIRST_PATIENCE
-        try:
-            async with await made.open() as session:
-                await session.run("first")
-                await until(lambda: any(e.server == "slow" and e.status == "ready" for e in statuses(events)))
-                await session.run("second")
-                await until(lambda: sum(event.status == "failed" for event in statuses(events)) == 3)
-        finally:
-            source.FIRST_PATIENCE = patience
-        first, second = (set(request.tool_names) for request in model.requests)
-    assert "mcp__fast__echo" in first
-    assert "mcp__slow__echo" not in first
-    assert {"mcp__fast__echo", "mcp__slow__echo"} <= second
+
+    def opens(event: Any) -> None:
+        events.append(event)
+        if isinstance(event, McpServerStatus) and (event.server, event.status) == ("slow", "waiting"):
+            asyncio.get_running_loop().call_later(0.3, gate.touch)
+
+    with ScriptedModel([[message("one")]]) as model:
+        await agent(model, "responses", tmp_path, servers, on_event=opens).run("first")
+        names = set(model.requests[0].tool_names)
+    assert {"mcp__fast__echo", "mcp__slow__echo"} <= names
+    waited = {event.server: event.message for event in statuses(events) if event.status == "waiting"}
+    assert waited["slow"].endswith(f"MCP server slow ({sys.executable}), at most 60 s (startup_timeout)")
     failed = {event.server: event.message for event in statuses(events) if event.status == "failed"}
     assert "did not answer within 0.5 seconds" in failed["silent"]
     assert "exited with code 3" in failed["dead"]
     assert "program not found: npx-missing" in failed["missing"]
+    warnings = [event.message for event in events if isinstance(event, WarningEvent)]
+    for name, step in (("silent", "startup_timeout"), ("dead", "run its command"), ("missing", "install it")):
+        (warning,) = [text for text in warnings if text.startswith(f"MCP server {name} ")]
+        assert step in warning.partition("goes on without its tools: ")[2]
 
 
 async def test_servers_start_side_by_side(tmp_path: Path) -> None:
@@ -209,11 +214,15 @@ async def test_servers_start_side_by_side(tmp_path: Path) -> None:
 
 
 async def test_a_required_server_that_fails_fails_the_session(tmp_path: Path) -> None:
-    with (
-        ScriptedModel([]) as model,
-        pytest.raises(UsageError, match=r"MCP server needed exited with code 3.*\(it is required\)"),
-    ):
-        await agent(model, "chat", tmp_path, {"needed": server("crash-at-start", required=True)}).open()
+    events: list[Any] = []
+    servers = {"needed": server("crash-at-start", required=True), "other": server()}
+    with ScriptedModel([]) as model:
+        with pytest.raises(
+            McpFailure, match=r"MCP server needed exited with code 3.*no license found \(it is required\): "
+        ):
+            await agent(model, "chat", tmp_path, servers, on_event=events.append).run("go")
+        assert not model.requests
+    assert not [event for event in events if isinstance(event, WarningEvent) and "needed" in event.message]
 
 
 async def test_a_changed_list_is_read_before_the_next_request(tmp_path: Path) -> None:

@@ -5,19 +5,21 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ferrule.lookup import NOWHERE, Places
 from ferrule.mcp.callbacks import Ask
 from ferrule.mcp.client import MCPClient, McpTool
+from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.names import qualified_name, slash_name
 from ferrule.mcp.resources import resource_tools
 from ferrule.mcp.tools import MCPToolDefinition, mcp_tool_to_openai_tool
 from ferrule.process.launcher import Launcher
-from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.specs import ResponsesApiTool
@@ -27,8 +29,8 @@ from ferrule.tools.registry import ToolRegistryBuilder
 
 log = logging.getLogger("ferrule.mcp")
 
-FIRST_PATIENCE = 5.0
-"""Seconds from their start that the first request waits for servers that are not ready."""
+QUIET = 0.5
+"""Seconds to wait for servers before saying so: most are ready by then."""
 LIST_PATIENCE = 2.0
 """Seconds that a request waits for a list that is being reread."""
 LIST_PAUSE = 1.0
@@ -66,6 +68,8 @@ class _Server:
         self.work: asyncio.Task[None] | None = None
         self.stale = False
         self.read_at = -LIST_PAUSE
+        self.started = False
+        """Whether the first reading of its list has ended."""
 
 
 class McpSource:
@@ -91,7 +95,6 @@ class McpSource:
         self.revision = 0
         self._emit = emit
         self._property_names = property_names
-        self._opened = time.monotonic()
         self._servers = {
             name: _Server(
                 MCPClient(
@@ -114,7 +117,6 @@ class McpSource:
 
     def start(self) -> None:
         """Begin to start all servers; do not wait for them."""
-        self._opened = time.monotonic()
         for name, server in self._servers.items():
             self._emit(McpServerStatus(server=name, status="starting"))
             if another := server.client.another_program:
@@ -122,26 +124,40 @@ class McpSource:
             self._read_list(name, server)
 
     async def ready(self) -> None:
-        """Wait for the required servers. Raises `UsageError` if one of them fails."""
-        required = [s for s in self._servers.values() if s.client.settings.required]
+        """Wait for the required servers. Raises `McpFailure` if one of them cannot be used."""
+        required = [server for server in self._servers.values() if server.client.settings.required]
+        await self._started(required)
         for server in required:
             assert server.work is not None
-            await asyncio.wait([server.work])
-            if error := server.work.exception():
-                raise UsageError(f"{error} (it is required)") from error
+            error = server.work.exception()
+            if isinstance(error, McpFailure):
+                raise error.as_required(server.client.settings) from error
+            if error is not None:
+                raise error
 
     async def settled(self) -> None:
-        """Prepare for a request: reread lists that have changed, and wait a short time for those being read."""
+        """Prepare for a request: wait for servers that start, each as long as its settings say; reread lists that have
+        changed, and wait a short time for those being read."""
         for name, server in self._servers.items():
             if server.stale and server.work is not None and server.work.done():
                 self._read_list(name, server)
+        await self._started([server for server in self._servers.values() if not server.started])
         working = [server.work for server in self._servers.values() if server.work and not server.work.done()]
-        if not working:
+        if working:
+            await asyncio.wait(working, timeout=LIST_PATIENCE)
+
+    async def _started(self, servers: Iterable[_Server]) -> None:
+        """Wait until these have started or failed, and say which of them take long."""
+        works = {server.work: server for server in servers if server.work is not None}
+        if not works:
             return
-        patience = max(self._opened + FIRST_PATIENCE - time.monotonic(), 0.0)
-        if any(server.tools for server in self._servers.values() if server.work in working):
-            patience = max(patience, LIST_PATIENCE)
-        await asyncio.wait(working, timeout=patience)
+        _, pending = await asyncio.wait(works, timeout=QUIET)
+        for client in (works[work].client for work in pending):
+            text = f"waiting for the MCP server {client.name} ({_place(client.settings)})"
+            limit = f"at most {client.settings.startup_timeout:g} s (startup_timeout)"
+            self._emit(McpServerStatus(server=client.name, status="waiting", message=f"{text}, {limit}"))
+        if pending:
+            await asyncio.wait(pending)
 
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the present tools; a name that is taken stays with the tool that has it."""
@@ -195,10 +211,17 @@ class McpSource:
         except FerruleError as error:
             server.tools = ()
             self.revision += 1
-            self._emit(McpServerStatus(server=name, status="failed", message=str(error)))
-            self._emit(WarningEvent(message=f"{error}; the session goes on without its tools"))
+            self._tell_failure(client, error)
             raise
+        finally:
+            server.started = True
         self._emit(McpServerStatus(server=name, status="ready", message=f"{len(server.tools)} tools"))
+
+    def _tell_failure(self, client: MCPClient, error: FerruleError) -> None:
+        self._emit(McpServerStatus(server=client.name, status="failed", message=str(error)))
+        if not client.settings.required:
+            step = error.next_step(client.settings) if isinstance(error, McpFailure) else ""
+            self._emit(WarningEvent(message=f"{error}; the session goes on without its tools{step and f': {step}'}"))
 
     def _offered(self, tools: Sequence[McpTool], settings: McpServerSettings) -> tuple[OfferedTool, ...]:
         offered = []
@@ -214,6 +237,11 @@ class McpSource:
             name = qualified_name(tool.server, tool.name)
             offered.append(OfferedTool(name, tool, told, settings.supports_parallel_tool_calls))
         return tuple(sorted(offered, key=lambda one: one.name))
+
+
+def _place(settings: McpServerSettings) -> str:
+    """Name the server's program or host: arguments and addresses may hold secrets."""
+    return settings.command or urlsplit(settings.url or "").hostname or ""
 
 
 def _flaw(tool: McpTool) -> str | None:

@@ -29,7 +29,9 @@ EXIT_GRACE = 2.0
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """Bytes that may wait for a server that does not read."""
 STDERR_BYTES = 2048
-"""Bytes at the end of a server's stderr that an error shows."""
+"""Bytes kept of the end of a server's stderr."""
+STDERR_LINES = 4
+"""Its last lines that an error shows: many programs say what was wrong a few lines before their last word."""
 READ_BYTES = 256 * 1024
 """Bytes of one read: large results come in few pieces, and other servers still get their turn in between."""
 
@@ -39,7 +41,7 @@ READ_NOTIFICATIONS = frozenset(
 )
 """Those that the SDK's session or we use."""
 _SHOWN = 300
-"""Characters quoted of an error that is not in the protocol's form."""
+"""Characters quoted of an error that is not in the protocol's form, and of a line of stderr."""
 
 
 class StdioTransport:
@@ -107,9 +109,9 @@ class StdioTransport:
         found = []
         if self._program.passed_over:
             found.append(f"{self._program.problem}, and {self._program.path} was started")
-        errors = self._stderr.decode("utf-8", "replace").strip()
-        if errors:
-            found.append(f"its stderr ends with: {errors}")
+        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        if lines:
+            found.append(f"its stderr ends with: {' / '.join(line[:_SHOWN] for line in lines[-STDERR_LINES:])}")
         if self._reader.first_bad_line:
             found.append(f"its first line that is no message: {self._reader.first_bad_line}")
         return "; ".join(found)

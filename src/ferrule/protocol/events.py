@@ -253,7 +253,8 @@ class McpToolCallEnd(_Event, frozen=True, tag="mcp_tool_call.end"):
 
 
 class McpServerStatus(_Event, frozen=True, tag="mcp_server.status"):
-    """The state of an MCP server: starting, ready, failed or stopped, with the reason."""
+    """The state of an MCP server: starting, waiting (a request waits for it), ready, failed or stopped, with the
+    reason."""
 
     server: str
     status: str

@@ -5,6 +5,7 @@ import sys
 import msgspec
 
 from ferrule.cli.exit_codes import DONE, FAILED
+from ferrule.cli.main import one_line
 from ferrule.cli.options import (
     NOBODY_TO_ASK,
     Parser,
@@ -19,9 +20,11 @@ from ferrule.cli.running import run_interruptibly
 from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
 from ferrule.session.offline import open_offline
+from ferrule.tools.events import ToolEvent
 
 DEFAULTS = NOBODY_TO_ASK | {"profile": "all"}
 """Nobody can be asked, and every tool can be called."""
@@ -55,6 +58,22 @@ def main(arguments: list[str]) -> int:
     return DONE if success else FAILED
 
 
+class _Notices:
+    """A front end that prints what the user has to know, and nothing else."""
+
+    can_answer = False
+
+    def on_event(self, event: Event | ToolEvent) -> None:
+        """Print warnings, and what is waited for."""
+        match event:
+            case WarningEvent(message=message):
+                print_warnings([message])
+            case McpServerStatus(status="waiting", message=message):
+                print(f"ferrule: {one_line(message)}", file=sys.stderr)
+            case _:
+                pass
+
+
 def _shown(output: ToolOutput) -> str:
     """Return the text to print; a picture, the whole answer of `view_image`, is at least named."""
     body = output.body if isinstance(output.body, tuple) else ()
@@ -64,7 +83,7 @@ def _shown(output: ToolOutput) -> str:
 
 
 async def _dispatch(settings: Settings, tool: str, text: str) -> ToolOutput:
-    session, _ = await open_offline(settings)
+    session, _ = await open_offline(settings, _Notices())
     async with session:
         print_warnings(session.toolset.warnings)
         return await session.toolset.call(tool, text, CALL_ID)

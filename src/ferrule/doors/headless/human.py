@@ -18,6 +18,7 @@ from ferrule.protocol.events import (
     ItemCompleted,
     ItemStarted,
     ItemUpdated,
+    McpServerStatus,
     PatchApplyBegin,
     PlanStep,
     PlanUpdate,
@@ -90,6 +91,8 @@ class Human:
                 self._show_plan(plan)
             case WarningEvent(message=message):
                 self._block(self._out.style(f"warning: {safe(message)}", RED))
+            case McpServerStatus(status="waiting", message=message):
+                self._out.line(self._out.style(safe(message), DIM))
             case TurnCompleted():
                 self._sum_up(event)
             case TurnAborted():

@@ -28,6 +28,7 @@ from ferrule.protocol.events import (
     FileChange,
     ItemCompleted,
     ItemStarted,
+    McpServerStatus,
     McpToolCallEnd,
     PatchApplyBegin,
     PlanUpdate,
@@ -119,7 +120,9 @@ class JsonLines:
             self.ended = True
 
     def _note(self, event: Event | ToolEvent) -> None:
-        """Store data for the item at the running call's end."""
+        """Store data for the item at the running call's end; say on stderr what is waited for."""
+        if isinstance(event, McpServerStatus) and event.status == "waiting":
+            print(f"ferrule: {event.message}", file=sys.stderr)
         running = self._running.get(getattr(event, "call_id", ""))
         if running is None:
             return

@@ -1,0 +1,155 @@
+"""MCP on the first try: what a person sees of servers that start slowly, badly or not at all."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule import Agent
+from ferrule.protocol.errors import FerruleError
+from ferrule.testing import ScriptedModel, message
+from tests.cli.command import Done, Place
+from tests.mcp.stub import server
+from tests.mcp.web import stub
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "work").mkdir()
+    return Place((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule")
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel([[message("done")]]) as model:
+        yield model
+
+
+def flags(model: ScriptedModel, settings: dict[str, Any]) -> list[str]:
+    """The flags of `exec` for one server, as a person would write them."""
+    keys = [f"mcp_servers.stub.{key}={json.dumps(value)}" for key, value in settings.items()]
+    return ["-m", "m", "--base-url", model.base_url, *(word for key in keys for word in ("-c", key))]
+
+
+def run(place: Place, model: ScriptedModel, settings: dict[str, Any], *more: str) -> Done:
+    return place.run("exec", *flags(model, settings), *more, "go")
+
+
+def test_servers_of_the_command_line_start_without_a_question_and_those_of_a_project_do_not(
+    place: Place, model: ScriptedModel, tmp_path: Path
+) -> None:
+    planted = server(f"log={tmp_path / 'planted'}")
+    (place.cwd / ".mcp.json").write_text(json.dumps({"mcpServers": {"planted": planted}}))
+    done = run(place, model, server(f"log={tmp_path / 'named'}"))
+    assert done.code == 0
+    assert "mcp__stub__echo" in model.requests[0].tool_names
+    assert (tmp_path / "named").exists()
+    assert not (tmp_path / "planted").exists()
+
+
+def test_servers_of_the_users_own_configuration_start_without_a_question(place: Place, model: ScriptedModel) -> None:
+    place.home.mkdir(parents=True)
+    settings = server()
+    (place.home / "config.toml").write_text(
+        f"[mcp_servers.stub]\ncommand = {json.dumps(settings['command'])}\nargs = {json.dumps(settings['args'])}\n"
+    )
+    assert place.run("exec", "-m", "m", "--base-url", model.base_url, "go").code == 0
+    assert "mcp__stub__echo" in model.requests[0].tool_names
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_a_run_waits_for_a_slow_server_and_says_so(
+    place: Place, model: ScriptedModel, tmp_path: Path, json_lines: bool
+) -> None:
+    gate = tmp_path / "gate"
+    child = place.start("exec", *flags(model, server(f"gate={gate}")), *(["--json"] if json_lines else []), "go")
+    assert child.stderr is not None
+    for line in child.stderr:
+        if b"waiting for the MCP server stub" in line:
+            break
+    else:
+        pytest.fail("nothing was said")
+    assert not model.requests
+    gate.touch()
+    assert child.communicate(timeout=50)[0]
+    assert child.returncode == 0
+    assert "mcp__stub__echo" in model.requests[0].tool_names
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (server("crash-at-start"), ["exited with code 3", "no license found", "run its command yourself"]),
+        (server("silent", startup_timeout=0.2), ["within 0.2 seconds", "still loading", "with startup_timeout"]),
+        ({"command": "npx-missing"}, ["program not found: npx-missing", "install it"]),
+        ({"url": "http://127.0.0.1:9/mcp"}, ["cannot be reached", "check its url"]),
+    ],
+    ids=["dies", "hangs", "missing", "unreachable"],
+)
+async def test_a_required_server_that_cannot_start_is_an_error_with_a_next_step(
+    model: ScriptedModel, tmp_path: Path, settings: dict[str, Any], said: list[str]
+) -> None:
+    servers = {"stub": {**settings, "required": True}}
+    agent = Agent("m", tools=[], base_url=model.base_url, cwd=tmp_path, mcp_config={"mcpServers": servers})
+    with pytest.raises(FerruleError, match="MCP server stub ") as failed:
+        await agent.run("go")
+    for words in [*said, "(it is required)"]:
+        assert words in str(failed.value)
+    assert not model.requests
+
+
+async def test_a_required_server_that_wants_a_login_says_how(model: ScriptedModel, tmp_path: Path) -> None:
+    with stub(lambda asked: (401, {}, b"")) as url:
+        servers = {"stub": {"url": url, "required": True}}
+        agent = Agent("m", tools=[], base_url=model.base_url, cwd=tmp_path, mcp_config={"mcpServers": servers})
+        with pytest.raises(FerruleError, match=r"needs a login \(HTTP 401\): run `ferrule mcp login stub`"):
+            await agent.run("go")
+    assert not model.requests
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_a_required_server_that_dies_ends_the_run_before_the_model_is_asked(
+    place: Place, model: ScriptedModel, json_lines: bool
+) -> None:
+    settings = server("noise", "crash-at-start", required=True)
+    failed = run(place, model, settings, *(["--json"] if json_lines else []))
+    assert failed.code == 1
+    assert not model.requests
+    error = failed.err.splitlines()[-1]
+    assert error.startswith("ferrule: MCP server stub exited with code 3")
+    assert "no license found" in error
+    assert "goes on without" not in failed.err
+    if json_lines:
+        assert [line["type"] for line in failed.lines] == ["error", "turn.failed"]
+
+
+def test_a_server_that_is_not_required_is_told_and_the_run_goes_on(place: Place, model: ScriptedModel) -> None:
+    done = run(place, model, server("crash-at-start"))
+    assert done.code == 0
+    (warning,) = [line for line in done.err.splitlines() if line.startswith("warning: MCP server stub ")]
+    assert "no license found; the session goes on without its tools: run its command yourself" in warning
+
+
+def test_an_interrupt_while_a_server_is_waited_for_ends_the_run(place: Place, model: ScriptedModel) -> None:
+    child = place.start("exec", *flags(model, server("silent", required=True)), "go")
+    assert child.stderr is not None
+    assert b"waiting for the MCP server stub" in child.stderr.readline()
+    child.terminate()
+    child.communicate(timeout=50)
+    assert child.returncode == 130
+    assert not model.requests
+
+
+def test_one_call_waits_for_its_server_and_tells_of_one_that_fails(place: Place, tmp_path: Path) -> None:
+    settings = server(f"gate={tmp_path / 'gate'}")
+    words = [f"mcp_servers.stub.{key}={json.dumps(value)}" for key, value in settings.items()]
+    child = place.start("call", *(f"-c{word}" for word in words), "mcp__stub__echo", '{"text": "a"}')
+    assert child.stderr is not None
+    assert b"waiting for the MCP server stub" in child.stderr.readline()
+    (tmp_path / "gate").touch()
+    assert child.communicate(timeout=50)[0] == b"ECHO: a\n"
+    dead = place.run("call", "-c", "mcp_servers.stub.command='npx-missing'", "mcp__stub__echo")
+    assert dead.code == 1
+    assert "program not found: npx-missing" in dead.err
