@@ -76,7 +76,7 @@ async def test_n031_the_spelling_of_an_interrupt_is_none(bench: Bench) -> None:
 async def test_n032_without_a_terminal_nothing_waits_for_input(bench: Bench, name: str, script: str) -> None:
     started = time.monotonic()
     assert code(await run(bench, name, script)) == 1
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 30
 
 
 async def test_n032_with_a_terminal_they_can_be_used(bench: Bench) -> None:

@@ -325,7 +325,7 @@ async def test_places_that_cannot_be_edited(edit: Call, tmp_path: Path) -> None:
     assert "only `view` works on directories" in (await edit("str_replace", tmp_path, old_str="a")).text
     assert "It exists already" in (await edit("create", tmp_path / "dangling", file_text="x")).text
     assert "is a binary file" in (await edit("view", tmp_path / "sparse", view_range=[1, 2])).text
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     relative = await edit("view", "f")
     assert f"Maybe you meant {tmp_path}/f?" in relative.text
 

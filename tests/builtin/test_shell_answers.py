@@ -214,7 +214,7 @@ async def test_an_interrupted_turn_ends_the_tree_of_the_call(bench: Bench, name:
     with pytest.raises(asyncio.CancelledError):
         await task
     pids = [int(pid) for pid in bench.host.live().split()]
-    assert eventually(lambda: not any(map(alive, pids)), 2)
+    assert eventually(lambda: not any(map(alive, pids)))
     assert len(bench.host.told(ExecCommandEnd)) == 1
     assert len(bench.state.commands.sessions) == 0
 

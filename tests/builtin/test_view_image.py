@@ -149,7 +149,7 @@ async def test_places_that_hold_no_image(bench: Bench, tmp_path: Path) -> None:
         assert await bench.call("view_image", path=name) == text.format(path)
     assert "unable to" in await bench.call("view_image", path="loop")
     assert await bench.call("view_image", path="/dev/zero") == "image path `/dev/zero` is not a file"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     listening.close()
 
 

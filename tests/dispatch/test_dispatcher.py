@@ -111,7 +111,7 @@ async def test_a_refusal_is_an_answer_and_fatal_is_not() -> None:
 async def test_the_gate_is_left_after_every_failure() -> None:
     failing = dispatcher(Echo(ValueError("x")))
     for _ in range(3):
-        await asyncio.wait_for(failing.respond(call()), 5)
+        await asyncio.wait_for(failing.respond(call()), 30)
 
 
 async def test_outputs_are_cut_exactly_once() -> None:
@@ -194,7 +194,7 @@ async def test_parallel_calls_run_together_and_a_serial_call_alone() -> None:
 
     class Together(ToolHandler):
         async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
-            await asyncio.wait_for(both.wait(), 5)
+            await asyncio.wait_for(both.wait(), 30)
             order.append("parallel")
             return ToolOutput("", True)
 
@@ -224,7 +224,7 @@ async def test_a_cancelled_wait_leaves_the_gate_usable() -> None:
     await asyncio.sleep(0)
     waiting.cancel()
     gate.leave(False)
-    await asyncio.wait_for(behind, 5)
+    await asyncio.wait_for(behind, 30)
     gate.leave(True)
     assert gate.try_enter(False)
 
@@ -254,7 +254,7 @@ async def test_a_tool_calls_a_tool_under_its_own_gate() -> None:
     builder.register_handler("echo", Echo())
     builder.register_handler("outer", Outer())
     runs = Dispatcher(builder.build()[1], lambda invocation, caller: msgspec.structs.replace(context(), caller=caller))
-    assert await asyncio.wait_for(text_of(runs, call(name="outer")), 5) == '{"n":1}'
+    assert await asyncio.wait_for(text_of(runs, call(name="outer")), 30) == '{"n":1}'
     with pytest.raises(RespondToModel, match="unsupported call: no"):
         await runs.call(ToolInvocation("x", "no", FunctionPayload("{}")), context())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__)
-NAMES = ("environ", "die", "slow", "progress", "grow", "ask", "huge", "starts", "client", "late", "flood")
+NAMES = ("environ", "die", "slow", "progress", "grow", "ask", "huge", "starts", "client", "late", "flood", "meet")
 
 
 def server(*modes: str, **settings: Any) -> dict[str, Any]:
@@ -39,6 +39,7 @@ class Stub:
         self.listening: Any = None
         self.client: Any = None
         self.asked = 0
+        self.met = threading.Barrier(4)
         self.tasks: dict[str, Any] = {}
         self.waiting: dict[str, Any] = {}
 
@@ -69,6 +70,8 @@ class Stub:
         time.sleep(float(self.modes.get("slow", 0)))
         while "gate" in self.modes and not Path(self.modes["gate"]).exists():
             time.sleep(0.01)
+        if "meet" in self.modes:
+            meet(Path(self.modes["meet"]), int(self.modes["of"]))
         if "silent" in self.modes:
             self.raw(b"still loading\n")
             time.sleep(300)
@@ -294,12 +297,20 @@ class Stub:
             for _ in range(200):
                 self.raw(lines[0] * 200 + lines[1] * 200 + lines[2])
         elif name == "slow":
-            time.sleep(float(os.environ.get("SLOW", "300")))
+            if "log" in self.modes:
+                with Path(self.modes["log"]).open("a") as log:
+                    log.write("slow\n")
+            time.sleep(300)
+        elif name == "meet":  # four calls of it meet if they run side by side
+            try:
+                self.met.wait(arguments["seconds"])
+            except threading.BrokenBarrierError:
+                result = {"content": [{"type": "text", "text": "alone"}]}
         elif name == "progress":
-            for step in range(6):
+            for step in range(9):
                 time.sleep(0.1)
                 token = params["_meta"]["progressToken"]
-                progress = {"progressToken": token, "progress": step, "total": 6, "message": f"step {step}"}
+                progress = {"progressToken": token, "progress": step, "total": 9, "message": f"step {step}"}
                 self.write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
         elif name == "grow":
             self.renamed = True
@@ -332,6 +343,13 @@ class Stub:
         if "exit-after-call" in self.modes:
             time.sleep(0.05)
             os._exit(0)
+
+
+def meet(folder: Path, number: int) -> None:
+    """Wait until that many servers have started."""
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < number:
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ async def test_a_closed_pipe_leaves_its_number_to_the_next_one() -> None:
     asyncio.get_running_loop().add_reader(again, heard.set)
     incoming.no_more()
     os.write(write, b"x")
-    await asyncio.wait_for(heard.wait(), 5)
+    await asyncio.wait_for(heard.wait(), 30)
     asyncio.get_running_loop().remove_reader(again)
     os.close(again)
     os.close(write)

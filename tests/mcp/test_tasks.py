@@ -19,22 +19,22 @@ from tests.mcp.test_session import agent
 
 async def test_m057_a_tool_that_needs_a_task_runs_as_one_and_tells_its_progress() -> None:
     steps: list[Any] = []
-    async with client("tasks", tool_timeout=0.3) as stub:  # it works for 0.5 s, and answers all the time
+    async with client("tasks", tool_timeout=0.6) as stub:  # it works for 0.8 s, and answers all the time
         await stub.list_tools()
-        result = await stub.call_tool("deep", {"steps": 5}, on_progress=lambda *step: steps.append(step))
+        result = await stub.call_tool("deep", {"steps": 8}, on_progress=lambda *step: steps.append(step))
     assert text_of(result) == "deep: done"
     assert (0.0, None, "begun") in steps
-    assert [step for step in steps if step[1]] == [(float(number), 3, "") for number in range(1, 6)]
+    assert [step for step in steps if step[1]] == [(float(number), 3, "") for number in range(1, 9)]
 
 
 async def test_m057_a_task_that_asks_is_answered(tmp_path: Path) -> None:
     async def ask(request: ElicitationRequest) -> Answer:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.8)
         return Elicited("accept", {"ok": request.message == "Which?"})
 
-    async with client("tasks", ask=ask, tool_timeout=0.3) as stub:
+    async with client("tasks", ask=ask, tool_timeout=0.6) as stub:
         await stub.list_tools()
-        said = text_of(await stub.call_tool("deep", {"steps": 1, "ask": 0.6}))
+        said = text_of(await stub.call_tool("deep", {"steps": 1, "ask": 0.3}))
     assert json.loads(said.removeprefix("deep: ")) == {"action": "accept", "content": {"ok": True}}
 
 

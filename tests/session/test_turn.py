@@ -64,7 +64,7 @@ async def test_tools_start_before_the_stream_ended(tmp_path: Path) -> None:
     async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         yield Created("r")
         yield ItemDone(ResponseItem(make_item(calls("mark")).raw, calls("mark")))
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 30)
         finished.set()
 
     model = InProcessModel(stream, [says("Done.")])
@@ -358,6 +358,6 @@ async def test_a_finished_turn_tells_its_usage_and_last_words(tmp_path: Path) ->
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until the condition holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - several events may make it true
             await asyncio.sleep(0)
