@@ -31,6 +31,7 @@ WHY = {
     "process/tree.py": "/bin/ps",
     "sandbox/linux/bwrap.py": "/bin/sh; bwrap, located; looks for a command's program, which is confined",
     "sandbox/linux/client.py": "our interpreter",
+    "sandbox/linux/socket_search.py": "itself, by fork",
     "sandbox/linux/zygote.py": "commands, confined",
     "sandbox/macos.py": "/usr/bin/sandbox-exec",
     "sandbox/pool.py": "commands, confined",

@@ -192,7 +192,8 @@ class Pool:
             try:
                 fds = (placeholders.folder, placeholders.lock)
                 settings = _settings(key, placeholders)
-                zygote = _Zygote(ZygoteProcess(settings, fds, key.interpreter), placeholders)
+                searched = [root.path for root in key.plan.roots] if key.namespaces else []
+                zygote = _Zygote(ZygoteProcess(settings, fds, key.interpreter, searched), placeholders)
             except BaseException:
                 placeholders.close()
                 raise

@@ -18,9 +18,17 @@ import msgspec
 from ferrule.process.launcher import LaunchError
 
 PLACE = Path(__file__).resolve().parent.parent
-ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from linux.zygote import main; main(int(sys.argv[2]))"
+ENTRY = """
+import os, sys
+_, place, control, *roots = sys.argv
+sys.path.insert(0, place)
+from linux.socket_search import SocketSearch
+search = SocketSearch([os.fsencode(root) for root in roots]) if roots else None
+from linux.zygote import main
+main(int(control), search)
+"""
 """Imports the zygote instead of running it as a script, so that its bytecode is cached; from its own folder, so that
-nothing else of ours is imported."""
+nothing else of ours is imported. The search for sockets runs while the zygote is imported."""
 
 SOCKET_BUFFER = 1 << 20
 """Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else is queued."""
@@ -69,9 +77,14 @@ class InitProcess:
 
 
 class ZygoteProcess:
-    """A zygote, which starts in the background; `take` waits until it is ready."""
+    """A zygote, which starts in the background; `take` waits until it is ready.
 
-    def __init__(self, settings: Message, fds: Sequence[int], interpreter: Sequence[str]) -> None:
+    `searched` are the roots in which it covers the sockets of others.
+    """
+
+    def __init__(
+        self, settings: Message, fds: Sequence[int], interpreter: Sequence[str], searched: Sequence[str] = ()
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -79,7 +92,7 @@ class ZygoteProcess:
             self._control = ours
             self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
             try:
-                self._process = _start(interpreter, theirs, self._errors)
+                self._process = _start(interpreter, theirs, self._errors, searched)
             except LaunchError:
                 ours.close()
                 os.close(self._errors)
@@ -243,10 +256,13 @@ class ZygoteProcess:
         self._loop.add_reader(pidfd, ended)
 
 
-def _start(interpreter: Sequence[str], control: socket.socket, errors: int) -> subprocess.Popen[bytes]:
+def _start(
+    interpreter: Sequence[str], control: socket.socket, errors: int, searched: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    python = [*(interpreter or (sys.executable,)), "-I", "-S", "-E", "-c", ENTRY]
     try:
         return subprocess.Popen(
-            [*(interpreter or (sys.executable,)), "-I", "-S", "-E", "-c", ENTRY, str(PLACE), str(control.fileno())],
+            [*python, str(PLACE), str(control.fileno()), *searched],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

@@ -8,6 +8,7 @@ import os
 
 from . import kernel
 from .kernel import StepError
+from .socket_search import SocketSearch, named_sockets, read_all
 
 DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 # A process with kernel uid 0 may write here whatever its capabilities are.
@@ -108,59 +109,14 @@ class HostSockets:
                 self.complete = cover_socket(path) and self.complete
         return self.complete
 
-    def cover_present(self, roots: list[bytes]) -> None:
+    def cover_present(self, search: SocketSearch) -> None:
         """Cover all socket files before the first command runs: each is somebody else's, even if the table has another
         name for it (it was renamed after it was bound) or none (it belongs to another network namespace)."""
-        gone = {os.path.dirname(name) for name in named_sockets(self.seen)[0] if not os.path.lexists(name)}
-        for path in socket_files([*gone], [*roots]):
+        paths = search.found()
+        if paths is None:
+            raise StepError(0, "the search for sockets did not end")
+        for path in paths:
             self.complete = cover_socket(path) and self.complete
-
-
-MAX_ENTRIES_SEEN = 1000
-"""Entries of the roots searched for sockets, upper ones first: 5 ms of a sandbox's start where `/tmp` is full. Sockets
-lie high (`/tmp/ssh-*/agent.*`), and the table of named sockets tells all but renamed and foreign ones."""
-
-
-def socket_files(single: list[bytes], deep: list[bytes]) -> list[bytes]:
-    """Return the socket files in some folders and, within the bound, anywhere below others."""
-    found, left = [], MAX_ENTRIES_SEEN
-    folders = [*((folder, False) for folder in single), *((folder, True) for folder in deep)]
-    for folder, descend in folders:
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    left -= 1
-                    if entry.is_dir(follow_symlinks=False):
-                        if descend:
-                            folders.append((entry.path, True))
-                    elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
-                        found.append(entry.path)
-        except OSError:
-            pass  # gone, or closed to us and so to commands
-        if left < 0:
-            break
-    return found
-
-
-def is_socket(path: bytes) -> bool:
-    try:
-        return os.lstat(path).st_mode & 0o170000 == 0o140000
-    except OSError:
-        return False
-
-
-def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
-    """Return the absolute paths in `/proc/net/unix`, and whether every other name there is abstract."""
-    names, complete = set(), True
-    for line in table.split(b"\n")[1:-1]:
-        fields = line.split(None, 7)
-        if len(fields) < 7 or not fields[0].endswith(b":"):
-            complete = False  # the rest of a name with a line break
-        elif len(fields) == 8 and fields[7].startswith(b"/"):
-            names.add(fields[7])
-        elif len(fields) == 8 and not fields[7].startswith(b"@"):
-            complete = False  # bound by a relative name
-    return names, complete
 
 
 def cover_socket(path: bytes) -> bool:
@@ -216,10 +172,3 @@ def cover_kernel_knobs() -> None:
     for path in KERNEL_KNOBS:
         if os.path.exists(path):
             kernel.bind(path, path, kernel.ATTR_RDONLY)
-
-
-def read_all(fd: int) -> bytes:
-    parts = []
-    while part := os.read(fd, 1 << 16):
-        parts.append(part)
-    return b"".join(parts)

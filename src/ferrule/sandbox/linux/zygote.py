@@ -1,4 +1,4 @@
-"""The fork server that confines commands. Imports only `filesystem.py`, `kernel.py` and the standard library.
+"""The fork server that confines commands. Imports only its neighbours and the standard library.
 
 It owns the user, mount, network and IPC namespaces of one policy. For each request on its control socket it clones an
 *init*: the first process of a new PID and mount namespace. An init prepares itself, waits on its own channel for one
@@ -27,8 +27,9 @@ import select
 import struct
 
 from . import kernel
-from .filesystem import DEVICES, HostSockets, build_tree, cover, cover_kernel_knobs, read_all
+from .filesystem import DEVICES, HostSockets, build_tree, cover, cover_kernel_knobs
 from .kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
+from .socket_search import SocketSearch, read_all
 
 LARGEST_MESSAGE = 1 << 18
 """Bytes: more than `client.LARGEST_INLINE` allows."""
@@ -383,8 +384,15 @@ def find_program(name: bytes, env: dict[bytes, bytes]) -> bytes:
 
 
 class Zygote:
-    def __init__(self, control: _socket.socket, settings: dict, fds: list[int]) -> None:  # type: ignore[type-arg]
+    def __init__(
+        self,
+        control: _socket.socket,
+        settings: dict,  # type: ignore[type-arg]
+        fds: list[int],
+        search: SocketSearch | None,
+    ) -> None:
         self.control = control
+        self.search = search
         self.settings = settings
         self.folder, self.lock = fds  # of the placeholders' records, opened on the host's mount, where it is writable
         self.inits: dict[int, int] = {}  # pidfd -> pid
@@ -402,7 +410,8 @@ class Zygote:
             build_tree(roots)
             if self.sockets:
                 self.sockets.cover()
-                self.sockets.cover_present(roots)
+                if self.search:
+                    self.sockets.cover_present(self.search)
             kernel.drop_bounding_set()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         else:
@@ -503,14 +512,14 @@ class Zygote:
             os.unlink(record, dir_fd=self.folder)
 
 
-def main(number: int) -> None:
+def main(number: int, search: SocketSearch | None) -> None:
     """Serve the control socket with this descriptor until its other end is closed."""
     os.set_inheritable(number, False)
     control = _socket.socket(fileno=number)
     settings, fds = receive(control)
     if settings is None:
         return
-    zygote = Zygote(control, settings, fds)
+    zygote = Zygote(control, settings, fds, search)
     try:
         zygote.start()
         gc.collect()
