@@ -187,7 +187,7 @@ async def test_reset(js: Bench) -> None:
 
 async def test_output_is_capped_at_both_ends(benches: Benches) -> None:
     js = benches(*JS, budget=OutputBudget(100))
-    text = await run(js, "for (let i = 0; i < 400000; i++) console.log('line ' + i); 'the end'")
+    text = await run(js, "for (let i = 0; i < 120000; i++) console.log('line ' + i); 'the end'")
     assert len(text) < 600
     assert text.startswith("line 0\n") and text.endswith("the end") and "truncated" in text
     huge = await run(js, "'x'.repeat(100e6)")
@@ -244,10 +244,14 @@ async def test_the_answer_waits_for_tools_that_nobody_awaited(js: Bench, tmp_pat
 
 
 async def test_time_stands_still_while_a_tool_runs(js: Bench) -> None:
-    slow = "await ferrule.tool('shell_command', {command: 'sleep 0.7'}); 'done'"
-    assert await run(js, slow, timeout_ms=400) == "done"
-    text = await run(js, slow.replace("'done'", "while (true);"), timeout_ms=400)
-    assert text.startswith("js_repl execution timed out")
+    said = ""
+    for limit in (400, 2_000, 6_000):  # more for what surrounds the tool, where the machine is too busy
+        slow = f"await ferrule.tool('shell_command', {{command: 'sleep {2 * limit / 1000}'}}); "
+        said = await run(js, f"{slow}'done'", timeout_ms=limit)
+        if said == "done":
+            break
+    assert said == "done"
+    assert (await run(js, f"{slow}while (true);", timeout_ms=limit)).startswith("js_repl execution timed out")
 
 
 async def test_reset_is_bounded_during_a_nested_call(js: Bench) -> None:

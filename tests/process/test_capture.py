@@ -31,7 +31,7 @@ def test_halves_of_a_mebibyte() -> None:
 def test_memory_stays_bounded_for_tiny_pieces() -> None:
     buffer = HeadTail()
     tracemalloc.start()
-    for _ in range(400):
+    for _ in range(150):
         for _ in range(1000):
             buffer.write(b"0123456789")
     peak = tracemalloc.get_traced_memory()[1]

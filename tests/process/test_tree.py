@@ -34,6 +34,24 @@ asyncio.run(main())
 """
 
 
+MANY_STARTS = """
+import os, signal
+from ferrule.process.tree import command_of, is_starting
+
+for number in range(300):  # about one in seventy meets that moment
+    pid = os.fork()
+    if pid == 0:
+        os.execv("/bin/sleep", ["sleep", "600"])
+    try:
+        while is_starting(pid):
+            pass
+        assert command_of(pid) == "sleep 600", (number, command_of(pid))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+"""
+
+
 @contextmanager
 def running(*argv: str, env: Mapping[str, str] | None = None) -> Iterator[int]:
     """The pid of a program that has come up, in a session of its own."""
@@ -72,18 +90,10 @@ def test_long_commands_are_shortened() -> None:
 
 
 def test_a_process_is_starting_until_its_command_line_is_its_own() -> None:
-    """The kernel lays out the command line some microseconds after it took the program's name."""
-    for _ in range(300):  # about one in seventy meets that moment
-        pid = os.fork()
-        if pid == 0:
-            os.execv("/bin/sleep", ["sleep", "600"])
-        try:
-            while is_starting(pid):
-                pass
-            assert command_of(pid) == "sleep 600"
-        finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+    """The kernel lays out the command line some microseconds after it took the program's name. A program of its own
+    forks, because it is small."""
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-S", "-c", MANY_STARTS], env=path, check=True)
 
 
 def test_only_processes_that_began_later_can_carry_the_mark() -> None:

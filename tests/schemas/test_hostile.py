@@ -14,7 +14,7 @@ from ferrule.tools.argument_repair import repaired
 
 Json = Any
 
-SECONDS = 2.0
+SECONDS = 10.0
 """Far above what any of these takes, far below what one exponential step more would."""
 
 
@@ -40,8 +40,8 @@ PARAMETER = {"$ref": "#/$defs/A0"}
 SCHEMAS: list[Json] = [
     *({"$ref": "#/$defs/A0", "$defs": doubling(keyword, 60)} for keyword in ("anyOf", "oneOf", "allOf")),
     *({"type": "object", "properties": {"p": PARAMETER}, "$defs": doubling(k, 60)} for k in ("anyOf", "allOf")),
-    {"type": "object", "properties": {"p": PARAMETER}, "$defs": chain(2_000)},
-    {"$ref": "#/$defs/A0", "$defs": chain(2_000)},
+    {"type": "object", "properties": {"p": PARAMETER}, "$defs": chain(1_200)},
+    {"$ref": "#/$defs/A0", "$defs": chain(1_200)},
     *({"type": "object", "properties": {"p": nested(keyword, 5_000)}} for keyword in ("anyOf", "oneOf", "allOf")),
     nested("allOf", 5_000),
     {"type": "object", "properties": {f"p{i}[]": {"anyOf": [PARAMETER] * 3} for i in range(3_000)}, "$defs": chain(3)},
