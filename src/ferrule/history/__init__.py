@@ -1,1 +1,1 @@
-"""The items of a conversation: calls and outputs as pairs, tokens, compaction. Knows no session and no file."""
+"""The items of a conversation: calls and outputs as pairs, tokens, compaction. It knows no session and no file."""

@@ -8,7 +8,7 @@ from ferrule.protocol.items import ResponseItem
 
 
 class Stored(NamedTuple):
-    """A response that the provider may keep: its id stands for the first `items` items of the history."""
+    """A response stored by the provider: its id stands for the first `items` items of the history."""
 
     response_id: str
     items: int
@@ -25,19 +25,19 @@ class History:
         self.weight = _weight(self._items)
         """Bytes of all items."""
         self.lineage = object()
-        """Another one once items that were sent are no longer the beginning."""
+        """Replaced once the history no longer begins with the items that were sent."""
         self.stored: Stored | None = None
 
     @property
     def items(self) -> tuple[ResponseItem, ...]:
-        """All items; the same tuple until something is added."""
+        """All items; the same tuple until something changes."""
         if self._snapshot is None:
             self._snapshot = tuple(self._items)
         return self._snapshot
 
     @property
     def count(self) -> int:
-        """How many items there are."""
+        """The number of items."""
         return len(self._items)
 
     def since(self, count: int) -> tuple[ResponseItem, ...]:
@@ -51,7 +51,7 @@ class History:
         self._snapshot = None
 
     def settle(self, start: int) -> None:
-        """Put the items from `start` on, those of one response, in their places."""
+        """Put the items of one response, which begin at `start`, into the order in which they began."""
         if len(self._items) - start < 2:
             return
         items = in_place(self._items[start:])
@@ -60,11 +60,11 @@ class History:
             self._snapshot = None
 
     def mark_stored(self, response_id: str) -> None:
-        """All items so far are what the provider knows under this id; empty: it knows them otherwise, or not at all."""
+        """Note that the provider knows all items so far under this id; empty if it does not know them as they are."""
         self.stored = Stored(response_id, len(self._items)) if response_id else None
 
     def replace(self, items: Iterable[ResponseItem]) -> None:
-        """Go on with other items; what the provider has stored stands for none of them."""
+        """Go on with other items, of which the provider has stored none."""
         self._items = list(items)
         self.weight = _weight(self._items)
         self._snapshot = self.stored = None

@@ -1,4 +1,4 @@
-"""Calls and outputs as pairs: which item waits for an answer, which one answers it, and a replay put in order."""
+"""Pair calls with outputs: which item waits for an answer, which one answers it; put a replay in order."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -48,19 +48,18 @@ Output = (
 
 
 def in_place(items: Iterable[ResponseItem]) -> list[ResponseItem]:
-    """The items with those of each response in the order in which they began: one that was whole earlier may stand
-    later."""
+    """Sort the items of each response by where they began: one that was complete earlier may have begun later."""
     runs = groupby(items, lambda item: None if item.origin is None else item.origin.response or None)
     return [item for _, run in runs for item in sorted(run, key=place_of)]
 
 
 def place_of(item: ResponseItem) -> int:
-    """Where an item began in its response."""
+    """Return where an item began in its response."""
     return 0 if item.origin is None else item.origin.place
 
 
 def called_id(view: ItemView) -> str | None:
-    """The id under which an item waits for an answer from here, or None for an item that waits for none."""
+    """Return the id under which an item waits for our answer, or None if it waits for none."""
     match view:
         case FunctionCall() | CustomToolCall() | ApplyPatchCall() | ComputerCall():
             return view.call_id
@@ -78,7 +77,7 @@ def called_id(view: ItemView) -> str | None:
 
 
 def answered_id(view: ItemView) -> str | None:
-    """The id of the call that an output answers, or None for an item that is no output."""
+    """Return the id of the call that an output answers, or None if the item is no output."""
     match view:
         case LocalShellCallOutput():
             return view.call_id or view.id
@@ -90,10 +89,10 @@ def answered_id(view: ItemView) -> str | None:
 
 
 def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
-    """The items of a replay as they were sent: response by response, the calls' outputs in call order at its end.
+    """Return the items of a replay as they were sent: response by response, each ended by its outputs in call order.
 
-    A call without an output gets `aborted`; an output without a call, and a second output of one, are left out. What
-    the provider itself answered stays where it is.
+    A call without an output gets `aborted`. An output without a call and a second output of a call are left out.
+    Outputs of the provider stay where they are.
     """
     history: list[ResponseItem] = []
     for response in responses:
@@ -118,7 +117,7 @@ def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
 
 
 def aborted_output(call: ItemView, text: str = ABORTED) -> ResponseItem:
-    """The output of a call that was cut off."""
+    """Return the output of a call that was cut off."""
     return ToolOutput(text, False).into_response(called_id(call) or "", _payload(call))
 
 

@@ -1,4 +1,4 @@
-"""A conversation as its owner holds it: run a turn, interrupt it, answer questions, close everything."""
+"""One conversation: run a turn, interrupt it, answer questions, close everything."""
 
 import asyncio
 import os
@@ -39,11 +39,11 @@ from ferrule.tools.tasks import end_tasks
 
 Prompt = str | Sequence[ContentPart]
 ImageLike = str | bytes | os.PathLike[str]
-"""An image for a prompt: a file, the bytes of one, or a URL."""
+"""An image for a prompt: a path, the image's bytes, or a URL."""
 
 
 class Session(LoopBound):
-    """One conversation. Made by `open_session`; belongs to the loop that uses it first. One turn at a time."""
+    """One conversation. Made by `open_session`; belongs to the first loop that uses it. Runs one turn at a time."""
 
     def __init__(self, dialogue: Dialogue, hooks: TurnHooks) -> None:
         self.id = dialogue.toolset.session_id
@@ -63,15 +63,15 @@ class Session(LoopBound):
     async def run(
         self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
     ) -> TurnResult:
-        """Run one turn: the user says `prompt`, the model works until it needs nothing more.
+        """Run one turn: the user says `prompt`, the model works until it is done.
 
         `images` go with the prompt: files, bytes or URLs.
 
         `tool_choice`: `auto`, `none` (no call in this turn), `required` (at least one), or one tool that must be
-        called, as `{"type": "function", "function": {"name": NAME}}`; after a forced call the model is free again.
+        called, as `{"type": "function", "function": {"name": NAME}}`. After a forced call the model is free again.
 
-        Raises `ModelError` where the server fails, `TurnLimit`, and `UsageError` while another turn runs. Interrupted
-        by `interrupt`, it returns what there is, marked as aborted. History is whole in every case.
+        Raises `ModelError` if the server fails, `TurnLimit`, and `UsageError` while another turn runs. After
+        `interrupt` it returns what there is, marked as aborted. History stays complete in every case.
         """
         self.bind_to_running_loop()
         if self._turn is not None:
@@ -111,7 +111,7 @@ class Session(LoopBound):
         return EventStream(run)
 
     def interrupt(self) -> bool:
-        """End the running turn: its calls are ended, and what they had answered stays. False where no turn runs."""
+        """End the running turn and its calls; answers that have arrived stay. Return False if no turn runs."""
         return self._turn is not None and self._turn.cancel()
 
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
@@ -160,7 +160,7 @@ class Session(LoopBound):
         dialogue.add_notes()
 
     def _open(self) -> None:
-        """Tell who listens what has begun, and begin history unless it goes on."""
+        """Announce the session to its listeners; begin its history unless it is resumed."""
         dialogue, state = self._dialogue, self.toolset.conversation
         dialogue.emit(ThreadStarted(thread_id=self.id, model=self.model_name))
         if dialogue.observed:
@@ -179,11 +179,11 @@ class Session(LoopBound):
             self._dialogue.emit(await self.toolset.workspace.status())
 
     def pending_approvals(self) -> list[Question]:
-        """The questions that wait for an answer, oldest first."""
+        """Return the questions that wait for an answer, oldest first."""
         return self.toolset.pending.questions()
 
     def decide(self, request_id: str, answer: Answer) -> None:
-        """Answer a question. Raises `UsageError` when it does not wait (any more)."""
+        """Answer a question. Raises `UsageError` if it does not wait, or no longer."""
         self.toolset.pending.decide(request_id, answer)
 
     def add_dynamic_tools(
@@ -197,11 +197,11 @@ class Session(LoopBound):
         self.toolset.add_dynamic_tools(specs, callback, timeout=timeout)
 
     def answer_dynamic_tool(self, call_id: str, response: DynamicToolResponse) -> None:
-        """Answer a `DynamicToolCallRequest`. Raises `UsageError` when it does not wait (any more)."""
+        """Answer a `DynamicToolCallRequest`. Raises `UsageError` if it does not wait, or no longer."""
         self.toolset.answer_dynamic_tool(call_id, response)
 
     async def aclose(self) -> None:
-        """End the turn, the children, the tools and the connections; each, even if another one fails to end."""
+        """End the turn, its processes, the tools and the connections, even if one of them fails to end."""
         async with AsyncExitStack() as ends:
             ends.callback(self._dialogue.record.close)
             ends.push_async_callback(self.model.aclose)

@@ -50,25 +50,25 @@ from ferrule.tools.handler import InputWatcher
 from ferrule.tools.tasks import end_tasks, start_task
 
 MAX_CALLS = 256
-"""Calls of one response that are run. Models make some dozens at most; without a bound, a response that goes on and on
-would hold a task, a process and an answer for each."""
+"""Calls that one response may make. Models make a few dozen at most; without a bound, an endless response would hold a
+task, a process and an answer for each."""
 TOO_MANY_CALLS = (
     f"not run: one response may make {MAX_CALLS} calls, and this one came after them; "
     "make it again in your next response if it is still wanted"
 )
 BROKEN_OFF = "not run: the response broke off; make the call again if it is still wanted"
 CONTINUE = "Your last answer was empty. Go on with the task: call a tool, or say what you have found."
-"""What a model is told whose answers stay empty."""
+"""Sent to a model that keeps answering nothing."""
 LONGEST_GENERATION = 2_000
-"""Characters of a call that could not be read that its model is shown: the mistake stands near its beginning."""
+"""Characters of an unreadable call that its model is shown: the mistake is near the beginning."""
 
 
 class TurnLimit(FerruleError):
-    """The model was asked as often as `max_turns` allows and wanted to go on."""
+    """The model still wanted to go on after as many requests as are allowed."""
 
 
 class _Call(msgspec.Struct):
-    """A call that runs, or has run."""
+    """A call that is running or has run."""
 
     item: ResponseItem
     invocation: ToolInvocation
@@ -78,12 +78,12 @@ class _Call(msgspec.Struct):
 
     @property
     def view(self) -> ItemView:
-        """The call as we read it."""
+        """The parsed call."""
         return self.item.view
 
 
 class Turn:
-    """One turn of the user. Holds what lives no longer than it; a tool ends it by `interrupt`."""
+    """One turn of the user, with all state that ends with it. A tool ends it by `interrupt`."""
 
     def __init__(
         self,
@@ -124,10 +124,10 @@ class Turn:
         self._began_at = time.monotonic()
 
     async def run(self) -> TurnResult:
-        """Sample until no tool ran, or one ended the turn.
+        """Ask the model until it calls no tool, or a tool ends the turn.
 
-        Raises `ModelError`, `Fatal`, `TurnLimit`, `CallMissing`, `Repetition` and `OutputInvalid`; history is whole in
-        every case.
+        Raises `ModelError`, `Fatal`, `TurnLimit`, `CallMissing`, `Repetition` and `OutputInvalid`. History stays
+        complete in every case.
         """
         self._first = self._dialogue.history.count
         limit = self._dialogue.settings.max_turns
@@ -156,7 +156,7 @@ class Turn:
             self._dialogue.say(again)
 
     def _is_last_request(self) -> bool:
-        """Ask for a last answer without tools once no call is left. Return whether it is the last request."""
+        """Ask for a final answer without tools once no call is left. Return True if this is the last request."""
         dialogue, allowance = self._dialogue, self._dialogue.allowance
         if not allowance.is_spent or not self._made:
             return False
@@ -167,7 +167,7 @@ class Turn:
         return True
 
     def result(self, *, aborted: bool = False, output: object = None) -> TurnResult:
-        """Return what the turn has come to so far."""
+        """Return the result so far."""
         dialogue = self._dialogue
         return TurnResult(
             self.text,
@@ -183,8 +183,8 @@ class Turn:
         )
 
     def _read_output(self) -> tuple[object, str | None]:
-        """Return the last message as the type that was asked for, or what the model is told about it. Raises
-        `OutputInvalid` if it was told often enough."""
+        """Return the last message as the requested type, or a correction for the model. Raises `OutputInvalid` after
+        the last correction."""
         kind = self._dialogue.output_type
         if kind is None or self._last_word is not None:
             return None, None
@@ -198,7 +198,7 @@ class Turn:
             return None, kind.correction(error)
 
     async def _sample_patiently(self) -> bool:
-        """Ask once, and again when the stream breaks off; what ran already is not run again."""
+        """Ask once, and again when the stream breaks off. No call runs twice."""
         retries, attempt = self._dialogue.settings.stream_retries, 0
         self._answered, self._told = False, ""
         while True:
@@ -221,13 +221,13 @@ class Turn:
                 attempt += 1
 
     def _warn(self, what: str, then: str) -> None:
-        """Say what failed, once for a row of the same, and what follows."""
+        """Warn of a failure and what follows; say the same failure only once in a row."""
         self._dialogue.emit(WarningEvent(message=then if what == self._told else f"{what.rstrip('.')}; {then}"))
         self._told = what
 
     def _ask_after_nothing(self) -> bool:
-        """Whether the model is to be asked again because it said nothing. Raises `ModelError` where it was asked often
-        enough: that is no success."""
+        """Return True to ask again because the model said nothing. Raises `ModelError` after the last try: an empty
+        answer is no success."""
         if self._answered or self._last_word is not None:
             return False
         times = self._dialogue.settings.unusable_answer_retries
@@ -243,7 +243,7 @@ class Turn:
         return True
 
     def _ask_after_unreadable(self, error: CallUnreadable) -> bool:
-        """Show the model its call that the server could not read, unless that was done often enough."""
+        """Show the model its call that the server could not read. Return False after the last try."""
         if not self._unusable_left:
             return False
         self._unusable_left -= 1
@@ -257,13 +257,13 @@ class Turn:
         return True
 
     def _keep(self, partial: ResponseItem | None) -> None:
-        """What the model had said when the stream broke off for good stays, marked as incomplete."""
+        """Keep what the model had said when the stream broke off for good, marked as incomplete."""
         if partial is not None:
             self._dialogue.add(partial)
             self._dialogue.emit(ItemCompleted(item=partial))
 
     async def _sample(self) -> bool:
-        """One request. Returns whether the model has to be asked again."""
+        """Send one request. Return True if the model has to be asked again."""
         dialogue, toolset = self._dialogue, self._dialogue.toolset
         await toolset.settled()
         specs, _ = toolset.current()
@@ -301,7 +301,7 @@ class Turn:
         return more or not all(call.answered_there for call in self._calls)
 
     def _watch(self, event: TextDelta | ReasoningDelta) -> None:
-        """Raise `Repetition` once a text repeats itself for too long."""
+        """Raise `Repetition` once a text has repeated itself for too long."""
         watch = self._repeats.get(event.item_id)
         if watch is None:
             watch = self._repeats[event.item_id] = RepeatWatch()
@@ -313,7 +313,7 @@ class Turn:
             )
 
     def _take(self, item: ResponseItem, dispatcher: Dispatcher) -> None:
-        """Record an item of the model, and start it if it is a call that has not run yet."""
+        """Record an item of the model; start it if it is a call that has not run yet."""
         call_id = called_id(item.view)
         if call_id is not None and call_id in self.interrupted_calls:
             self._left_out = self._answered = True
@@ -349,7 +349,7 @@ class Turn:
         return None if allowance.take() else allowance.refusal
 
     def _leave_to_provider(self, call_id: str, output: ItemView) -> None:
-        """The provider has answered a call of its response itself: it is none of ours."""
+        """Leave a call to the provider, which has answered it in the same response."""
         for call in self._calls:
             if called_id(call.view) == call_id and not call.answered_there:
                 call.answered_there = True
@@ -359,7 +359,7 @@ class Turn:
     async def _answer(
         self, item: ResponseItem, routed: RoutedCall, dispatcher: Dispatcher, started: float
     ) -> tuple[ResponseItem, ToolOutput]:
-        """Run a call; its answer is on disk as soon as it is there."""
+        """Run a call and write its answer to disk at once."""
         invocation = routed.invocation
         if routed.perhaps_elsewhere:
             await self._ended.wait()
@@ -389,8 +389,8 @@ class Turn:
         return answer, output
 
     async def _settle(self, usage: TokenUsage | None, broken: bool) -> None:
-        """Wait for the calls and put their answers into history, in call order. When the turn is cancelled, so are
-        they; an answer that is there already stays."""
+        """Wait for the calls and put their answers into history, in call order. Cancelling the turn cancels them;
+        answers that have arrived stay."""
         self._broken = broken
         self._ended.set()
         try:
@@ -429,7 +429,7 @@ class Turn:
         return fatal
 
     def _show(self, event: ResponseEvent, dispatcher: Dispatcher) -> None:
-        """Tell the front end what is still arriving."""
+        """Show the front end what is still arriving."""
         emit = self._dialogue.emit
         match event:
             case TextDelta(item_id=item_id, delta=delta):
@@ -456,14 +456,14 @@ class Turn:
 
 
 def _says_something(view: ItemView) -> bool:
-    """Whether an item is more than reasoning, an empty message, or a call that nobody runs."""
+    """Return False for reasoning, an empty message, or a call that nobody runs."""
     if isinstance(view, Message):
         return bool(shown(text_of(view.content)).strip())
     return not isinstance(view, Reasoning) and not is_unfinished(view)
 
 
 def _with_hint(output: ToolOutput, hint: str) -> ToolOutput:
-    """The answer of a call with words for the model behind it; a native answer has no room for them."""
+    """Append a hint for the model to an output; a native output has no room for one."""
     if isinstance(output.body, str):
         return msgspec.structs.replace(output, body=f"{output.body}\n\n{hint}")
     if isinstance(output.body, tuple):
@@ -472,7 +472,7 @@ def _with_hint(output: ToolOutput, hint: str) -> ToolOutput:
 
 
 def _with_arguments(item: ResponseItem) -> ResponseItem:
-    """The item; empty arguments become `{}`, because servers refuse to read the empty text back."""
+    """Replace empty arguments by `{}`: servers refuse to read an empty text back."""
     if not isinstance(item.view, FunctionCall) or item.view.arguments.strip():
         return item
     fields = msgspec.json.decode(item.raw, type=dict[str, msgspec.Raw])
