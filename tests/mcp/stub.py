@@ -51,6 +51,15 @@ class Stub:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
+    def wait(self) -> None:
+        """Until the gate is open; until as many servers as there are to be have started."""
+        while "gate" in self.modes and not Path(self.modes["gate"]).exists():
+            time.sleep(0.01)
+        if "meet" in self.modes:
+            (folder := Path(self.modes["meet"])).joinpath(str(os.getpid())).touch()
+            while len(list(folder.iterdir())) < int(self.modes["of"]):
+                time.sleep(0.01)
+
     def serve(self) -> None:
         if "log" in self.modes:
             with Path(self.modes["log"]).open("a") as log:
@@ -68,10 +77,7 @@ class Stub:
             child = subprocess.Popen(["sleep", "300"], start_new_session=True)
             Path(self.modes["child"]).write_text(str(child.pid))
         time.sleep(float(self.modes.get("slow", 0)))
-        while "gate" in self.modes and not Path(self.modes["gate"]).exists():
-            time.sleep(0.01)
-        if "meet" in self.modes:
-            meet(Path(self.modes["meet"]), int(self.modes["of"]))
+        self.wait()
         if "silent" in self.modes:
             self.raw(b"still loading\n")
             time.sleep(300)
@@ -343,13 +349,6 @@ class Stub:
         if "exit-after-call" in self.modes:
             time.sleep(0.05)
             os._exit(0)
-
-
-def meet(folder: Path, number: int) -> None:
-    """Wait until that many servers have started."""
-    (folder / str(os.getpid())).touch()
-    while len(list(folder.iterdir())) < number:
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":
