@@ -73,9 +73,11 @@ def test_both_wires_give_the_same_items_and_the_tools_that_are_listed(place: Pla
         ("agent_message", None),
     ]
     command, change, todo, unknown, invalid = list(items.values())[2:7]
-    assert command["command"] == "cat old.txt; exit 3"
+    assert command["command"] == "/bin/sh -lc 'cat old.txt; exit 3'"
     assert (command["aggregated_output"], command["exit_code"]) == ("old\n", 3)
-    assert change["changes"] == [{"path": "new.txt", "kind": "add"}, {"path": "old.txt", "kind": "update"}]
+    assert change["changes"] == [
+        {"path": f"{place.cwd}/new.txt", "kind": "add"}, {"path": f"{place.cwd}/old.txt", "kind": "update"},
+    ]  # fmt: skip
     assert todo["items"] == [{"text": "step 0", "completed": True}, {"text": "step 1", "completed": True}]
     assert unknown["tool"] == "nope" and unknown["arguments"] == {"x": 1} and "unsupported call" in unknown["output"]
     assert invalid["arguments"] == "{" and "failed to parse function arguments" in invalid["output"]

@@ -149,7 +149,7 @@ class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
         if shell.kind == known.kind and login:
             env = await self._commands.environment(login=True, stdio=stdio)
         argv = shell_argv(shell, action.cmd, login=login and shell.kind != known.kind)
-        return Command(argv=tuple(argv), cwd=cwd, env=env, stdio=stdio)
+        return Command(argv=tuple(argv), cwd=cwd, env=env, stdio=stdio, login=login and shell.kind == known.kind)
 
     async def _attempt(
         self, access: Access, ctx: ToolContext, command: Command, origin: Origin, yield_ms: int
@@ -157,6 +157,13 @@ class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
         events = CommandEvents(ctx, command)
         table = self._commands.sessions
         origin = replace(origin, cached_env=command.env if may_write_caches(ctx, access) else None)
+        ongoing = self._commands.ongoing
+
+        def ended(how: Ended) -> None:
+            ongoing.pop(session, None)
+            if events.is_heard:
+                events.end(how.exit_code, how.transcript.text(), how.duration, timed_out=how.timed_out)
+
         session = await Session.start(
             access.launcher,
             command.argv,
@@ -165,9 +172,10 @@ class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
             stdio=command.stdio,
             timeout_ms=origin.timeout_ms,
             on_output=events.on_output,
-            on_exit=lambda ended: _tell_end(events, ended) if ctx.host.observed else None,
+            on_exit=ended,
         )
         self._commands.origins[session] = origin
+        ongoing[session] = command.argv[-1]
         number = None
         try:
             stored = await table.store(session)
@@ -184,10 +192,6 @@ async def _end(session: Session, number: int | None, commands: Commands) -> None
     await session.end()
     if number is not None:
         await commands.sessions.collect(number, 0)
-
-
-def _tell_end(events: CommandEvents, ended: Ended) -> None:
-    events.end(ended.exit_code, ended.transcript.text(), ended.duration, timed_out=ended.timed_out)
 
 
 class SessionOutput(msgspec.Struct, frozen=True):

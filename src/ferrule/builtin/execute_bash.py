@@ -112,7 +112,7 @@ class ExecuteBashExecutor(ToolExecutor[ExecuteBashAction, ExecuteBashObservation
         assert shell is not None
         if key in ("C-d", "C-z"):
             raise RespondToModel(f'{key} needs a terminal, and the command has none; "C-c" interrupts it')
-        ctx.emit(TerminalInteraction(call_id=ctx.call_id, process_id=0, stdin=text))
+        ctx.emit(TerminalInteraction(call_id=self._keeper.call_id, process_id=0, stdin=text))
         if key == "C-c":
             await shell.interrupt()
         else:

@@ -1,6 +1,7 @@
 """What all tools that run commands share: their common arguments, where and how a command runs, what is told of it."""
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
@@ -11,6 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 import ferrule.execpolicy.decision  # noqa: F401  # with these tools, so that the first command does not wait for it
 from ferrule.builtin.escalation import described, fitting
 from ferrule.lookup import locate
+from ferrule.process.capture import HeadTail
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, StreamName
 from ferrule.process.run import Completed, run
@@ -119,6 +121,13 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     env: Mapping[str, str]
     stdio: Stdio = Pipes()
+    login: bool = False
+    """`argv` is a shell with a script, in the environment that its start-up files made before."""
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The command line for people and programs: that of a login shell says so."""
+        return (self.argv[0], "-lc", *self.argv[2:]) if self.login else self.argv
 
     def effect(
         self, request: EscalationRequest | None = None, changes: Mapping[str, str] | None = None
@@ -165,7 +174,8 @@ def limit_ms(asked: float | None, name: str = "timeout_ms") -> int | None:
 
 async def script_command(commands: Commands, script: str, cwd: str, *, login: bool = True) -> Command:
     """A script for the user's shell. The start-up files of a login shell were run once, for their environment."""
-    return Command(argv=tuple(shell_argv(commands.shell, script)), cwd=cwd, env=await commands.environment(login=login))
+    env = await commands.environment(login=login)
+    return Command(argv=tuple(shell_argv(commands.shell, script)), cwd=cwd, env=env, login=login)
 
 
 async def argv_command(commands: Commands, argv: Sequence[str], cwd: str, changes: Mapping[str, str] = {}) -> Command:
@@ -174,7 +184,7 @@ async def argv_command(commands: Commands, argv: Sequence[str], cwd: str, change
     env = await commands.environment(login=script is not None) | dict(changes)
     words = [shell_word(commands, argv[0], env), *argv[1:]] if argv else []
     plain = words if script is None else shell_argv(Shell(words[0]), script)
-    return Command(argv=tuple(plain), cwd=cwd, env=env)
+    return Command(argv=tuple(plain), cwd=cwd, env=env, login=script is not None)
 
 
 def shell_word(commands: Commands, name: str, env: Mapping[str, str]) -> str:
@@ -202,6 +212,7 @@ class CommandEvents:
         self._ctx = ctx
         self._command = command
         self._early: list[Event] | None = []
+        self.is_heard = ctx.host.observed
 
     @property
     def on_output(self) -> OnOutput | None:
@@ -213,13 +224,15 @@ class CommandEvents:
         early, self._early = self._early or [], None
         command = self._command
         begin = ExecCommandBegin(
-            call_id=self._ctx.call_id, command=command.argv, cwd=command.cwd, process_id=process_id
+            call_id=self._ctx.call_id, command=command.line, cwd=command.cwd, process_id=process_id
         )
         for event in (begin, *early):
             self._ctx.emit(event)
 
     def end(self, exit_code: int, output: str = "", seconds: float = 0.0, *, timed_out: bool = False) -> None:
-        """The command is over."""
+        """The command is over: told to whoever was told that it began, and to nobody else."""
+        if not self.is_heard:
+            return
         self._tell(
             ExecCommandEnd(
                 call_id=self._ctx.call_id,
@@ -283,7 +296,8 @@ async def run_command(
     """Run a command to its end through `ctx.run`. Raises `RespondToModel` where it is refused or cannot start."""
 
     async def attempt(access: Access) -> Finished:
-        events = CommandEvents(ctx, command)
+        started = time.monotonic()
+        events, captured = CommandEvents(ctx, command), HeadTail()
         events.begin()
         try:
             completed = await run(
@@ -294,13 +308,15 @@ async def run_command(
                 stdio=command.stdio,
                 timeout_ms=timeout_ms,
                 on_output=events.on_output,
+                captured=captured,
             )
         except BaseException as error:  # what began must end, also when the turn is interrupted
-            events.end(NOT_STARTED if isinstance(error, LaunchError) else INTERRUPTED, str(error))
+            said = f"{captured.captured().text()}{error}"
+            events.end(NOT_STARTED if isinstance(error, LaunchError) else INTERRUPTED, said, time.monotonic() - started)
             raise
         finished = Finished(completed, access.notice)
         finished = msgspec.structs.replace(finished, notice=notice_of(ctx, access, finished, command.env))
-        if ctx.host.observed:
+        if events.is_heard:
             events.end(completed.exit_code, finished.transcript, completed.duration, timed_out=completed.timed_out)
         return finished
 

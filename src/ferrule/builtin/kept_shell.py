@@ -9,8 +9,9 @@ import asyncio
 import re
 import secrets
 import shlex
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -30,6 +31,9 @@ _ARGUMENTS = ("--noprofile", "--norc", "--noediting", "-i")
 _NO_TERMINAL = re.compile(rb"bash: \[\d+: \d+ \(\d+\)\] tcsetattr: Inappropriate ioctl for device\n")
 """What an interactive bash without a terminal says after a job that a signal ended."""
 _STDIO = Pipes(stdin=True, merge=True)
+
+OnEnd = Callable[[int, Captured], None]
+"""Called with the exit code and the whole output of a command."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +64,14 @@ class KeptShell:
         self._news = asyncio.Event()
         self._exit_code: int | None = None
         self._on_output: OnOutput | None = None
+        self._on_end: OnEnd | None = None
+        self._whole = HeadTail()
+        self._idle = asyncio.Event()
         self._outputs = Outputs(child, self._read, CAPTURE_BYTES)
         self._writer = open_writer(child)
         self._exit = asyncio.ensure_future(child.wait())
         self._exit.add_done_callback(self._ended)
+        self._last = asyncio.ensure_future(self._take_last())
         self.busy = False
         self.cwd = cwd
 
@@ -88,10 +96,17 @@ class KeptShell:
         return not self._exit.done()
 
     async def run(
-        self, script: str, quiet_seconds: float | None, limit_seconds: float | None, on_output: OnOutput | None
+        self,
+        script: str,
+        quiet_seconds: float | None,
+        limit_seconds: float | None,
+        on_output: OnOutput | None = None,
+        on_end: OnEnd | None = None,
     ) -> Step:
-        """Run a script of any number of lines, and `wait`. A cancelled wait ends the command."""
-        self._on_output = capped(on_output)
+        """Run a script of any number of lines, and `wait`. A cancelled wait ends the command. `on_end` is called when
+        it ends, whoever waits."""
+        self._on_output, self._on_end, self._whole = capped(on_output), on_end, HeadTail()
+        self._idle.clear()
         self._send(f"eval -- {shlex.quote(script)}\n")
         try:
             return await self.wait(quiet_seconds, limit_seconds)
@@ -117,6 +132,24 @@ class KeptShell:
                 break
         return await self._step(timed_out)
 
+    async def over(self) -> None:
+        """Wait until the command has ended and `on_end` was called."""
+        await self._idle.wait()
+
+    async def _take_last(self) -> None:
+        """Take what the shell still had to say when it ended."""
+        await asyncio.wait({self._exit})
+        await self._outputs.finish(DRAIN_SECONDS)
+        self._take(self._held)
+        self._held = b""
+        self._tell_end(_code_of(self._exit))
+
+    def _tell_end(self, exit_code: int) -> None:
+        on_end, self._on_end = self._on_end, None
+        self._idle.set()
+        if on_end is not None:
+            on_end(exit_code, self._whole.captured())
+
     def _ended(self, ended: asyncio.Future[ExitStatus]) -> None:
         if not ended.cancelled():
             ended.exception()  # the sandbox may be lost while nobody waits; the next step raises it
@@ -125,10 +158,8 @@ class KeptShell:
     async def _step(self, timed_out: bool) -> Step:
         code, self._exit_code = self._exit_code, None
         if code is None and not self.alive:
-            await self._outputs.finish(DRAIN_SECONDS)
+            await asyncio.shield(self._last)
             status = self._exit.result()
-            self._take(self._held)
-            self._held = b""
             self._close()
             return Step(output=self._pending.drain(), exit_code=status.shell_code, ended=True)
         self.busy = code is None
@@ -158,11 +189,14 @@ class KeptShell:
             self._writer.finish()
             await asyncio.wait({self._exit}, timeout=INTERRUPT_GRACE)
         await self._child.kill_tree(TERM_GRACE)
-        await asyncio.wait({self._exit}, timeout=TERM_GRACE)
+        await asyncio.wait({self._last}, timeout=TERM_GRACE)
         self._close()
 
     def _close(self) -> None:
         self.busy = False
+        if not self._last.cancel() and not self._last.cancelled():
+            self._last.exception()  # what a front end raised was raised where it waited
+        self._tell_end(_code_of(self._exit))
         self._outputs.close()
         if self._writer is not None:
             self._writer.close()
@@ -177,6 +211,7 @@ class KeptShell:
         while found := self._pattern.search(data):
             self._take(data[: found.start()])
             self._exit_code = int(found[1])
+            self._tell_end(self._exit_code)
             self.cwd = found[2].decode("utf-8", "surrogateescape")
             data = data[found.end() :]
         start = _possible_start(data, b"\n" + self._mark)
@@ -187,8 +222,16 @@ class KeptShell:
     def _take(self, data: bytes) -> None:
         if data:
             self._pending.write(data)
+            self._whole.write(data)
             if self._on_output is not None:
                 self._on_output("stdout", data)
+
+
+def _code_of(ended: asyncio.Future[ExitStatus]) -> int:
+    """The exit code of a shell: that of SIGKILL for one that was lost with its sandbox, or cannot be killed."""
+    if not ended.done() or ended.cancelled() or ended.exception() is not None:
+        return ExitStatus(signal=signal.SIGKILL).shell_code
+    return ended.result().shell_code
 
 
 def _possible_start(data: bytes, mark: bytes) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -30,8 +31,8 @@ class ShellKeeper:
         self._commands = commands
         self._shells: dict[Launcher, KeptShell] = {}
         self._root = cwd
-        self._events: CommandEvents | None = None
         self.running: KeptShell | None = None
+        self.call_id = ""
         self.cwd = cwd
 
     async def run(
@@ -40,16 +41,23 @@ class ShellKeeper:
         """Run a script in the shell. Raises `RespondToModel` where it is refused or no shell can be started."""
         env = await self._commands.environment(login=True)
         cwd = self.cwd if os.path.isdir(self.cwd) else self._root
-        command = Command(argv=(shell_word(self._commands, "bash", env), "-c", script), cwd=cwd, env=env)
+        command = Command(argv=(shell_word(self._commands, "bash", env), "-c", script), cwd=cwd, env=env, login=True)
 
         async def attempt(access: Access) -> Step:
             shell = await self._shell(access, env, cwd)
-            events = self._events = CommandEvents(ctx, command)
+            events, started, ongoing = CommandEvents(ctx, command), time.monotonic(), self._commands.ongoing
+
+            def ended(exit_code: int, output: Captured) -> None:
+                ongoing.pop(shell, None)
+                if events.is_heard:
+                    events.end(exit_code, output.text(), time.monotonic() - started)
+
             events.begin()
-            self.running = shell
+            self.running, self.call_id = shell, ctx.call_id
+            ongoing[shell] = script
             step = Step(output=EMPTY, exit_code=INTERRUPTED)
             try:
-                step = await shell.run(script, quiet_seconds, limit_seconds, events.on_output)
+                step = await shell.run(script, quiet_seconds, limit_seconds, events.on_output, ended)
             finally:
                 self._note(step)
             return msgspec.structs.replace(step, notice=notice_of(ctx, access, step, env))
@@ -84,14 +92,12 @@ class ShellKeeper:
         if shell is None or step.exit_code is None:
             return
         self.cwd, self.running = shell.cwd, None
-        if self._events is not None:
-            self._events.end(step.exit_code, step.transcript)
 
     async def _shell(self, access: Access, env: Mapping[str, str], cwd: str) -> KeptShell:
         known = self._shells.get(access.launcher)
         if known is not None and known.alive:
             if known.cwd != cwd:
-                await known.run(f"cd -- {shlex.quote(cwd)}", None, None, None)
+                await known.run(f"cd -- {shlex.quote(cwd)}", None, None)
             return known
         if known is not None:  # it ended while nobody waited, perhaps with the sandbox
             await uninterrupted(known.end())

@@ -1,6 +1,7 @@
 """Behind every `ToolContext` of a session: the orchestrator, the pending table, the front end."""
 
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -11,7 +12,7 @@ from ferrule.dispatch.front_end import Callbacks, FrontEnd
 from ferrule.dispatch.orchestrator import Orchestrator
 from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
-from ferrule.protocol.events import DynamicToolCallRequest, Event
+from ferrule.protocol.events import DynamicToolCallRequest, Event, ExecCommandEnd
 from ferrule.tools.answering import Listener
 from ferrule.tools.context import Attempt, ToolContext
 from ferrule.tools.effects import Effect
@@ -19,6 +20,9 @@ from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, NoAnswer, Question
 
 T = TypeVar("T")
+
+MAX_MISSED = 64
+"""Ends of commands that wait for a listener: as many as there can be sessions."""
 
 
 async def ask_user(question: Question, front_end: FrontEnd | None, pending: PendingTable) -> Answer:
@@ -39,7 +43,7 @@ async def ask_user(question: Question, front_end: FrontEnd | None, pending: Pend
 class SessionHost:
     """The `ToolHost` of one session."""
 
-    __slots__ = ("_front_end", "_listeners", "_orchestrator", "observed", "pending")
+    __slots__ = ("_front_end", "_listeners", "_missed", "_orchestrator", "observed", "pending")
 
     def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
         self._orchestrator = orchestrator
@@ -47,12 +51,15 @@ class SessionHost:
         self.pending = pending
         self.observed = front_end is not None
         self._listeners: tuple[Listener, ...] = ()
+        self._missed: deque[ExecCommandEnd] = deque(maxlen=MAX_MISSED)
 
     @contextmanager
     def listening(self, listener: Listener) -> Iterator[None]:
         """Let one more listener see the events, for a while."""
         self._listeners, self.observed = (*self._listeners, listener), True
         try:
+            while self._missed:
+                listener(self._missed.popleft())
             yield
         finally:
             self._listeners = tuple(known for known in self._listeners if known is not listener)
@@ -64,7 +71,12 @@ class SessionHost:
         return self._front_end is not None and self._front_end.can_answer
 
     def emit(self, event: Event | ToolEvent) -> None:
-        """Tell the front end, if there is one, and whoever else listens."""
+        """Tell the front end, if there is one, and whoever else listens.
+
+        The end of a command waits for the next listener: between two turns that are iterated over, nobody listens.
+        """
+        if not self.observed and isinstance(event, ExecCommandEnd):
+            self._missed.append(event)
         if self._front_end is not None:
             self._front_end.on_event(event)
         for listener in self._listeners:

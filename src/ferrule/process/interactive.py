@@ -140,6 +140,11 @@ class Session:
             raise StdinClosed("failed to write to stdin: the process has closed it")
         return warning
 
+    async def over(self) -> None:
+        """Wait until the process has ended and `on_exit` was called."""
+        if self._watcher:
+            await asyncio.wait({self._watcher})
+
     def close_stdin(self) -> None:
         """Close the input once queued data is written. For a terminal, send `\\x04` as input instead."""
         if self._writer:

@@ -16,12 +16,15 @@ OnOutput = Callable[[StreamName, bytes], None]
 
 
 class Outputs:
-    """Both outputs of a child, read until they end. `on_output` gets every piece; a PTY's are labelled stdout."""
+    """Both outputs of a child, read until they end. `on_output` gets every piece; a PTY's are labelled stdout. `both`
+    takes them combined."""
 
-    def __init__(self, child: Child, on_output: OnOutput | None, capture_bytes: int) -> None:
+    def __init__(
+        self, child: Child, on_output: OnOutput | None, capture_bytes: int, both: HeadTail | None = None
+    ) -> None:
         self._on_output = on_output
         self._separate = child.stderr not in (None, child.stdout)
-        self._both = HeadTail(capture_bytes)
+        self._both = HeadTail(capture_bytes) if both is None else both
         self._stdout = HeadTail(capture_bytes)
         self._stderr = HeadTail(capture_bytes)
         self._readers = [Reader(child.stdout, self._stdout_read if self._separate else self._only_read)]

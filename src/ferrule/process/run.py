@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 
 import msgspec
 
-from ferrule.process.capture import CAPTURE_BYTES, Captured
+from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Stdio
 from ferrule.process.outputs import OnOutput, Outputs, capped
 from ferrule.process.streams import Writer
@@ -56,18 +56,19 @@ async def run(
     limits: Limits = _LIMITS,
     on_output: OnOutput | None = None,
     capture_bytes: int = CAPTURE_BYTES,
+    captured: HeadTail | None = None,
 ) -> Completed:
     """Run `argv` and wait for its exit.
 
     Without `stdin`, a command on pipes reads `/dev/null`. On timeout (`timeout_ms`) or cancellation of the caller the
     whole tree is ended: TERM, `TERM_GRACE`, KILL. Raises `LaunchError` if it cannot start, and what `on_output`
-    raises.
+    raises; `captured` then holds the output so far.
     """
     if stdin is not None and isinstance(stdio, Pipes):
         stdio = msgspec.structs.replace(stdio, stdin=True)
     started = time.monotonic()
     child = await launcher.launch(argv, env, cwd, stdio, limits)
-    outputs = Outputs(child, capped(on_output), capture_bytes)
+    outputs = Outputs(child, capped(on_output), capture_bytes, captured)
     writer = open_writer(child)
     try:
         if writer and stdin is not None:

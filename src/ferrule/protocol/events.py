@@ -11,12 +11,14 @@ from ferrule.protocol.permissions import ReviewDecision
 
 
 class TokenUsage(msgspec.Struct, frozen=True):
-    """Tokens as the server counted them; cached and reasoning tokens are parts of input and output."""
+    """Tokens as the server counted them; cached tokens, read or written, and reasoning tokens are parts of input and
+    output."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
     reasoning_output_tokens: int = 0
+    cache_write_input_tokens: int = 0
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         return TokenUsage(
@@ -24,6 +26,7 @@ class TokenUsage(msgspec.Struct, frozen=True):
             self.cached_input_tokens + other.cached_input_tokens,
             self.output_tokens + other.output_tokens,
             self.reasoning_output_tokens + other.reasoning_output_tokens,
+            self.cache_write_input_tokens + other.cache_write_input_tokens,
         )
 
     @property
@@ -37,10 +40,11 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ThreadStarted(_Event, frozen=True, tag="thread.started"):
-    """A session started or was resumed."""
+    """A session started or was resumed; it works in `cwd`."""
 
     thread_id: str
     model: str = ""
+    cwd: str = ""
 
 
 class SandboxStatus(_Event, frozen=True, tag="sandbox.status"):
@@ -149,7 +153,8 @@ class ElicitationRequest(_Event, frozen=True, tag="elicitation_request"):
 
 
 class ExecCommandBegin(_Event, frozen=True, tag="exec_command.begin"):
-    """A command starts."""
+    """A command starts. It has one `ExecCommandEnd`, when its process ends; `process_id` is the number by which
+    `write_stdin` finds it until then."""
 
     call_id: str
     command: tuple[str, ...]
@@ -166,7 +171,7 @@ class ExecCommandOutputDelta(_Event, frozen=True, tag="exec_command.output_delta
 
 
 class ExecCommandEnd(_Event, frozen=True, tag="exec_command.end"):
-    """A command ended. `output` is its bounded transcript."""
+    """A command ended, in whatever turn. `output` is all that it wrote, bounded."""
 
     call_id: str
     exit_code: int
@@ -195,10 +200,11 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PatchApplyBegin(_Event, frozen=True, tag="patch_apply.begin"):
-    """A patch is about to be written."""
+    """A patch is about to be written. Paths are as the patch writes them; relative ones start at `cwd`."""
 
     call_id: str
     changes: tuple[FileChange, ...]
+    cwd: str = ""
 
 
 class PatchApplyProgress(_Event, frozen=True, tag="patch_apply.progress"):

@@ -37,6 +37,9 @@ from ferrule.tools.answering import Listener
 from ferrule.tools.questions import Answer, DynamicCallback, Question
 from ferrule.tools.tasks import end_tasks
 
+SCRIPT_SHOWN = 80
+"""Characters shown of a script that was ended; enough to recognise it."""
+
 Prompt = str | Sequence[ContentPart]
 ImageLike = str | bytes | os.PathLike[str]
 """An image for a prompt: a path, the image's bytes, or a URL."""
@@ -162,7 +165,7 @@ class Session(LoopBound):
     def _open(self) -> None:
         """Announce the session to its listeners; begin its history unless it is resumed."""
         dialogue, state = self._dialogue, self.toolset.conversation
-        dialogue.emit(ThreadStarted(thread_id=self.id, model=self.model_name))
+        dialogue.emit(ThreadStarted(thread_id=self.id, model=self.model_name, cwd=state.cwd))
         if dialogue.observed:
             self._telling = asyncio.ensure_future(self._tell_sandbox())
         if dialogue.stored is None:
@@ -177,6 +180,16 @@ class Session(LoopBound):
             self._dialogue.emit(WarningEvent(message=warning))
         if self.toolset.runs_commands:
             self._dialogue.emit(await self.toolset.workspace.status())
+
+    async def settle_commands(self, seconds: float = 0.0) -> None:
+        """Wait up to `seconds` for the commands that still run, then end the others, with a warning that names them.
+
+        Without it they go on from turn to turn, until the session is closed.
+        """
+        ended = await self.toolset.conversation.commands.settle(seconds)
+        if ended:
+            scripts = "; ".join(" ".join(script.split())[:SCRIPT_SHOWN] for script in ended)
+            self._dialogue.emit(WarningEvent(message=f"commands that still ran were ended with the run: {scripts}"))
 
     def pending_approvals(self) -> list[Question]:
         """Return the questions that wait for an answer, oldest first."""

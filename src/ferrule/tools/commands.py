@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -25,6 +26,18 @@ class Origin(msgspec.Struct, frozen=True):
     cached_env: Mapping[str, str] | None = None
 
 
+class Ongoing(Protocol):
+    """A command that outlives the call that started it."""
+
+    async def over(self) -> None:
+        """Wait until it has ended and its end was told."""
+        ...
+
+    async def end(self) -> None:
+        """End it."""
+        ...
+
+
 class Commands:
     """The command state of a session. `plain` runs the login shell once, for its environment, and read-only programs
     of our own choice; commands themselves go through `ctx.run`."""
@@ -44,6 +57,8 @@ class Commands:
         self.marks = dict(marks or {})
         self.sessions = SessionTable()
         self.origins: WeakKeyDictionary[Session, Origin] = WeakKeyDictionary()
+        self.ongoing: dict[Ongoing, str] = {}
+        """What still runs, each with its script."""
         self.places = places
         self.shell: Shell = default_shell(self.base, places)
         self._login = LoginShell(plain, self.shell, self.base, cwd, places=places)
@@ -65,6 +80,19 @@ class Commands:
     def shell_named(self, name: str, env: Mapping[str, str]) -> Shell:
         """Find the shell with this name or path, as `find_shell` does for a command with the variables `env`."""
         return find_shell(name, env, self.places)
+
+    async def settle(self, seconds: float) -> list[str]:
+        """Wait up to `seconds` for the commands that still run, then end the others. Return the scripts of those."""
+        waits = {asyncio.ensure_future(command.over()) for command in self.ongoing}
+        try:
+            if waits and seconds > 0:
+                await asyncio.wait(waits, timeout=seconds)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        left = dict(self.ongoing)
+        await asyncio.gather(*(command.end() for command in left))
+        return list(left.values())
 
     async def close(self) -> None:
         """End every process that still runs."""

@@ -93,7 +93,7 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
     changes = tuple(map(_file_change, planned.operations))
 
     async def attempt(access: Access) -> None:
-        ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes))
+        ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes, cwd=cwd))
         try:
             apply(planned, access.files.layer)
         except PatchError as error:

@@ -63,7 +63,9 @@ def _play(folder: Path, *, keep: bool) -> int:
             ephemeral=True,
             accept_no_sandbox=True,
         )
-        run_interruptibly(run_turn(settings, Human(out, settings), PROMPT))
+        view = Human(out, settings)
+        run_interruptibly(run_turn(settings, view, PROMPT))
+        view.finish()
         try:
             model.check()
         except AssertionError as error:

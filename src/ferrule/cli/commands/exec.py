@@ -54,21 +54,23 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_intermixed_args(arguments)
     translate(options)
     lines = JsonLines(sys.stdout.buffer) if options.json else None
+    view: Human | JsonLines | None = lines
     try:
         job = _job(options)
         if not job.settings.accept_no_sandbox:
             refuse_nesting(job.settings.sandbox_policy)
-        front_end = lines or Human(Terminal.on(sys.stderr), job.settings)
-        result = run_interruptibly(run_turn(job.settings, front_end, job.prompt, job.stored))
+        view = lines or Human(Terminal.on(sys.stderr), job.settings)
+        result = run_interruptibly(run_turn(job.settings, view, job.prompt, job.stored))
+        view.finish()
     except (FerruleError, Interrupted) as error:
-        if lines is not None:
-            lines.fail(str(error) or INTERRUPTED)
+        if view is not None:
+            view.fail(str(error) or INTERRUPTED)
         raise
     except BrokenPipeError:
         raise
     except Exception as fault:
-        if lines is not None:
-            lines.fail(f"internal error: {fault!r}")
+        if view is not None:
+            view.fail(f"internal error: {fault!r}")
         raise
     _hand_over(result, options)
     return 0

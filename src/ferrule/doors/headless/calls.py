@@ -34,6 +34,14 @@ class CommandCall(msgspec.Struct, frozen=True):
     text: str
 
 
+class InputCall(msgspec.Struct, frozen=True):
+    """Input for a command that runs, or, without any, a wait for it. What it brings belongs to that command."""
+
+    name: str
+    arguments: JsonValue
+    text: str
+
+
 class PatchedFile(msgspec.Struct, frozen=True):
     """A file that a patch touches, as the patch names it: add, delete or update."""
 
@@ -75,7 +83,7 @@ class InvalidCall(msgspec.Struct, frozen=True):
     text: str
 
 
-Call = CommandCall | PatchCall | PlanCall | McpCall | ToolCall | InvalidCall
+Call = CommandCall | InputCall | PatchCall | PlanCall | McpCall | ToolCall | InvalidCall
 
 
 def read_call(view: ItemView) -> Call | None:
@@ -104,6 +112,8 @@ def call_line(call: Call) -> str:
     match call:
         case CommandCall(text=text):
             return f"$ {text}"
+        case InputCall(text=text):
+            return f"Input {msgspec.json.encode(text).decode()}"
         case PatchCall(files=files):
             return f"Edit {', '.join(file.path for file in files)}" if files else INVALID
         case PlanCall():
@@ -116,13 +126,13 @@ def call_line(call: Call) -> str:
             return INVALID
 
 
-def _command(command: Command) -> Call:
-    """A command, or the patch that it applies."""
+def _command(command: Command, workdir: JsonValue = None) -> Call:
+    """A command, or the patch that it applies, in `workdir`."""
     found = patch_in(command)
     if found is None:
         return CommandCall(command if isinstance(command, str) else command_text(command))
     patch = _patch(found.text)
-    folder = found.workdir or ""
+    folder = os.path.join(workdir if isinstance(workdir, str) else "", found.workdir or "")
     return PatchCall(tuple(PatchedFile(file.kind, os.path.join(folder, file.path)) for file in patch.files))
 
 
@@ -133,10 +143,14 @@ def _function_call(name: str, namespace: str | None, text: str) -> Call:
         return InvalidCall(name, text)
     if not isinstance(arguments, Mapping):
         return InvalidCall(name, text)
+    if namespace is None and (given := _input_of(name, arguments)) is not None:
+        return InputCall(name, arguments, given)
     field = COMMAND_FIELDS.get((namespace, name))
     if field is not None:
         command = given_command(arguments, field)
-        return InvalidCall(name, text) if command is None else _command(command)
+        if name == "execute_bash" and command == "":
+            return ToolCall(name, arguments)  # a reset
+        return InvalidCall(name, text) if command is None else _command(command, arguments.get("workdir"))
     if namespace is None and name == "apply_patch":
         patch = patch_text(arguments)
         return InvalidCall(name, text) if patch is None else _patch(patch)
@@ -145,6 +159,17 @@ def _function_call(name: str, namespace: str | None, text: str) -> Call:
     flat = f"{namespace}__{name}" if namespace else name
     server, found, tool = flat.removeprefix(_MCP).partition("__")
     return McpCall(server, tool, arguments) if flat.startswith(_MCP) and found else ToolCall(flat, arguments)
+
+
+def _input_of(name: str, arguments: Mapping[str, JsonValue]) -> str | None:
+    """Return the input that a call has for a command that runs, empty for a wait; None for any other call."""
+    if name == "write_stdin":
+        given = arguments.get("chars")
+    elif name == "execute_bash" and arguments.get("is_input"):
+        given = arguments.get("command")
+    else:
+        return None
+    return given if isinstance(given, str) else ""
 
 
 def _patch(text: str) -> PatchCall:

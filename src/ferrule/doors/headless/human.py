@@ -5,14 +5,25 @@ import os
 import msgspec
 
 from ferrule._version import __version__
-from ferrule.doors.headless.calls import Call, CommandCall, InvalidCall, PatchCall, PlanCall, call_line, read_call
-from ferrule.doors.headless.jsonl import reasoning_text
+from ferrule.doors.headless.calls import (
+    Call,
+    CommandCall,
+    InputCall,
+    InvalidCall,
+    PatchCall,
+    PlanCall,
+    call_line,
+    read_call,
+)
+from ferrule.doors.headless.jsonl import INTERRUPTED, reasoning_text
 from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
+from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (
     Event,
+    ExecCommandBegin,
     ExecCommandEnd,
     FileChange,
     ItemCompleted,
@@ -24,7 +35,6 @@ from ferrule.protocol.events import (
     PlanUpdate,
     SandboxStatus,
     ThreadStarted,
-    TurnAborted,
     TurnCompleted,
     WarningEvent,
 )
@@ -33,7 +43,7 @@ from ferrule.protocol.items import Message, Reasoning, ResponseItem
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.thoughts import shown
-from ferrule.tools.events import ToolEvent
+from ferrule.tools.events import ObservationEvent, ToolEvent
 
 OUTPUT_LINES = 12
 """Lines shown of a command's output: its beginning and its end. The model reads more."""
@@ -46,8 +56,11 @@ _PLAN_MARKS = {"completed": "✓", "in_progress": "▸"}
 
 
 class _Running(msgspec.Struct):
+    """A call that runs. `commands` counts those that it started."""
+
     call: Call
-    ended: ExecCommandEnd | None = None
+    commands: int = 0
+    answered: bool = False
     changes: tuple[FileChange, ...] = ()
 
 
@@ -60,6 +73,9 @@ class Human:
         self._out = terminal
         self._settings = settings
         self._running: dict[str, _Running] = {}
+        self._commands: dict[str, Call] = {}
+        """Commands that run, by the calls that started them; a command may outlive its call."""
+        self._completed: TurnCompleted | None = None
         self._heading: str | None = None
         """The call whose heading was written last."""
         self._streamed = ""
@@ -83,10 +99,6 @@ class Human:
                 self._say(item)
             case ItemCompleted(item=item, output=ToolOutput() as output):
                 self._finish(item, output, event.duration_ms or 0)
-            case ExecCommandEnd(call_id=call_id) if call_id in self._running:
-                self._running[call_id].ended = event
-            case PatchApplyBegin(call_id=call_id) if call_id in self._running:
-                self._running[call_id].changes = event.changes
             case PlanUpdate(plan=plan):
                 self._show_plan(plan)
             case WarningEvent(message=message):
@@ -94,11 +106,32 @@ class Human:
             case McpServerStatus(status="waiting", message=message):
                 self._out.line(self._out.style(safe(message), DIM))
             case TurnCompleted():
-                self._sum_up(event)
-            case TurnAborted():
-                self._block(self._out.style("interrupted", RED))
+                self._completed = event
             case _:
-                pass
+                self._follow(event)
+
+    def _follow(self, event: Event | ToolEvent) -> None:
+        """Follow what a call does."""
+        match event:
+            case ExecCommandBegin():
+                self._begin_command(event)
+            case ExecCommandEnd(call_id=call_id) if call_id in self._commands:
+                self._end_command(event, self._commands.pop(call_id))
+            case ObservationEvent(call_id=call_id) if call_id in self._running:
+                self._running[call_id].answered = True
+            case PatchApplyBegin(call_id=call_id) if call_id in self._running:
+                self._running[call_id].changes = event.changes
+
+    def finish(self) -> None:
+        """Sum up, once the session is closed."""
+        if self._completed is not None:
+            self._sum_up(self._completed)
+
+    def fail(self, message: str) -> None:
+        """Show that the run was interrupted; any other failure is shown by the command itself."""
+        self._out.end_line()
+        if message == INTERRUPTED:
+            self._block(self._out.style(INTERRUPTED, RED))
 
     def _greet(self, event: ThreadStarted) -> None:
         self.thread_id = event.thread_id
@@ -150,7 +183,7 @@ class Human:
             self._out.end_line()
             self._streamed = ""
             self._running[call_id] = _Running(call)
-            if not isinstance(call, PlanCall):
+            if not isinstance(call, PlanCall) and not (isinstance(call, InputCall) and not call.text):
                 self._head(call_id, call)
 
     def _head(self, call_id: str, call: Call) -> None:
@@ -170,24 +203,42 @@ class Human:
             self._say(item)
         if running is None or (isinstance(running.call, PlanCall) and not failed):
             return
-        if self._heading != call_id:
-            self._head(call_id, running.call)
-        self._heading = None
-        ended = running.ended
-        seconds = f"{(duration_ms if ended is None else ended.duration_ms) / 1000:.1f} s"
-        if isinstance(running.call, CommandCall) and ended is not None:
-            self._show_output(ended.output)
-            reason = "timed out" if ended.timed_out else f"exit {ended.exit_code}"
-            self._verdict(failed, f"{reason} · {seconds}")
-        elif failed:
+        if running.commands or (isinstance(running.call, InputCall) and running.answered):
+            if call_id in self._commands:
+                self._go_back_to(call_id, running.call)
+                self._out.line(self._out.style("  … still running", DIM))
+            return  # the command says the rest when it ends
+        self._go_back_to(call_id, running.call)
+        if failed:
             self._show_output(output.text)
-            self._verdict(True, f"failed · {seconds}")
+            self._verdict(True, f"failed · {duration_ms / 1000:.1f} s")
         elif isinstance(running.call, PatchCall):
             self._show_changes(running.changes)
         elif output.ends_turn:
             self._rest("text", output.text)
         else:
             self._show_output(output.text)
+
+    def _begin_command(self, event: ExecCommandBegin) -> None:
+        """Note a command. A call may run several, and code may run one without a call of the model."""
+        running = self._running.get(event.call_id)
+        call = CommandCall(command_text(event.command)) if running is None else running.call
+        if running is not None:
+            call = CommandCall(command_text(event.command)) if running.commands else call
+            running.commands += 1
+        self._commands[event.call_id] = call
+
+    def _end_command(self, event: ExecCommandEnd, call: Call) -> None:
+        self._go_back_to(event.call_id, call)
+        self._show_output(event.output)
+        reason = "timed out" if event.timed_out else f"exit {event.exit_code}"
+        self._verdict(bool(event.exit_code), f"{reason} · {event.duration_ms / 1000:.1f} s")
+
+    def _go_back_to(self, call_id: str, call: Call) -> None:
+        """Repeat the heading of a call if something else was written since."""
+        if self._heading != call_id:
+            self._head(call_id, call)
+        self._heading = None
 
     def _verdict(self, failed: bool, text: str) -> None:
         mark, color = ("✗", RED) if failed else ("✓", GREEN)

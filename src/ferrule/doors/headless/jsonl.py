@@ -3,6 +3,9 @@
 Names follow `codex exec --json` where it has them; `tool_call` and `hosted_call` are Ferrule's own.
 """
 
+import os
+import shlex
+import signal
 import sys
 from typing import BinaryIO
 
@@ -11,6 +14,7 @@ import msgspec
 from ferrule.doors.headless.calls import (
     Call,
     CommandCall,
+    InputCall,
     InvalidCall,
     McpCall,
     PatchCall,
@@ -25,19 +29,18 @@ from ferrule.protocol.events import (
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
-    FileChange,
     ItemCompleted,
     ItemStarted,
     McpServerStatus,
     McpToolCallEnd,
     PatchApplyBegin,
+    PatchApplyEnd,
     PlanUpdate,
     SandboxStatus,
     ThreadStarted,
     TokenUsage,
     TurnAborted,
     TurnCompleted,
-    TurnFailed,
     TurnStarted,
     WarningEvent,
 )
@@ -45,36 +48,52 @@ from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCa
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import shown
-from ferrule.tools.events import ToolEvent
+from ferrule.tools.events import ObservationEvent, ToolEvent
 
 INTERRUPTED = "interrupted"
+KILLED = 128 + signal.SIGKILL
+"""The exit code of a process that was killed and whose end nobody saw."""
 
 Fields = dict[str, object]
 
 
-class _Running(msgspec.Struct):
-    """A call between its start and its end, with its events' data. `id` is empty until it is shown."""
+class _Shown(msgspec.Struct):
+    """An item that was started and not yet completed."""
 
     id: str
+    fields: Fields
+
+
+class _Running(msgspec.Struct):
+    """A call between its start and its end. `shown`: its item; None for one that shows itself when it begins."""
+
     call: Call
+    shown: _Shown | None = None
     begun: bool = False
-    ended: ExecCommandEnd | None = None
-    changes: tuple[FileChange, ...] = ()
+    answered: bool = False
     mcp: McpToolCallEnd | None = None
 
 
 class JsonLines:
-    """A front end that writes each event as one line. Answers no questions."""
+    """A front end that writes each event as one line. Answers no questions.
+
+    Commands and patches are items of their own, from their begin to their end: a command may outlive its call. What the
+    turn came to is written by `finish` or `fail`, after the last of them.
+    """
 
     can_answer = False
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._next = 0
+        self._cwd = ""
         self._running: dict[str, _Running] = {}
+        self._commands: dict[str, _Shown] = {}
+        self._patches: dict[str, _Shown] = {}
         self._plan: Fields | None = None
-        self.ended = False
-        """The turn has ended, successfully or not: nothing more may be written."""
+        self._usage: TokenUsage | None = None
+        self._error = ""
+        self._is_over = False
 
     def on_event(self, event: Event | ToolEvent) -> None:
         """Write what a program needs from the event."""
@@ -82,6 +101,7 @@ class JsonLines:
             case SandboxStatus():
                 self._write("sandbox.status", **msgspec.structs.asdict(event))
             case ThreadStarted(thread_id=thread_id, model=model):
+                self._cwd = event.cwd
                 self._write("thread.started", thread_id=thread_id, model=model)
             case TurnStarted():
                 self._write("turn.started")
@@ -93,60 +113,69 @@ class JsonLines:
                 self._finish(item, output)
             case PlanUpdate():
                 self._show_plan(event)
-            case WarningEvent(message=message) if self.ended:  # events of the session's end: no program reads on
+            case WarningEvent(message=message) if self._usage or self._error:  # of the session's end, for the user
                 print(f"ferrule: {message}", file=sys.stderr)
             case WarningEvent(message=message):
                 self._item({"type": "error", "message": message})
             case TurnCompleted(usage=usage):
-                self._end_plan()
-                self._write("turn.completed", usage=_usage(usage))
-                self.ended = True
+                self._usage = usage
             case ErrorEvent(message=message):
-                self.fail(message)
+                self._error = message
             case TurnAborted():
-                self.fail(INTERRUPTED)
-            case TurnFailed():
-                pass  # written by `fail`, together with its error
+                self._error = INTERRUPTED
             case _:
-                self._note(event)
+                self._follow(event)
+
+    def finish(self) -> None:
+        """Report how the turn ended, once the session is closed."""
+        if self._usage is None:
+            self.fail(self._error or INTERRUPTED)
+        elif not self._is_over:
+            self._end_open()
+            self._write("turn.completed", usage=_usage(self._usage))
+            self._is_over = True
 
     def fail(self, message: str) -> None:
         """Report that the turn, or what comes before it, ended with an error. The first one counts."""
-        if not self.ended:
-            self._end_plan()
+        if not self._is_over:
+            self._end_open()
             message = encodable(message)
             self._write("error", message=message)
             self._write("turn.failed", error={"message": message})
-            self.ended = True
+            self._is_over = True
 
-    def _note(self, event: Event | ToolEvent) -> None:
-        """Store data for the item at the running call's end; say on stderr what is waited for."""
-        if isinstance(event, McpServerStatus) and event.status == "waiting":
-            print(f"ferrule: {event.message}", file=sys.stderr)
-        running = self._running.get(getattr(event, "call_id", ""))
-        if running is None:
-            return
+    def _follow(self, event: Event | ToolEvent) -> None:
+        """Show what a call does; say on stderr what is waited for."""
         match event:
-            case ExecCommandBegin():
-                running.begun = True
-            case ExecCommandEnd():
-                running.ended = event
-            case PatchApplyBegin(changes=changes):
-                running.begun, running.changes = True, changes
-            case McpToolCallEnd():
-                running.mcp = event
+            case ExecCommandBegin(call_id=call_id):
+                self._note_begin(call_id)
+                self._commands[call_id] = self._open(_command(event))
+            case ExecCommandEnd(call_id=call_id) if call_id in self._commands:
+                self._close(self._commands.pop(call_id), _ended(event.exit_code, event.output))
+            case PatchApplyBegin(call_id=call_id):
+                self._note_begin(call_id)
+                self._patches[call_id] = self._open(_patch(event))
+            case PatchApplyEnd(call_id=call_id) if call_id in self._patches:
+                self._close(self._patches.pop(call_id), _patched(event))
+            case McpToolCallEnd(call_id=call_id) if call_id in self._running:
+                self._running[call_id].mcp = event
+            case ObservationEvent(call_id=call_id) if call_id in self._running:
+                self._running[call_id].answered = True
+            case McpServerStatus(status="waiting", message=message):
+                print(f"ferrule: {message}", file=sys.stderr)
+
+    def _note_begin(self, call_id: str) -> None:
+        if call_id in self._running:
+            self._running[call_id].begun = True
 
     def _start(self, item: ResponseItem) -> None:
         call, call_id = read_call(item.view), called_id(item.view)
         if call is None or call_id is None:
             return
-        self._running[call_id] = running = _Running("", call)
-        if not isinstance(call, PlanCall):
-            self._show_start(running)
-
-    def _show_start(self, running: _Running) -> None:
-        running.id = self._new_id()
-        self._write("item.started", item={"id": running.id, **_asked(running.call), "status": "in_progress"})
+        self._running[call_id] = running = _Running(call)
+        silent = isinstance(call, CommandCall | PatchCall | PlanCall) or (isinstance(call, InputCall) and not call.text)
+        if not silent:
+            running.shown = self._open(_asked(call, self._cwd))
 
     def _finish(self, item: ResponseItem, output: ToolOutput) -> None:
         running = self._running.pop(called_id(item.view) or "", None)
@@ -154,11 +183,9 @@ class JsonLines:
             answer = output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
             self._item({**_hosted(item), "output": answer})
             return
-        if isinstance(running.call, PlanCall):
-            if output.success is not False:
-                return  # an accepted plan is a `todo_list` already
-            self._show_start(running)
-        self._write("item.completed", item={"id": running.id, **_asked(running.call), **_came_of(running, output)})
+        if running.shown is not None or _is_untold(running, output):
+            shown = running.shown or self._open(_asked(running.call, self._cwd))
+            self._close(shown, _came_of(running, output))
         if output.ends_turn:
             self._item({"type": "agent_message", "text": output.text})
 
@@ -186,13 +213,29 @@ class JsonLines:
         self._plan = {"id": item_id, "type": "todo_list", "items": steps}
         self._write(kind, item=self._plan)
 
-    def _end_plan(self) -> None:
+    def _end_open(self) -> None:
+        """Complete what nothing else will complete: calls that were interrupted, a process that could not be ended."""
+        for command in self._commands.values():
+            self._close(command, _ended(KILLED, ""))
+        interrupted = ToolOutput(INTERRUPTED, False)
+        for running in self._running.values():
+            if running.shown is not None:
+                self._close(running.shown, _came_of(running, interrupted))
+        self._commands, self._running = {}, {}
         if self._plan is not None:
             self._write("item.completed", item=self._plan)
             self._plan = None
 
     def _item(self, fields: Fields) -> None:
         self._write("item.completed", item={"id": self._new_id(), **fields})
+
+    def _open(self, fields: Fields) -> _Shown:
+        shown = _Shown(self._new_id(), fields)
+        self._write("item.started", item={"id": shown.id, **fields, "status": "in_progress"})
+        return shown
+
+    def _close(self, shown: _Shown, fields: Fields) -> None:
+        self._write("item.completed", item={"id": shown.id, **shown.fields, **fields})
 
     def _new_id(self) -> str:
         self._next += 1
@@ -209,19 +252,19 @@ def reasoning_text(item: Reasoning) -> str:
     return "\n\n".join(filter(None, (text_of((part,)) for part in parts)))
 
 
-def _asked(call: Call) -> Fields:
+def _asked(call: Call, cwd: str) -> Fields:
     """Return the fields that are known when the call starts."""
     match call:
         case CommandCall(text=text):
             return {"type": "command_execution", "command": text, "aggregated_output": "", "exit_code": None}
         case PatchCall(files=files):
-            return {"type": "file_change", "changes": [{"path": file.path, "kind": file.kind} for file in files]}
+            return {"type": "file_change", "changes": [_place(cwd, file.kind, file.path) for file in files]}
         case McpCall(server=server, tool=tool, arguments=arguments):
             return {
                 "type": "mcp_tool_call", "server": server, "tool": tool, "arguments": arguments,
                 "result": None, "error": None,
             }  # fmt: skip
-        case ToolCall(name=name, arguments=arguments):
+        case ToolCall(name=name, arguments=arguments) | InputCall(name=name, arguments=arguments):
             return {"type": "tool_call", "tool": name, "arguments": arguments, "output": None}
         case InvalidCall(name=name, text=text):
             return {"type": "tool_call", "tool": name, "arguments": text, "output": None}
@@ -229,25 +272,28 @@ def _asked(call: Call) -> Fields:
             return {"type": "tool_call", "tool": "update_plan", "arguments": arguments, "output": None}
 
 
+def _is_untold(running: _Running, output: ToolOutput) -> bool:
+    """Return whether a call that showed nothing so far has something to show at its end."""
+    match running.call:
+        case CommandCall() | PatchCall():
+            return not running.begun  # it was refused
+        case InputCall():
+            return not running.answered
+        case _:
+            return output.success is False  # an accepted plan is a `todo_list` already
+
+
 def _came_of(running: _Running, output: ToolOutput) -> Fields:
-    """Return the fields that are known when the call ends. A command or patch that never began was refused:
-    `declined`."""
+    """Return the fields that are known when the call ends. A command that never began was refused: `declined`."""
     succeeded = output.success is not False
     status = "completed" if succeeded else "failed"
     match running.call:
         case CommandCall():
-            ended = running.ended
-            if not running.begun and not succeeded:
-                return {"aggregated_output": output.text, "status": "declined"}
-            text = output.text if ended is None else ended.output
-            return {
-                "aggregated_output": text, "exit_code": None if ended is None else ended.exit_code, "status": status,
-            }  # fmt: skip
+            return {"aggregated_output": output.text, "status": status if succeeded else "declined"}
         case PatchCall():
-            if not succeeded:
-                return {"error": {"message": output.text}, "status": status}
-            changes = [_change(change) for change in running.changes]
-            return {"changes": changes, "status": status} if changes else {"status": status}
+            return {"status": status} if succeeded else {"error": {"message": output.text}, "status": status}
+        case InputCall() if running.answered:
+            return {"status": "completed"}  # its output is the command's
         case McpCall():
             if not succeeded:
                 return {"error": {"message": output.text}, "status": status}
@@ -258,9 +304,33 @@ def _came_of(running: _Running, output: ToolOutput) -> Fields:
             return {"output": body, "status": status}
 
 
-def _change(change: FileChange) -> Fields:
-    moved = {} if change.move_path is None else {"move_path": change.move_path}
-    return {"path": change.path, "kind": change.kind, **moved}
+def _command(event: ExecCommandBegin) -> Fields:
+    line = encodable(shlex.join(event.command))
+    return {"type": "command_execution", "command": line, "aggregated_output": "", "exit_code": None}
+
+
+def _ended(exit_code: int, output: str) -> Fields:
+    return {
+        "aggregated_output": output, "exit_code": exit_code, "status": "failed" if exit_code else "completed",
+    }  # fmt: skip
+
+
+def _patch(event: PatchApplyBegin) -> Fields:
+    changes = [_place(event.cwd, change.kind, change.path, change.move_path) for change in event.changes]
+    return {"type": "file_change", "changes": changes}
+
+
+def _patched(event: PatchApplyEnd) -> Fields:
+    return {"status": "completed"} if event.success else {"error": {"message": event.stderr}, "status": "failed"}
+
+
+def _place(cwd: str, kind: str, path: str, move_path: str | None = None) -> Fields:
+    moved = {} if move_path is None else {"move_path": _absolute(cwd, move_path)}
+    return {"path": _absolute(cwd, path), "kind": kind, **moved}
+
+
+def _absolute(cwd: str, path: str) -> str:
+    return encodable(os.path.normpath(os.path.join(cwd, path)))
 
 
 def _usage(usage: TokenUsage) -> Fields:

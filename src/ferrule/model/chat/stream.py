@@ -330,6 +330,7 @@ class ChatStream(StreamMerger):
 
 
 def _usage(usage: _Usage) -> TokenUsage:
-    cached = (usage.prompt_tokens_details or {}).get("cached_tokens") or 0
+    details = usage.prompt_tokens_details or {}
+    cached, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
     reasoning = (usage.completion_tokens_details or {}).get("reasoning_tokens") or 0
-    return TokenUsage(usage.prompt_tokens or 0, int(cached), usage.completion_tokens or 0, int(reasoning))
+    return TokenUsage(usage.prompt_tokens or 0, int(cached), usage.completion_tokens or 0, int(reasoning), int(written))

@@ -419,6 +419,7 @@ def _is_empty(item: ResponseItem, kind: str) -> bool:
 
 
 def _usage(usage: events.Usage) -> TokenUsage:
-    cached = (usage.input_tokens_details or {}).get("cached_tokens") or 0
+    details = usage.input_tokens_details or {}
+    cached, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
     reasoning = (usage.output_tokens_details or {}).get("reasoning_tokens") or 0
-    return TokenUsage(usage.input_tokens or 0, int(cached), usage.output_tokens or 0, int(reasoning))
+    return TokenUsage(usage.input_tokens or 0, int(cached), usage.output_tokens or 0, int(reasoning), int(written))
