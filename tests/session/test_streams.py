@@ -470,7 +470,8 @@ async def test_m008_a_refusal_of_the_model_is_its_answer(place: Place, wire: Wir
 async def test_m058_an_error_that_is_no_event(place: Place, wire: Wire, begun: bool, form: str) -> None:
     error = '{"code":400,"message":"the request exceeds the available context size (8192 tokens)"}'
     failed = raw((TEXT[wire] if begun else b"") + (form % error).encode())
-    with ScriptedModel([CALL[wire], failed, WORDS[wire]]) as server:
+    summary = WORDS[wire]  # is longer than what it would stand for
+    with ScriptedModel([CALL[wire], failed, summary, WORDS[wire]]) as server:
         with pytest.raises(ContextOverflow, match="available context size"):
             await place.talk(server, wire, "go")
         await place.talk(server, wire, "more", resume=True)

@@ -124,7 +124,7 @@ class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
     async def __call__(self, action: ExecCommandAction, ctx: ToolContext) -> ExecObservation | ToolOutput:
         """Start the command and return what came of it so far."""
         cwd = working_directory(ctx, action.workdir)
-        origin = Origin(ctx.call_id, limit_ms(action.timeout, "timeout"))
+        origin = Origin(ctx.call_id, limit_ms(action.timeout, "timeout"), script=action.cmd)
         budget = asked_budget(ctx, action.max_output_tokens)
         yield_ms = clamp_yield(int(DEFAULT_YIELD_MS if action.yield_time_ms is None else action.yield_time_ms))
         try:

@@ -57,6 +57,7 @@ class ConfigTable(Choices, frozen=True, kw_only=True, forbid_unknown_fields=True
     model_reasoning_summary: ReasoningSummary | None = None
     model_verbosity: Verbosity | None = None
     model_context_window: Positive | None = None
+    model_auto_compact_token_limit: Positive | None = None
     model_max_output_tokens: Positive | None = None
     model_temperature: float | None = None
     parallel_tool_calls: bool | None = None

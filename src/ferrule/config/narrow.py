@@ -59,6 +59,7 @@ MAY_SET: Rows = {
     "model_reasoning_summary": free,
     "model_verbosity": free,
     "model_context_window": free,
+    "model_auto_compact_token_limit": free,
     "model_max_output_tokens": at_most,
     "model_temperature": free,
     "parallel_tool_calls": free,

@@ -104,6 +104,7 @@ def _model(table: ConfigTable) -> ModelSettings:
         max_output_tokens=table.model_max_output_tokens,
         temperature=table.model_temperature,
         context_window=table.model_context_window,
+        auto_compact_token_limit=table.model_auto_compact_token_limit,
     )
 
 

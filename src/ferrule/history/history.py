@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ferrule.history.pairs import in_place
+from ferrule.history.tokens import estimate
 from ferrule.protocol.items import ResponseItem
 
 
@@ -17,13 +18,15 @@ class Stored(NamedTuple):
 class History:
     """The items of a conversation, in the order in which they are sent."""
 
-    __slots__ = ("_items", "_snapshot", "lineage", "stored", "weight")
+    __slots__ = ("_items", "_snapshot", "lineage", "stored", "tokens", "weight")
 
     def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
         self._items = list(items)
         self._snapshot: tuple[ResponseItem, ...] | None = None
         self.weight = _weight(self._items)
         """Bytes of all items."""
+        self.tokens = sum(map(estimate, self._items))
+        """Approximate tokens of all items."""
         self.lineage = object()
         """Replaced once the history no longer begins with the items that were sent."""
         self.stored: Stored | None = None
@@ -48,6 +51,7 @@ class History:
         """Add one item at the end."""
         self._items.append(item)
         self.weight += len(item.raw)
+        self.tokens += estimate(item)
         self._snapshot = None
 
     def settle(self, start: int) -> None:
@@ -67,6 +71,7 @@ class History:
         """Go on with other items, of which the provider has stored none."""
         self._items = list(items)
         self.weight = _weight(self._items)
+        self.tokens = sum(map(estimate, self._items))
         self._snapshot = self.stored = None
         self.lineage = object()
 
@@ -75,6 +80,7 @@ class History:
         more = list(items)
         self._items += more
         self.weight += _weight(more)
+        self.tokens += sum(map(estimate, more))
         self._snapshot = None
 
 

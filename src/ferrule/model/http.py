@@ -102,7 +102,15 @@ class Server:
 
     async def get_json(self, path: str) -> object:
         """Return the decoded body of a GET. Raises `ModelError`."""
-        async with self._send("GET", path, {"accept": "application/json"}) as response:
+        return await self._json("GET", path, {"accept": "application/json"})
+
+    async def post_json(self, path: str, body: bytes) -> object:
+        """Post a JSON body and return the decoded answer, which is no stream. Raises `ModelError`."""
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        return await self._json("POST", path, headers, body)
+
+    async def _json(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> object:
+        async with self._send(method, path, headers, body) as response:
             body = await self._whole(response.aiter_bytes(), b"")
         try:
             return msgspec.json.decode(body)

@@ -43,6 +43,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     other id already in the history is made unique."""
     lessons: tuple[Lesson, ...] = ()
     """Lessons that `Learned` reported in this session, including before a resume."""
+    compact_threshold: int | None = None
+    """Tokens from which on the server itself is to summarise the conversation."""
     lineage: object | None = None
     """The same object as in the previous request: its items are a prefix of these, which need not be compared."""
 

@@ -57,6 +57,10 @@ class SessionTable:
             await uninterrupted(evicted.end())
         return Stored(number, self._warning())
 
+    def open(self) -> list[tuple[int, Session]]:
+        """Return the stored sessions by number, the least recently used first."""
+        return list(self._sessions.items())
+
     def get(self, number: int) -> Session:
         """Return the session and mark it as used. Raises `UnknownSession`."""
         if number not in self._sessions:

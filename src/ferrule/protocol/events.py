@@ -94,6 +94,14 @@ class TurnCompleted(_Event, frozen=True, tag="turn.completed"):
     last_message: str = ""
 
 
+class ContextCompacted(_Event, frozen=True, tag="context.compacted"):
+    """The earlier conversation was replaced by a summary; tokens of the next request, before and after."""
+
+    turn_id: str
+    tokens_before: int
+    tokens_after: int
+
+
 class TurnFailed(_Event, frozen=True, tag="turn.failed"):
     """The turn ended with an error, after the `error` event that explains it."""
 
@@ -310,6 +318,7 @@ Event = (
     | ItemUpdated
     | ItemCompleted
     | TurnCompleted
+    | ContextCompacted
     | TurnFailed
     | TurnAborted
     | ErrorEvent

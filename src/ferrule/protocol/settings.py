@@ -18,6 +18,9 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 ReasoningSummary = Literal["auto", "concise", "detailed", "none"]
 Verbosity = Literal["low", "medium", "high"]
 
+CompactedBy = Literal["local", "endpoint", "context_management"]
+"""By a summary asked of the model, by `POST /responses/compact`, or by the server in the middle of an answer."""
+
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -42,6 +45,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     stream_idle_timeout_ms: Positive = 300_000
     longest_wait_ms: Count = 120_000
     """Longest pause a server may request; beyond it the turn ends with an explanation."""
+    compaction: CompactedBy | None = None
+    """Who summarises a conversation that fills the window; None means local."""
     profile: str | None = None
     """The provider profile, which describes what the server accepts; None picks it from the URL."""
 
@@ -63,6 +68,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     context_window: int | None = None
+    auto_compact_token_limit: int | None = None
+    """Tokens of a request from which on the conversation is compacted; None: 85 % of the window."""
 
 
 class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +82,16 @@ class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 Confirmation = Literal["always", "never", "risky"]
-HookName = Literal["PreToolUse", "PermissionRequest", "PostToolUse", "UserPromptSubmit", "SessionStart", "Stop"]
+HookName = Literal[
+    "PreToolUse",
+    "PermissionRequest",
+    "PostToolUse",
+    "PreCompact",
+    "PostCompact",
+    "UserPromptSubmit",
+    "SessionStart",
+    "Stop",
+]
 
 
 class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +195,11 @@ class Settings(Choices, frozen=True, kw_only=True):
     def provider_name(self) -> str:
         """The provider's name; empty if none is configured."""
         return self.provider.name if self.provider else ""
+
+    @property
+    def compaction(self) -> CompactedBy:
+        """Who summarises a conversation that fills the window."""
+        return (self.provider.compaction if self.provider else None) or "local"
 
     @property
     def stream_retries(self) -> int:

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from ferrule.history.history import History
 from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, ToolChoice
 from ferrule.protocol.content import InputText
-from ferrule.protocol.events import Event
+from ferrule.protocol.events import Event, TokenUsage
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
+from ferrule.protocol.truncation import OutputBudget, byte_length, tokens_of_bytes, truncate_text
 from ferrule.session.bounds import Allowance
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import BASE_INSTRUCTIONS, with_examples
@@ -20,6 +23,9 @@ from ferrule.session.record import SessionRecord
 from ferrule.session.rollout import ImagesRefused, StoredSession
 from ferrule.session.toolset import Toolset
 from ferrule.tools.events import ToolEvent
+
+RUNNING_BUDGET = OutputBudget(100)
+"""Of the text of a command that still runs: enough to know it again."""
 
 
 class Dialogue:
@@ -49,8 +55,11 @@ class Dialogue:
         self._lessons = stored.lessons if stored else ()
         self.output_type = output_type
         self.allowance = Allowance(settings.max_tool_calls, settings.run_max_tool_calls)
+        self.window = settings.model.context_window or toolset.conversation.profile.context_window
+        """Tokens of the model's window; None if nobody said it."""
         self._instructions = with_examples(settings.instructions or BASE_INSTRUCTIONS, toolset.examples)
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
+        self._fixed: tuple[list[ConfiguredToolSpec], int] | None = None
         self._notes = [] if notes is None else notes
 
     @property
@@ -87,6 +96,7 @@ class Dialogue:
         interrupted_calls: set[str],
         tool_choice: ToolChoice,
         on_sent: Callable[[], None] | None,
+        compact_threshold: int | None = None,
     ) -> ModelRequest:
         """Build the next request to the model; `on_sent` is called while it thinks."""
         history, stored = self.history, self.history.stored
@@ -107,8 +117,47 @@ class Dialogue:
             stored_items=stored.items if stored else 0,
             on_sent=on_sent,
             interrupted_calls=frozenset(interrupted_calls),
+            compact_threshold=compact_threshold,
             lessons=self._lessons,
         )
+
+    @property
+    def instruction_tokens(self) -> int:
+        """Approximate tokens of the instructions."""
+        return tokens_of_bytes(byte_length(self._instructions))
+
+    def fixed_tokens(self) -> int:
+        """Return the approximate tokens of what each request has beside its items: instructions and tools."""
+        specs, _ = self.toolset.current()
+        if self._fixed is None or self._fixed[0] is not specs:
+            size = sum(len(msgspec.json.encode(entry.spec.to_responses())) for entry in specs)
+            self._fixed = (specs, self.instruction_tokens + tokens_of_bytes(size))
+        return self._fixed[1]
+
+    def request_about(self, items: tuple[ResponseItem, ...]) -> ModelRequest:
+        """Build a request beside the conversation: other items, no tools."""
+        return ModelRequest(
+            model=self.model_name,
+            instructions=self._instructions,
+            items=items,
+            settings=self.settings.model,
+            session_id=self.toolset.session_id,
+            lessons=self._lessons,
+        )
+
+    def running_commands(self) -> str:
+        """Return what the model must know of the commands that still run; empty if none does."""
+        running = self.toolset.conversation.commands.running()
+        lines = [f"- session {number}: {truncate_text(script, RUNNING_BUDGET)}" for number, script in running]
+        return "\n".join(["Commands that are still running:", *lines]) if lines else ""
+
+    def replace_history(self, items: tuple[ResponseItem, ...], summary: str, usage: TokenUsage) -> None:
+        """Go on with `items` instead of all that was said; the record keeps both."""
+        self.history.replace(items)
+        self.record.compacted(items, summary)
+        self.record.end_response(usage)
+        for lesson in self._lessons:
+            self.record.lesson(lesson)
 
     def leave_out_refused(self) -> bool:
         """Go on without the images that the server has refused. Return whether there were any."""

@@ -60,6 +60,9 @@ class HookInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_hook_active: bool = False
     """A Stop hook has sent the model back to work in this turn already."""
     source: str | None = None
+    trigger: str | None = None
+    """Who wanted a compaction: auto or manual."""
+    compact_summary: str | None = None
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,7 +194,7 @@ class SessionHooks:
         self, event: HookName, invocation: ToolInvocation | None = None, **fields: JsonValue
     ) -> list[HookOutput]:
         """Run the event's hooks together. Returns the answers in the order in which they came."""
-        name = fields.get("tool_name")
+        name = fields.get("tool_name", fields.get("trigger"))
         chosen = [hook for hook, matcher in self._hooks if hook.event == event and _matches(matcher, name)]
         if not chosen:
             return []

@@ -1,6 +1,6 @@
 """What a session writes of itself, as it happens. A session goes on without its file; the user is told once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ferrule.model.lessons import Lesson
@@ -40,6 +40,10 @@ class SessionRecord:
     def item(self, item: ResponseItem) -> None:
         """Write an item, byte for byte."""
         self._write(lambda rollout: rollout.item(item))
+
+    def compacted(self, items: Sequence[ResponseItem], summary: str) -> None:
+        """Write the history that replaces all before."""
+        self._write(lambda rollout: rollout.compacted(items, summary))
 
     def end_response(self, usage: TokenUsage | None) -> None:
         """Write that a response of the model is complete, with its calls."""

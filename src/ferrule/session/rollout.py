@@ -1,29 +1,33 @@
 """A session on disk: one JSON object a line, written as it happens, read again by `exec resume`.
 
-Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, event_msg. Beside
-the payload of an item that a model said stands its `origin`. A `token_count` event ends each response of the model;
-`server_lesson` and `images_refused` events tell what requests go without, of which the file keeps all.
+Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, compacted and
+event_msg. Beside the payload of an item that a model said stands its `origin`. A `compacted` line replaces all items
+before it. A `token_count` event ends each response of the model; `server_lesson` and `images_refused` events tell what
+requests go without, of which the file keeps all.
 """
 
 import os
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from ferrule._version import __version__
+from ferrule.history.compaction import compacted, is_opening, summary_message, units
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import ANYWHERE, family_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
-from ferrule.protocol.settings import ProviderSettings
+from ferrule.protocol.settings import CompactedBy, ProviderSettings
 from ferrule.protocol.specs import Wire
 from ferrule.session.salvage import Line, salvage
 
@@ -53,6 +57,7 @@ class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: str | None = None
     env_key: str | None = None
     env_http_headers: dict[str, str] = {}
+    compaction: CompactedBy | None = None
 
     @classmethod
     def of(cls, provider: ProviderSettings) -> "StoredProvider":
@@ -65,6 +70,7 @@ class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
             provider.profile,
             provider.env_key,
             provider.env_http_headers,
+            provider.compaction,
         )
 
     def is_that_of(self, provider: ProviderSettings | None) -> bool:
@@ -92,6 +98,15 @@ class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: str | None = None
     provider: StoredProvider | None = None
     tools: tuple[str, ...] | None = None
+
+
+class _Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A compaction: the summary, and the whole history that replaces what stands before this line. `origins` has who
+    made each item of it; Codex writes none, and in older versions no history either."""
+
+    message: str = ""
+    replacement_history: tuple[msgspec.Raw, ...] | None = None
+    origins: tuple[Origin | None, ...] = ()
 
 
 class _TokenCount(msgspec.Struct, tag="token_count"):
@@ -150,6 +165,11 @@ class Rollout:
     def item(self, item: ResponseItem) -> None:
         """Write an item, byte for byte, and beside it who made it."""
         self._write("response_item", item.raw, b"" if item.origin is None else b',"origin":' + _encode(item.origin))
+
+    def compacted(self, items: Sequence[ResponseItem], summary: str) -> None:
+        """Write the history that replaces all before."""
+        history = tuple(msgspec.Raw(item.raw) for item in items)
+        self._write("compacted", _encode(_Compacted(summary, history, tuple(item.origin for item in items))))
 
     def response_end(self, usage: TokenUsage | None) -> None:
         """Write that a response of the model, and its calls, are complete."""
@@ -259,6 +279,8 @@ class _Reader:
                 self.context = msgspec.json.decode(line.payload, type=TurnContext)
             case "response_item":
                 self._add(read_item(bytes(line.payload), _origin(line.origin)))
+            case "compacted":
+                self._replace(msgspec.json.decode(line.payload, type=_Compacted))
             case "event_msg":
                 self._event(line.payload)
 
@@ -270,6 +292,18 @@ class _Reader:
                 self.lessons.append(msgspec.json.decode(payload, type=_ServerLesson).lesson)
             case "images_refused":
                 self.refused.append(msgspec.json.decode(payload, type=ImagesRefused))
+
+    def _replace(self, by: _Compacted) -> None:
+        if by.replacement_history is None:
+            said = [item for response in (*self.responses, self.items) for item in response]
+            opening = [item for item in said if is_opening(item)]
+            items: Sequence[ResponseItem] = compacted(said, opening=opening, summary=[summary_message(by.message)])
+        else:
+            origins = (*by.origins, *repeat(None, len(by.replacement_history)))
+            items = [
+                read_item(bytes(raw), origin) for raw, origin in zip(by.replacement_history, origins, strict=False)
+            ]
+        self.responses, self.items = [tuple(unit) for unit in units(items)], []
 
     def _add(self, item: ResponseItem) -> None:
         """A response ends where somebody else speaks, and, should the line of its end be lost, where another begins."""

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from typing import Any, TypeVar
 
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
@@ -19,9 +20,10 @@ from ferrule.protocol.events import (
     TurnStarted,
     WarningEvent,
 )
-from ferrule.protocol.items import Message, make_item
+from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.json_text import encodable
 from ferrule.session.bounds import TurnTimeout, within
+from ferrule.session.compaction import Compacted, Compactor
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.images import image_input
 from ferrule.session.instructions import opening_items
@@ -41,6 +43,7 @@ SCRIPT_SHOWN = 80
 """Characters shown of a script that was ended; enough to recognise it."""
 
 Prompt = str | Sequence[ContentPart]
+T = TypeVar("T")
 ImageLike = str | bytes | os.PathLike[str]
 """An image for a prompt: a path, the image's bytes, or a URL."""
 
@@ -59,8 +62,9 @@ class Session(LoopBound):
         self._dialogue = dialogue
         self._hooks = hooks
         self._loading = ToolLoading(dialogue.toolset)
+        self._compactor = Compactor(dialogue, hooks, self._opening)
         self._begun = False
-        self._turn: asyncio.Task[TurnResult] | None = None
+        self._turn: asyncio.Task[Any] | None = None
         self._telling: asyncio.Future[None] | None = None
 
     async def run(
@@ -76,9 +80,7 @@ class Session(LoopBound):
         Raises `ModelError` if the server fails, `TurnLimit`, and `UsageError` while another turn runs. After
         `interrupt` it returns what there is, marked as aborted. History stays complete in every case.
         """
-        self.bind_to_running_loop()
-        if self._turn is not None:
-            raise UsageError("a turn is running already; wait for it or interrupt it")
+        self._be_idle()
         if images:
             text = (InputText(prompt),) if isinstance(prompt, str) else tuple(prompt)
             prompt = (*map(image_input, images), *text)
@@ -88,17 +90,45 @@ class Session(LoopBound):
             as_tool_choice(tool_choice),
             hooks=self._hooks,
             loading=self._loading,
+            compactor=self._compactor,
             interrupt=self.interrupt,
         )
-        self._turn = asyncio.create_task(self._run_turn(turn, prompt))
+        result = await self._work(self._run_turn(turn, prompt))
+        return turn.result(aborted=True) if result is None else result
+
+    async def compact(self) -> Compacted | None:
+        """Replace the conversation so far by a summary, as it is done when it nearly fills the model's window.
+
+        The user's newest words, the plan and AGENTS.md stay. Returns the tokens before and after; None where it was
+        interrupted. Raises `CompactionFailed`, and `UsageError` where a turn runs or nothing was said yet.
+        """
+        self._be_idle()
+        if not self._compactor.can_shrink:
+            raise UsageError("there is nothing to compact yet: the model has not said anything")
+        return await self._work(self._run_compaction())
+
+    async def _run_compaction(self) -> Compacted:
+        done = await self._compactor.compact("manual")
+        self.usage += done.usage
+        return done
+
+    def _be_idle(self) -> None:
+        """Raise `UsageError` where something runs."""
+        self.bind_to_running_loop()
+        if self._turn is not None:
+            raise UsageError("a turn is running already; wait for it or interrupt it")
+
+    async def _work(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do the one thing that the session does at a time; None if it was interrupted."""
+        self._turn = running = asyncio.create_task(work)
         try:
-            return await asyncio.shield(self._turn)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                await end_tasks([self._turn])
+                await end_tasks([running])
                 raise
-            return turn.result(aborted=True)
+            return None
         finally:
             self._turn = None
 
@@ -170,10 +200,14 @@ class Session(LoopBound):
             self._telling = asyncio.ensure_future(self._tell_sandbox())
         if dialogue.stored is None:
             dialogue.record.begin(self.id, state.cwd, self.settings)
-            for item in opening_items(state, lambda text: dialogue.emit(WarningEvent(message=text))):
+            for item in self._opening():
                 dialogue.add(item)
         elif dialogue.stored.damage:
             dialogue.emit(WarningEvent(message=dialogue.stored.damage))
+
+    def _opening(self) -> Iterator[ResponseItem]:
+        dialogue = self._dialogue
+        return opening_items(self.toolset.conversation, lambda text: dialogue.emit(WarningEvent(message=text)))
 
     async def _tell_sandbox(self) -> None:
         for warning in self.toolset.warnings:

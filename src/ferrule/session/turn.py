@@ -16,6 +16,7 @@ from ferrule.model.stream import (
     CallUnreadable,
     Completed,
     ContentRefused,
+    ContextOverflow,
     ForcedTool,
     ItemAdded,
     ItemDone,
@@ -34,10 +35,12 @@ from ferrule.protocol.content import InputText, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.hosted import is_unfinished, nobody_runs
-from ferrule.protocol.items import FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
+from ferrule.protocol.items import Compaction, FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
 from ferrule.protocol.payload import ToolOutput, output_in
 from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.bounds import REPEATED, CallMissing, RepeatWatch, Repetition
+from ferrule.session.compaction import ATTEMPTS as COMPACTIONS
+from ferrule.session.compaction import Compacted, Compactor
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.failures import Failures, SameFailure
 from ferrule.session.loading import ToolLoading
@@ -93,6 +96,7 @@ class Turn:
         *,
         hooks: TurnHooks,
         loading: ToolLoading,
+        compactor: Compactor,
         interrupt: Callable[[], object],
     ) -> None:
         self.id = turn_id
@@ -100,6 +104,7 @@ class Turn:
         self._dialogue = dialogue
         self._hooks = hooks
         self._loading = loading
+        self._compactor = compactor
         self._interrupt = interrupt
         self.usage = TokenUsage()
         self.text = ""
@@ -121,6 +126,8 @@ class Turn:
         self._made: list[ToolCall] = []
         self._repeats: dict[str, RepeatWatch] = {}
         self._first = 0
+        self._earlier: tuple[ResponseItem, ...] = ()
+        self._summarised = False
         self._began_at = time.monotonic()
 
     async def run(self) -> TurnResult:
@@ -175,7 +182,7 @@ class Turn:
             self.id,
             aborted,
             dialogue.toolset.session_id,
-            dialogue.history.since(self._first),
+            (*self._earlier, *dialogue.history.since(self._first)),
             tuple(self._made),
             dialogue.toolset.conversation.turn_diff.diff_of(self.id),
             time.monotonic() - self._began_at,
@@ -199,7 +206,7 @@ class Turn:
 
     async def _sample_patiently(self) -> bool:
         """Ask once, and again when the stream breaks off. No call runs twice."""
-        retries, attempt = self._dialogue.settings.stream_retries, 0
+        retries, attempt, overflows = self._dialogue.settings.stream_retries, 0, 0
         self._answered, self._told = False, ""
         while True:
             try:
@@ -213,6 +220,12 @@ class Turn:
                     continue
                 if isinstance(error, CallUnreadable) and self._ask_after_unreadable(error):
                     continue
+                if isinstance(error, ContextOverflow) and overflows < COMPACTIONS:
+                    overflows += 1
+                    done = await self._compactor.after_refusal(error, self.id)
+                    if done is not None:
+                        self._went_on(done)
+                        continue
                 if not error.retryable or attempt == retries:
                     self._keep(error.partial)
                     raise
@@ -266,10 +279,17 @@ class Turn:
         """Send one request. Return True if the model has to be asked again."""
         dialogue, toolset = self._dialogue, self._dialogue.toolset
         await toolset.settled()
+        self._went_on(await self._compactor.make_room(self.id))
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)
-        request = dialogue.request(specs, self.interrupted_calls, self.tool_choice, self._loading.due(specs))
-        self._began = len(request.items)
+        request = dialogue.request(
+            specs,
+            self.interrupted_calls,
+            self.tool_choice,
+            on_sent=self._loading.due(specs),
+            compact_threshold=self._compactor.server_limit,
+        )
+        self._began, asked = len(request.items), dialogue.history.tokens
         self._ended = asyncio.Event()
         self._calls, self._left_out, more, usage, broken = [], False, False, None, True
         try:
@@ -281,6 +301,7 @@ class Turn:
                         usage, more = event.usage, event.end_turn is False
                         as_said = event.incomplete is None and not self._left_out
                         dialogue.history.mark_stored(event.response_id if as_said else "")
+                        self._compactor.counted(usage, asked)
                         if event.incomplete is not None:
                             dialogue.emit(WarningEvent(message=f"the answer was cut short: {event.incomplete}"))
                     elif isinstance(event, Learned):
@@ -293,12 +314,22 @@ class Turn:
             broken = False
         finally:
             await self._settle(usage, broken)
+        if self._summarised:
+            self._summarised = False
+            self._went_on(self._compactor.drop_summarised(self.id))
         if self._failures.reason is not None:
             raise SameFailure(self._failures.reason)
         if self._last_word is not None:
             self.text = self._last_word
             return False
         return more or not all(call.answered_there for call in self._calls)
+
+    def _went_on(self, done: Compacted | None) -> None:
+        """Keep account of a compaction: the turn's items are in another history now."""
+        if done is not None:
+            self._earlier += done.replaced[self._first :]
+            self._first = self._dialogue.history.count
+            self.usage += done.usage
 
     def _watch(self, event: TextDelta | ReasoningDelta) -> None:
         """Raise `Repetition` once a text has repeated itself for too long."""
@@ -323,6 +354,7 @@ class Turn:
         dialogue.add(item)
         routed = dispatcher.route(item.view)
         self._answered = self._answered or routed is not None or _says_something(item.view)
+        self._summarised = self._summarised or isinstance(item.view, Compaction)
         if not isinstance(item.view, Message | Reasoning):
             self.tool_choice = after_a_call(self.tool_choice)
         if routed is not None:

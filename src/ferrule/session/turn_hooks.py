@@ -33,6 +33,20 @@ class TurnHooks:
             if reason is not None:
                 raise PromptBlocked(f"the prompt was blocked by a hook: {reason}")
 
+    async def before_compaction(self, trigger: str) -> str | None:
+        """PreCompact: return why a hook blocks the compaction, or None."""
+        if self._hooks is None:
+            return None
+        for answer in await self._hooks.ask("PreCompact", trigger=trigger):
+            if answer.block_reason is not None or not answer.continue_:
+                return answer.block_reason or answer.stop_reason or "no reason was given"
+        return None
+
+    async def after_compaction(self, trigger: str, summary: str) -> None:
+        """PostCompact: a hook sees the summary; empty where the server made it."""
+        if self._hooks is not None:
+            await self._hooks.ask("PostCompact", trigger=trigger, compact_summary=summary)
+
     async def at_stop(self, last_message: str, times: int) -> str | None:
         """Stop: a hook may send the model back to work, for the `times`-th time; what it is told, or None."""
         if self._hooks is None or times >= MAX_STOP_BLOCKS:

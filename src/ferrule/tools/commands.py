@@ -19,11 +19,12 @@ from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 
 class Origin(msgspec.Struct, frozen=True):
     """The call that started a session, and its limit in milliseconds. `cached_env`: the variables of a command in a
-    sandbox where caches can be moved, else None."""
+    sandbox where caches can be moved, else None. `script`: the command in the model's own words."""
 
     call_id: str
     timeout_ms: int | None = None
     cached_env: Mapping[str, str] | None = None
+    script: str = ""
 
 
 class Ongoing(Protocol):
@@ -76,6 +77,11 @@ class Commands:
             base = (await self._login.environment()).variables if login else self.base
             self._environments[key] = child_environment(self.policy, base, stdio=stdio, extra=self.marks).variables
         return dict(self._environments[key])
+
+    def running(self) -> list[tuple[int, str]]:
+        """Return the sessions that still run, by number, with their commands."""
+        known = ((number, session, self.origins.get(session)) for number, session in self.sessions.open())
+        return [(number, origin.script if origin else "") for number, session, origin in known if not session.ended]
 
     def shell_named(self, name: str, env: Mapping[str, str]) -> Shell:
         """Find the shell with this name or path, as `find_shell` does for a command with the variables `env`."""

@@ -22,6 +22,7 @@ from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
 from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (
+    ContextCompacted,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
@@ -105,6 +106,8 @@ class Human:
                 self._block(self._out.style(f"warning: {safe(message)}", RED))
             case McpServerStatus(status="waiting", message=message):
                 self._out.line(self._out.style(safe(message), DIM))
+            case ContextCompacted(tokens_before=before, tokens_after=after):
+                self._block(self._out.style(f"conversation compacted: {before:,} -> {after:,} tokens", DIM))
             case TurnCompleted():
                 self._completed = event
             case _:

@@ -9,7 +9,7 @@ from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
-from ferrule.model.payloads import json_array, json_object, without_fields
+from ferrule.model.payloads import Json, json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.responses.item_fields import pruned
@@ -81,9 +81,22 @@ class ResponsesBody:
             fields["reasoning"] = _encode(reasoning)
         if text := _text(request, asked.verbosity):
             fields["text"] = _encode(text)
+        if request.compact_threshold is not None:
+            fields["context_management"] = _encode(
+                [{"type": "compaction", "compact_threshold": request.compact_threshold}]
+            )
         if asked.limit is not None:
             fields["max_output_tokens"] = _encode(asked.limit)
         return json_object(without_fields(fields, self._to.omitted.fields))
+
+    def compaction(self, request: ModelRequest) -> bytes:
+        """Build the body that asks the server to compact a history."""
+        fields: dict[str, Json] = {
+            "model": _encode(request.model),
+            "instructions": _encode(request.instructions),
+            "input": (b"[", self._history.encode(request.items, None), b"]"),
+        }
+        return json_object(fields)
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
         """Convert the model's output of one response; or the next item; or a run of outputs that are reduced to text,

@@ -341,7 +341,7 @@ class ResponsesStream(StreamMerger):
 
     def _end(self, response: events.Response, incomplete: str | None) -> None:
         self.ended = self.said_all = True
-        usage = None if response.usage is None else _usage(response.usage)
+        usage = None if response.usage is None else token_usage(response.usage)
         self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
 
 
@@ -418,7 +418,8 @@ def _is_empty(item: ResponseItem, kind: str) -> bool:
     return is_empty(item.view.content) if isinstance(item.view, Message) else kind == "message"
 
 
-def _usage(usage: events.Usage) -> TokenUsage:
+def token_usage(usage: events.Usage) -> TokenUsage:
+    """Return the tokens as counted by a server of this API."""
     details = usage.input_tokens_details or {}
     cached, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
     reasoning = (usage.output_tokens_details or {}).get("reasoning_tokens") or 0
