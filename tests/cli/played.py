@@ -62,12 +62,16 @@ class Played:
         return ended
 
 
-async def play(folder: Path, script: Sequence[StepLike], *, people: bool = False, **changed: Any) -> Played:
-    """Run a script with full access in `folder`; `changed` are settings."""
+async def play(
+    folder: Path, script: Sequence[StepLike], *, people: bool = False, out: Terminal | None = None, **changed: Any
+) -> Played:
+    """Run a script with full access in `folder`, for programs, or for `people`, on the terminal `out` if there is one;
+    `changed` are settings."""
     with ScriptedModel(script) as model:
         settings = msgspec.structs.replace(settings_for(folder, model.base_url), **changed)
         raw, words = io.BytesIO(), io.StringIO()
-        view = Human(Terminal(words, colored=False), settings) if people else JsonLines(raw)
+        shows = people or out is not None
+        view = Human(out or Terminal(words, colored=False), settings) if shows else JsonLines(raw)
         error = ""
         try:
             await run_turn(settings, view, "go")

@@ -191,4 +191,5 @@ def _hand_over(result: TurnResult, options: argparse.Namespace) -> None:
         except OSError as error:
             raise UsageError(f"-o: {options.output} cannot be written: {error.strerror}") from error
     if not options.json and not is_one_place(1, 2):
-        print(result.text if options.raw else safe(result.text))
+        out = Terminal.on(sys.stdout)
+        print(result.text if options.raw else out.answer(safe(result.text)))

@@ -1,6 +1,7 @@
 """`exec` for people: show what the agent does, as it does it."""
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -46,6 +47,9 @@ from ferrule.protocol.settings import Settings
 from ferrule.protocol.thoughts import shown
 from ferrule.tools.events import ObservationEvent, ToolEvent
 
+if TYPE_CHECKING:
+    from ferrule.doors.headless.live import Live
+
 OUTPUT_LINES = 12
 """Lines shown of a command's output: its beginning and its end. The model reads more."""
 DIFF_LINES = 40
@@ -73,6 +77,7 @@ class Human:
     def __init__(self, terminal: Terminal, settings: Settings) -> None:
         self._out = terminal
         self._settings = settings
+        self._live = _live(terminal)
         self._running: dict[str, _Running] = {}
         self._commands: dict[str, Call] = {}
         """Commands that run, by the calls that started them; a command may outlive its call."""
@@ -86,6 +91,11 @@ class Human:
 
     def on_event(self, event: Event | ToolEvent) -> None:
         """Show the event."""
+        self._show(event)
+        if self._live is not None:
+            self._live.on_event(event)
+
+    def _show(self, event: Event | ToolEvent) -> None:
         match event:
             case SandboxStatus(reduced=True, level=level, problem=problem, not_stopped=holes):
                 text = problem or f"commands are confined by {level} only; not stopped: {'; '.join(holes)}"
@@ -127,12 +137,17 @@ class Human:
 
     def finish(self) -> None:
         """Sum up, once the session is closed."""
+        self._end_text()
+        if self._live is not None:
+            self._live.close()
         if self._completed is not None:
             self._sum_up(self._completed)
 
     def fail(self, message: str) -> None:
         """Show that the run was interrupted; any other failure is shown by the command itself."""
-        self._out.end_line()
+        self._end_text()
+        if self._live is not None:
+            self._live.close()
         if message == INTERRUPTED:
             self._block(self._out.style(INTERRUPTED, RED))
 
@@ -153,13 +168,24 @@ class Human:
 
     def _stream(self, kind: str, delta: str) -> None:
         """Write arriving text. A different kind of text starts a new paragraph."""
-        if kind != self._kind or not self._streamed:
+        is_new = kind != self._kind or not self._streamed
+        self._streamed = delta if is_new else self._streamed + delta
+        self._kind, text = kind, safe(delta)
+        if is_new:
             self._heading = None
+        if self._live is not None:
+            self._live.say(kind, text)
+            return
+        if is_new:
             self._out.line()
-            self._kind, self._streamed = kind, ""
-        self._streamed += delta
-        text = safe(delta)
         self._out.write(self._out.style(text, DIM) if kind == "reasoning" else text)
+
+    def _end_text(self) -> None:
+        """End the text that was arriving."""
+        self._streamed = ""
+        if self._live is not None:
+            self._live.end_text()
+        self._out.end_line()
 
     def _say(self, item: ResponseItem) -> None:
         """Write a whole item: the part that was not streamed, or all of it."""
@@ -177,14 +203,12 @@ class Human:
             rest = text[len(streamed) :]
             if rest.strip():
                 self._stream(kind, rest)
-        self._out.end_line()
-        self._streamed = ""
+        self._end_text()
 
     def _start(self, item: ResponseItem) -> None:
         call, call_id = read_call(item.view), called_id(item.view)
         if call is not None and call_id is not None:
-            self._out.end_line()
-            self._streamed = ""
+            self._end_text()
             self._running[call_id] = _Running(call)
             if not isinstance(call, PlanCall) and not (isinstance(call, InputCall) and not call.text):
                 self._head(call_id, call)
@@ -274,6 +298,14 @@ class Human:
         tokens = f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
         resume = "" if self._settings.ephemeral else f" · go on: ferrule exec resume {self.thread_id} PROMPT"
         self._block(self._out.style(f"{tokens}{resume}", DIM))
+
+
+def _live(terminal: Terminal) -> "Live | None":
+    if not terminal.live:
+        return None
+    from ferrule.doors.headless.live import Live
+
+    return Live(terminal)
 
 
 def excerpt(lines: list[str], limit: int) -> list[str]:

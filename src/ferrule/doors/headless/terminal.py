@@ -1,28 +1,58 @@
-"""Text on a terminal: colours where supported, and no foreign text that could move the cursor."""
+"""Text on a terminal: colours where supported, no foreign text that could move the cursor, and a live region."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
+COLUMNS, ROWS = 80, 24
+"""The size of a terminal that does not tell it."""
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Control characters, and those that change the reading direction, which would make the text look different.
+_ERASE = "\r\x1b[J"
+_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 
 
 class Terminal:
-    """Output to one stream. `colored` decides whether `style` does anything."""
+    """Output to one stream. `colored` decides whether `style` does anything, `live` whether `show` may.
 
-    def __init__(self, stream: TextIO, *, colored: bool) -> None:
+    The live region is below all that was written. The cursor rests at its beginning, so that one sequence erases it,
+    also after a resize has wrapped its rows, and what a user types there goes with it.
+    """
+
+    def __init__(self, stream: TextIO, *, colored: bool, live: bool = False) -> None:
         self.stream = stream
         self.colored = colored
+        self.live = live
         self._line_open = False
+        self._shown: Sequence[str] = ()
 
     @classmethod
     def on(cls, stream: TextIO, env: Mapping[str, str] = os.environ) -> "Terminal":
-        """Create a terminal, coloured if the stream supports colours and `NO_COLOR` is not set."""
-        return cls(stream, colored=stream.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb")
+        """Create a terminal: live if the stream is one that can move its cursor, and coloured too unless `NO_COLOR` is
+        set."""
+        able = stream.isatty() and env.get("TERM", "") not in ("", "dumb")
+        is_utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
+        return cls(stream, colored=able and not env.get("NO_COLOR"), live=able and is_utf8)
+
+    @property
+    def columns(self) -> int:
+        """The width now."""
+        return self._size()[0]
+
+    @property
+    def rows(self) -> int:
+        """The height now."""
+        return self._size()[1]
+
+    def _size(self) -> tuple[int, int]:
+        try:
+            size = os.get_terminal_size(self.stream.fileno())
+        except (OSError, ValueError):  # no terminal, or no descriptor
+            return COLUMNS, ROWS
+        return size.columns or COLUMNS, size.lines or ROWS
 
     def style(self, text: str, *codes: str) -> str:
         """Return the text in these colours."""
@@ -31,7 +61,7 @@ class Terminal:
     def write(self, text: str) -> None:
         """Write at once, without a line break."""
         if text:
-            self.stream.write(text)
+            self.stream.write(f"{self._erased()}{text}")
             self.stream.flush()
             self._line_open = not text.removesuffix("\x1b[0m").endswith("\n")
 
@@ -45,7 +75,35 @@ class Terminal:
         if self._line_open:
             self.write("\n")
 
+    def answer(self, text: str) -> str:
+        """Return a model's answer as it is shown here: Markdown on a terminal, else unchanged."""
+        if not self.live or not text.strip():
+            return text
+        from ferrule.doors.headless.markdown import rendered
+
+        return "\n".join(rendered(text, self.columns - 1, colored=self.colored))
+
+    def show(self, rows: Sequence[str]) -> None:
+        """Replace the live region by these rows, each no wider than the terminal."""
+        if not self.live or (not rows and not self._shown):
+            return
+        up = f"\x1b[{len(rows) - 1}A" if len(rows) > 1 else ""
+        lines = "\r\n".join(rows)
+        region = f"{_WRAP_OFF}{lines}{_WRAP_ON}{up}\r" if rows else ""
+        self.stream.write(f"{_ERASE}{region}")
+        self.stream.flush()
+        self._shown = rows
+
+    def _erased(self) -> str:
+        shown, self._shown = self._shown, ()
+        return _ERASE if shown else ""
+
 
 def safe(text: str) -> str:
     """Return the text with control characters as escapes such as `\\x1b`; tabs and line breaks stay."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def plain(text: str) -> str:
+    """Return the text without control characters, on one line."""
+    return _UNSAFE.sub("", " ".join(text.split()))
