@@ -9,7 +9,7 @@ from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, ToolChoice
-from ferrule.protocol.content import InputText
+from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.events import Event, TokenUsage
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
@@ -61,6 +61,7 @@ class Dialogue:
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._fixed: tuple[list[ConfiguredToolSpec], int] | None = None
         self._notes = [] if notes is None else notes
+        self._steered: list[tuple[ContentPart, ...]] = []
 
     @property
     def observed(self) -> bool:
@@ -79,6 +80,14 @@ class Dialogue:
     def say(self, text: str) -> None:
         """Put words of the user into history."""
         self.add(make_item(Message(role="user", content=(InputText(text),))))
+
+    def steer(self, content: tuple[ContentPart, ...]) -> None:
+        """Let the model read these words of the user before its next answer."""
+        self._steered.append(content)
+
+    def next_steered(self) -> tuple[ContentPart, ...] | None:
+        """Take the oldest words that the model has not read yet."""
+        return self._steered.pop(0) if self._steered else None
 
     def add_notes(self) -> None:
         """Put what waits to be told to the model into history."""

@@ -143,6 +143,15 @@ class Session(LoopBound):
 
         return EventStream(run)
 
+    def steer(self, prompt: Prompt) -> None:
+        """Say something while a turn runs: the model reads it before its next answer, and the turn goes on for it.
+
+        Raises `UsageError` where no turn runs. If the turn is interrupted before, the next one begins with it.
+        """
+        if self._turn is None:
+            raise UsageError("no turn is running; say it by run")
+        self._dialogue.steer(_content(prompt))
+
     def interrupt(self) -> bool:
         """End the running turn and its calls; answers that have arrived stay. Return False if no turn runs."""
         return self._turn is not None and self._turn.cancel()
@@ -185,7 +194,7 @@ class Session(LoopBound):
             tools=self.settings.tools,
         )
         dialogue.record.turn(context)
-        content = (InputText(encodable(prompt)),) if isinstance(prompt, str) else tuple(prompt)
+        content = _content(prompt)
         await self._hooks.at_start(text_of(content))
         dialogue.add(make_item(Message(role="user", content=content)))
         if (told := dialogue.allowance.begin_turn()) is not None:
@@ -259,3 +268,7 @@ class Session(LoopBound):
                 self._telling.cancel()
                 await asyncio.wait([self._telling])
             await self._loading.settled()
+
+
+def _content(prompt: Prompt) -> tuple[ContentPart, ...]:
+    return (InputText(encodable(prompt)),) if isinstance(prompt, str) else tuple(prompt)

@@ -35,7 +35,16 @@ from ferrule.protocol.content import InputText, text_of
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
 from ferrule.protocol.hosted import is_unfinished, nobody_runs
-from ferrule.protocol.items import Compaction, FunctionCall, ItemView, Message, Reasoning, ResponseItem, read_item
+from ferrule.protocol.items import (
+    Compaction,
+    FunctionCall,
+    ItemView,
+    Message,
+    Reasoning,
+    ResponseItem,
+    make_item,
+    read_item,
+)
 from ferrule.protocol.payload import ToolOutput, output_in
 from ferrule.protocol.thoughts import ShownText, shown
 from ferrule.session.bounds import REPEATED, CallMissing, RepeatWatch, Repetition
@@ -47,7 +56,7 @@ from ferrule.session.loading import ToolLoading
 from ferrule.session.output_type import OutputInvalid
 from ferrule.session.result import ToolCall, TurnResult, tool_call
 from ferrule.session.tool_choice import after_a_call
-from ferrule.session.turn_hooks import TurnHooks
+from ferrule.session.turn_hooks import PromptBlocked, TurnHooks
 from ferrule.tools.context import ToolInvocation
 from ferrule.tools.handler import InputWatcher
 from ferrule.tools.tasks import end_tasks, start_task
@@ -156,11 +165,27 @@ class Turn:
                 self._dialogue.say(correction)
                 continue
             again = await self._hooks.at_stop(self.text, sent_back)
-            if again is None:
+            if again is None and not await self._add_steered():
                 return self.result(output=output)
+            if again is None:
+                self._last_word = None
+                continue
             sent_back += 1
             self._last_word = None
             self._dialogue.say(again)
+
+    async def _add_steered(self) -> bool:
+        """Put what the user said meanwhile into history. Return True if there was anything."""
+        added = False
+        while (content := self._dialogue.next_steered()) is not None:
+            try:
+                await self._hooks.at_prompt(text_of(content))
+            except PromptBlocked as blocked:
+                self._dialogue.emit(WarningEvent(message=str(blocked)))
+                continue
+            self._dialogue.add(make_item(Message(role="user", content=content)))
+            added = True
+        return added
 
     def _is_last_request(self) -> bool:
         """Ask for a final answer without tools once no call is left. Return True if this is the last request."""
@@ -279,6 +304,7 @@ class Turn:
         """Send one request. Return True if the model has to be asked again."""
         dialogue, toolset = self._dialogue, self._dialogue.toolset
         await toolset.settled()
+        await self._add_steered()
         self._went_on(await self._compactor.make_room(self.id))
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)

@@ -22,12 +22,16 @@ class TurnHooks:
         self._started = False
 
     async def at_start(self, prompt: str) -> None:
-        """SessionStart once, then UserPromptSubmit, which may refuse the prompt. Raises `PromptBlocked`."""
-        if self._hooks is None:
-            return
-        if not self._started:
+        """SessionStart once, then `at_prompt`."""
+        if self._hooks is not None and not self._started:
             self._started = True
             await self._hooks.ask("SessionStart", source=self._source)
+        await self.at_prompt(prompt)
+
+    async def at_prompt(self, prompt: str) -> None:
+        """UserPromptSubmit, which may refuse what the user said. Raises `PromptBlocked`."""
+        if self._hooks is None:
+            return
         for answer in await self._hooks.ask("UserPromptSubmit", prompt=prompt):
             reason = answer.block_reason or (None if answer.continue_ else answer.stop_reason or "a hook stopped it")
             if reason is not None:
