@@ -23,7 +23,7 @@ from ferrule.doors.headless.calls import (
     read_call,
 )
 from ferrule.history.pairs import called_id
-from ferrule.protocol.content import text_of
+from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.events import (
     ErrorEvent,
     Event,
@@ -201,8 +201,8 @@ class JsonLines:
                 if text:
                     self._item({"type": "reasoning", "text": text})
             case WebSearchCall(action=action):
-                query = msgspec.json.decode(action).get("query", "") if bytes(action) else ""
-                self._item({"type": "web_search", "query": query})
+                known = msgspec.json.decode(action) if bytes(action) else {}
+                self._item({"type": "web_search", "query": known.get("query", ""), "action": known})
             case _:
                 self._item(_hosted(item))
 
@@ -297,11 +297,22 @@ def _came_of(running: _Running, output: ToolOutput) -> Fields:
         case McpCall():
             if not succeeded:
                 return {"error": {"message": output.text}, "status": status}
-            content = output.body if isinstance(output.body, tuple) else running.mcp and running.mcp.output
-            return {"result": {"content": content or output.text}, "status": status}
+            parts = output.body if isinstance(output.body, tuple) else running.mcp and running.mcp.output
+            return {"result": {"content": list(map(_mcp_part, parts or (InputText(output.text),)))}, "status": status}
         case _:
             body = output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
             return {"output": body, "status": status}
+
+
+def _mcp_part(part: ContentPart) -> object:
+    """Return a part of a result as MCP writes it."""
+    match part:
+        case InputText(text=text):
+            return {"type": "text", "text": text}
+        case InputImage(image_url=str(url)) if url.startswith("data:") and ";base64," in url:
+            kind, _, data = url.removeprefix("data:").partition(";base64,")
+            return {"type": "image", "data": data, "mimeType": kind}
+    return msgspec.to_builtins(part)
 
 
 def _command(event: ExecCommandBegin) -> Fields:
