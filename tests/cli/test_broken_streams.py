@@ -78,7 +78,7 @@ def run(place: Place, model: ScriptedModel, wire: Wire, *arguments: str) -> Done
     return place.run("exec", "-m", "m", "--json", *FULL_ACCESS, *arguments)
 
 
-ROWS = 2
+ROWS = 4
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])

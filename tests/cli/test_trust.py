@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from ferrule.testing import ScriptedModel, function_call, step
 from tests.cli.command import COMMAND, FULL_ACCESS, SOURCE, Done, Place
-from tests.cli.warm import Warm, WarmPlace, warm
 
 pytest.importorskip("mcp")
 
@@ -64,15 +62,9 @@ class Project:
         return self.place.run("trust", *arguments)
 
 
-@pytest.fixture(scope="module")
-def forker() -> Iterator[Warm]:
-    with warm() as started:
-        yield started
-
-
 @pytest.fixture
-def project(place: Place, forker: Warm) -> Project:
-    return Project(WarmPlace(place.cwd, place.home, forker))
+def project(place: Place) -> Project:
+    return Project(place)
 
 
 def shell(command: str) -> dict[str, object]:

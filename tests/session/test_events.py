@@ -21,7 +21,7 @@ from ferrule.protocol.events import (
 )
 from ferrule.protocol.items import FunctionCall, Message
 from ferrule.protocol.specs import Wire
-from ferrule.testing import ScriptedModel, Usage, function_call, http_error, step
+from ferrule.testing import Gate, ScriptedModel, Stall, Usage, function_call, http_error, step
 from ferrule.testing.steps import StepLike
 
 
@@ -89,15 +89,23 @@ async def test_an_answer_that_was_cut_short_is_a_warning(tmp_path: Path) -> None
 
 
 async def test_a_session_that_can_run_commands_says_what_confines_them(tmp_path: Path) -> None:
-    told: asyncio.Queue[SandboxStatus] = asyncio.Queue()
+    """While a turn runs: its end is its last event, and the next turn tells what came later."""
+    gate, events = Gate(), list[object]()
 
     def listen(event: object) -> None:
+        events.append(event)
         if isinstance(event, SandboxStatus):
-            told.put_nowait(event)
+            gate.open()
 
-    with ScriptedModel(["Done."]) as model:
+    until_told = step("Done.", stall=Stall(gate=gate))
+    with ScriptedModel(["Quick.", until_told, "Again."]) as model:
         agent = Agent("gpt-5.5", tools=["shell_command"], cwd=tmp_path, base_url=model.base_url, on_event=listen)
-        async with await agent.open() as session, asyncio.timeout(20):
+        async with await agent.open() as session, asyncio.timeout(30):
+            status, session.toolset.workspace.status = session.toolset.workspace.status, asyncio.Event().wait  # type: ignore[method-assign, assignment]
             await session.run("go")
-            status = await told.get()
-    assert status.level
+            session.toolset.workspace.status = status  # type: ignore[method-assign]
+            assert isinstance(events[-1], TurnCompleted)
+            await session.run("go")
+            await session.run("go")
+    [told] = [event for event in events if isinstance(event, SandboxStatus)]
+    assert told.level

@@ -159,9 +159,7 @@ class Session(LoopBound):
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
         emit, record = self._dialogue.emit, self._dialogue.record
         try:
-            async with within(self.settings.turn_timeout, TurnTimeout, "turn"):
-                await self._begin(turn, prompt)
-                result = await turn.run()
+            result = await self._within_time(turn, prompt)
         except asyncio.CancelledError:
             self.toolset.pending.withdraw_all("the turn was interrupted")
             record.note("turn_aborted")
@@ -178,12 +176,23 @@ class Session(LoopBound):
         emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text))
         return result
 
+    async def _within_time(self, turn: Turn, prompt: Prompt) -> TurnResult:
+        try:
+            async with within(self.settings.turn_timeout, TurnTimeout, "turn"):
+                await self._begin(turn, prompt)
+                return await turn.run()
+        finally:
+            if self._telling is not None:
+                self._telling.cancel()  # the turn's own end is its last event
+
     async def _begin(self, turn: Turn, prompt: Prompt) -> None:
         dialogue, permissions = self._dialogue, self.toolset.conversation.permissions
         if not self._begun:
             self._begun = True
             self._open()
         dialogue.emit(TurnStarted(turn_id=turn.id))
+        if dialogue.observed and (self._telling is None or self._telling.cancelled()):
+            self._telling = asyncio.ensure_future(self._tell_sandbox())
         context = TurnContext(
             cwd=self.toolset.conversation.cwd,
             approval_policy=permissions.approval_policy,
@@ -205,8 +214,8 @@ class Session(LoopBound):
         """Announce the session to its listeners; begin its history unless it is resumed."""
         dialogue, state = self._dialogue, self.toolset.conversation
         dialogue.emit(ThreadStarted(thread_id=self.id, model=self.model_name, cwd=state.cwd))
-        if dialogue.observed:
-            self._telling = asyncio.ensure_future(self._tell_sandbox())
+        for warning in self.toolset.warnings:
+            dialogue.emit(WarningEvent(message=warning))
         if dialogue.stored is None:
             dialogue.record.begin(self.id, state.cwd, self.settings)
             for item in self._opening():
@@ -219,8 +228,6 @@ class Session(LoopBound):
         return opening_items(self.toolset.conversation, lambda text: dialogue.emit(WarningEvent(message=text)))
 
     async def _tell_sandbox(self) -> None:
-        for warning in self.toolset.warnings:
-            self._dialogue.emit(WarningEvent(message=warning))
         if self.toolset.runs_commands:
             self._dialogue.emit(await self.toolset.workspace.status())
 
