@@ -36,9 +36,9 @@ async def one(env: Mapping[str, str], number: int, stdio: Stdio) -> None:
 
 
 @pytest.mark.parametrize("stdio", KINDS)
-async def test_500_commands_one_after_the_other(env: Mapping[str, str], load: list[int], stdio: Stdio) -> None:
+async def test_200_commands_one_after_the_other(env: Mapping[str, str], load: list[int], stdio: Stdio) -> None:
     fds, threads = open_fds(), threading.active_count()
-    for number in range(500):
+    for number in range(200):
         await one(env, number, stdio)
     assert (open_fds(), threading.active_count()) == (fds, threads)
     assert sorted(children()) == sorted(load)
