@@ -66,6 +66,7 @@ class Session(LoopBound):
         self._begun = False
         self._turn: asyncio.Task[Any] | None = None
         self._telling: asyncio.Future[None] | None = None
+        self._sandbox_told = False
 
     async def run(
         self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
@@ -191,7 +192,7 @@ class Session(LoopBound):
             self._begun = True
             self._open()
         dialogue.emit(TurnStarted(turn_id=turn.id))
-        if dialogue.observed and (self._telling is None or self._telling.cancelled()):
+        if dialogue.observed and not self._sandbox_told:
             self._telling = asyncio.ensure_future(self._tell_sandbox())
         context = TurnContext(
             cwd=self.toolset.conversation.cwd,
@@ -230,6 +231,7 @@ class Session(LoopBound):
     async def _tell_sandbox(self) -> None:
         if self.toolset.runs_commands:
             self._dialogue.emit(await self.toolset.workspace.status())
+        self._sandbox_told = True
 
     async def settle_commands(self, seconds: float = 0.0) -> None:
         """Wait up to `seconds` for the commands that still run, then end the others, with a warning that names them.
