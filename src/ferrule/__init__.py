@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ferrule.protocol.permissions import AskForApproval, ReviewDecision, SandboxPermissions, SandboxPolicy
     from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
     from ferrule.session.agent import Agent
+    from ferrule.session.budget import BudgetSpent
     from ferrule.session.result import ToolCall, TurnResult
     from ferrule.session.session import Session
     from ferrule.session.toolset import Toolset
@@ -43,6 +44,7 @@ _HOMES = {
     "ActionEvent": "tools.events",
     "AdditionalProperties": "protocol.json_schema",
     "Agent": "session.agent",
+    "BudgetSpent": "session.budget",
     "AgentErrorEvent": "tools.events",
     "AskForApproval": "protocol.permissions",
     "ConfiguredToolSpec": "protocol.specs",
@@ -102,6 +104,7 @@ __all__ = [
     "Agent",
     "AgentErrorEvent",
     "AskForApproval",
+    "BudgetSpent",
     "ConfiguredToolSpec",
     "DynamicToolCallRequest",
     "DynamicToolResponse",

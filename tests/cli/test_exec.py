@@ -187,6 +187,24 @@ def test_a_call_limit_leaves_one_answer_without_tools(place: Place) -> None:
     assert (done.code, done.out) == (0, "That is all.\n")
 
 
+def test_a_budget_that_is_used_up_ends_the_run_with_code_1(place: Place) -> None:
+    calls = [step(shell("true"), usage=Usage(1_000_000, 100_000)) for _ in range(3)]
+    prices = ("-c", 'prices."*"={input=2, output=10}', *FULL_ACCESS, "go")
+    with ScriptedModel(calls) as model:
+        done = exec_against(place, model, "--json", "--cost-budget", "5.5", *prices)
+        assert len(model.requests) == 2
+    assert done.code == 1
+    assert [line["type"] for line in done.lines][-2:] == ["error", "turn.failed"]
+    assert "cost 6 of 5.5 of this run (run_cost_budget)" in done.err
+    counts = [(line["cost"], line["budget"]) for line in done.lines if line["type"] == "token_count"]
+    assert counts == [(3.0, "cost 3 of 5.5 of this run"), (6.0, "cost 6 of 5.5 of this run")]
+    with ScriptedModel([calls[0], step("Done.", usage=Usage(1_000_000, 0))]) as model:
+        done = exec_against(place, model, "--token-budget", "3000000", *prices)
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert "1,100,000 of 3,000,000 tokens of this run used" in done.err
+    assert "2,000,000 tokens in, 100,000 out, cost 5 · go on" in done.err
+
+
 def test_an_answer_that_repeats_itself_ends_with_code_1(place: Place) -> None:
     with ScriptedModel(["again and " * 5_000]) as model:
         done = exec_against(place, model, "--json", "go")

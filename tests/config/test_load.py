@@ -12,6 +12,7 @@ from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.prices import Prices
 from ferrule.protocol.settings import HookCommand, ModelSettings, ProviderSettings, Settings
 
 
@@ -84,8 +85,16 @@ tool_output_token_limit = 500
 max_turns = 9
 max_tool_calls = 8
 run_max_tool_calls = 7
+turn_token_budget = 6
+run_token_budget = 5
+turn_cost_budget = 4
+run_cost_budget = 0.5
 turn_timeout = 60
 run_timeout = 1.5
+[prices."m*"]
+input = 1
+output = 2.5
+cached_input = 0
 [model_providers.mine]
 name = "My server"
 base_url = "http://localhost:1/v1"
@@ -141,6 +150,9 @@ timeout = 1.5
     )  # fmt: skip
     assert (settings.tool_output_tokens, settings.max_turns) == (500, 9)
     assert (settings.max_tool_calls, settings.run_max_tool_calls) == (8, 7)
+    assert (settings.turn_token_budget, settings.run_token_budget) == (6, 5)
+    assert (settings.turn_cost_budget, settings.run_cost_budget) == (4, 0.5)
+    assert settings.prices == {"m*": Prices(input=1, output=2.5, cached_input=0)}
     assert (settings.turn_timeout, settings.run_timeout) == (60, 1.5)
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)

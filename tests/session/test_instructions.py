@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ferrule import Agent, tool
-from ferrule.session.instructions import AGENTS_BYTES, BASE_INSTRUCTIONS, agents_text
+from ferrule.session.instructions import AGENTS_BYTES, BASE_INSTRUCTIONS, agents_text, base_instructions
 from ferrule.testing import ScriptedModel
 
 
@@ -42,7 +42,7 @@ async def test_the_first_request_says_how_to_work_and_where(tmp_path: Path) -> N
     with ScriptedModel(["Done."]) as model:
         await Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses").run("go")
         [request] = model.requests
-    assert request.body["instructions"] == BASE_INSTRUCTIONS
+    assert request.body["instructions"] == base_instructions(None)
     guidance, place, said = (item["content"][0]["text"] for item in request.items)  # type: ignore[index]
     assert "Use tabs." in guidance
     assert f"<cwd>{tmp_path}</cwd>" in place
@@ -74,5 +74,26 @@ async def test_examples_of_tools_stand_behind_the_instructions_and_not_in_the_de
         await Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses", tools=[count]).run("go")
         body = model.requests[0].body
     shown = "## count\n\ncount('a.txt') counts one file.\n\ncount('*.md') counts all that match."
-    assert body["instructions"] == f"{BASE_INSTRUCTIONS}\n\n# Examples\n\n{shown}"
+    assert body["instructions"] == f"{base_instructions(None)}\n\n# Examples\n\n{shown}"
     assert body["tools"][0]["description"] == "Count words."  # type: ignore[index]
+
+
+async def test_how_far_to_explore_follows_the_reasoning_effort(tmp_path: Path) -> None:
+    told: list[str] = []
+    with ScriptedModel(["Done."] * 3) as model:
+        for effort in ("low", None, "high"):
+            made = Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses", reasoning_effort=effort)
+            await made.run("go")
+        told = [str(request.body["instructions"]).removeprefix(BASE_INSTRUCTIONS).strip() for request in model.requests]
+    assert [text.split(".")[0] for text in told] == ["Explore little", "Explore enough", "Explore thoroughly"]
+    assert all("Stop exploring" in text for text in told)
+    assert [base_instructions(effort) == base_instructions("low") for effort in ("none", "minimal")] == [True, True]
+    assert [base_instructions(effort) == base_instructions("high") for effort in ("xhigh", "max")] == [True, True]
+    assert base_instructions("medium") == base_instructions(None)
+
+
+async def test_own_instructions_replace_what_is_said_of_exploring(tmp_path: Path) -> None:
+    with ScriptedModel(["Done."]) as model:
+        made = Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses", instructions="Be brief.")
+        await made.run("go")
+        assert model.requests[0].body["instructions"] == "Be brief."

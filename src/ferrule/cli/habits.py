@@ -23,6 +23,8 @@ ANSWERS = {
     "--system-prompt": "use -c instructions=TEXT",
     "--mcp-config": "use `ferrule mcp add`, or .mcp.json in the project",
     "--local-provider": "use --oss (Ollama), or --base-url URL",
+    "--max-budget-usd": "use --cost-budget AMOUNT, with [prices.MODEL] in config.toml",
+    "--max-tokens": "use --max-output-tokens N for one answer, or --token-budget N for the whole run",
     "--color": "set NO_COLOR=1 for no colours",
     "--search": "use -c web_search=live",
     "--enable": "use -c features.NAME=true",

@@ -18,6 +18,8 @@ FLAG_KEYS = {
     "max_turns": ("--max-turns", "max_turns"),
     "max_tool_calls": ("--max-tool-calls", "max_tool_calls"),
     "max_output_tokens": ("--max-output-tokens", "model_max_output_tokens"),
+    "token_budget": ("--token-budget", "run_token_budget"),
+    "cost_budget": ("--cost-budget", "run_cost_budget"),
     "timeout": ("--timeout", "run_timeout"),
     "turn_timeout": ("--turn-timeout", "turn_timeout"),
 }

@@ -59,7 +59,7 @@ async def with_retries(
                 raise
             pause = delay_ms(number, error.retry_after_ms, random.random())
             later = sum(delay_ms(further, error.retry_after_ms, 0.0) for further in range(number + 1, max_retries))
-            yield Retrying(str(error), pause, pause + later)
+            yield Retrying(str(error), pause, pause + later, error.usage)
         await _sleep(pause / 1000)
 
 

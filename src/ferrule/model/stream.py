@@ -95,11 +95,13 @@ class ItemDone(msgspec.Struct, frozen=True):
 
 class Retrying(msgspec.Struct, frozen=True):
     """The request failed before its first item and is retried after a pause in milliseconds. `longest_ms`: the maximum
-    duration of all retries, not counting the requests themselves."""
+    duration of all retries, not counting the requests themselves. `usage`: what the failed answer took, if the server
+    said so."""
 
     message: str
     delay_ms: int
     longest_ms: int = 0
+    usage: TokenUsage | None = None
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -163,7 +165,7 @@ class ModelError(FerruleError):
 
     `retryable`: the turn may try again. `status`: the HTTP status, if there was one. `retry_after_ms`: how long the
     server asks to wait. `partial`: the text before the break, as a message whose status is `incomplete`. `said`,
-    `code` and `param` are the server's own words, whole.
+    `code` and `param` are the server's own words, whole. `usage`: what the failed answer took, if the server said so.
     """
 
     def __init__(
@@ -174,6 +176,7 @@ class ModelError(FerruleError):
         self.status = status
         self.retry_after_ms = retry_after_ms
         self.partial: ResponseItem | None = None
+        self.usage: TokenUsage | None = None
         self.said = self.code = self.param = ""
 
     def quoting(self, said: str, code: str, param: str) -> Self:

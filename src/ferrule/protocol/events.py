@@ -87,11 +87,22 @@ class ItemCompleted(_Event, frozen=True, tag="item.completed"):
 
 
 class TurnCompleted(_Event, frozen=True, tag="turn.completed"):
-    """The model has finished; `usage` is the turn's cost."""
+    """The model has finished; `usage` are the turn's tokens, `cost` what they cost if prices are configured."""
 
     turn_id: str
     usage: TokenUsage
     last_message: str = ""
+    cost: float | None = None
+
+
+class TokenCount(_Event, frozen=True, tag="token_count"):
+    """A response was counted: tokens and cost of the turn so far. `budget`: how much is used of the budget that is
+    nearest to its end, in words."""
+
+    turn_id: str
+    usage: TokenUsage
+    cost: float | None = None
+    budget: str = ""
 
 
 class ContextCompacted(_Event, frozen=True, tag="context.compacted"):
@@ -319,6 +330,7 @@ Event = (
     | ItemCompleted
     | TurnCompleted
     | ContextCompacted
+    | TokenCount
     | TurnFailed
     | TurnAborted
     | ErrorEvent

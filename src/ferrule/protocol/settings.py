@@ -9,6 +9,7 @@ from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, WorkspaceWrite
+from ferrule.protocol.prices import Prices
 from ferrule.protocol.specs import Wire
 
 DEFAULT_MODEL = "gpt-5.5"
@@ -24,6 +25,7 @@ CompactedBy = Literal["local", "endpoint", "context_management"]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Money = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +142,16 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """How many tool calls may be made in one turn."""
     run_max_tool_calls: Positive | None = None
     """How many tool calls may be made in one session."""
+    turn_token_budget: Positive | None = None
+    """How many tokens the requests of one turn may take, input and output."""
+    run_token_budget: Positive | None = None
+    """How many tokens the requests of one session may take, input and output."""
+    turn_cost_budget: Money | None = None
+    """What the requests of one turn may cost, by `prices`."""
+    run_cost_budget: Money | None = None
+    """What the requests of one session may cost, by `prices`."""
+    prices: dict[str, Prices] = {}
+    """Prices by the model's name, or a glob for it."""
     turn_timeout: Seconds | None = None
     """Seconds that one turn may take."""
     run_timeout: Seconds | None = None

@@ -12,9 +12,11 @@ import msgspec
 from ferrule.config import ferrule_home
 from ferrule.dispatch.front_end import callbacks, policy_for
 from ferrule.model.stream import Model
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import Event
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import SandboxMode, SandboxPolicy, as_policy
+from ferrule.protocol.prices import Prices
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.hooks import Hook
@@ -52,8 +54,8 @@ class Agent(Closing):
     `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
     on. `mcp_config` is `{"mcpServers": {NAME: {"command": ...}}}`. `on_approval` decides what `approval_policy` asks
     (`on-request` with it, `never` without, unless given), and `on_question` answers the rest; without them it is
-    refused. `on_event` sees everything. Raises `UsageError`
-    for what does not exist.
+    refused. `on_event` sees everything. `token_budget` and `cost_budget` bound a session; the latter needs `prices` per
+    million tokens: `{"input": 1.25, "cached_input": 0.125, "output": 10}`. Raises `UsageError` for what does not exist.
     """
 
     def __init__(  # noqa: PLR0913 - the one place where everything can be said
@@ -71,6 +73,9 @@ class Agent(Closing):
         reasoning_effort: ReasoningEffort | None = None,
         max_turns: int | None = None,
         max_tool_calls: int | None = None,
+        token_budget: int | None = None,
+        cost_budget: float | None = None,
+        prices: Prices | Mapping[str, float] | None = None,
         timeout: float | None = None,
         api_key: str | None = None,
         temperature: float | None = None,
@@ -124,6 +129,9 @@ class Agent(Closing):
             instructions=instructions,
             max_turns=max_turns,
             max_tool_calls=max_tool_calls,
+            run_token_budget=token_budget,
+            run_cost_budget=cost_budget,
+            prices={} if prices is None else {"*": _prices(prices)},
             turn_timeout=timeout,
             output_schema=None if output_schema is None else dict(output_schema),
             ephemeral=not store,
@@ -251,6 +259,13 @@ def _both(first: Listener | None, second: Listener | None) -> Listener | None:
         second(event)
 
     return on_event
+
+
+def _prices(given: Prices | Mapping[str, float]) -> Prices:
+    try:
+        return given if isinstance(given, Prices) else msgspec.convert(dict(given), Prices)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"prices: {error}") from error
 
 
 def _servers(config: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:

@@ -10,14 +10,15 @@ from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, ToolChoice
 from ferrule.protocol.content import ContentPart, InputText
-from ferrule.protocol.events import Event, TokenUsage
+from ferrule.protocol.events import Event, TokenUsage, WarningEvent
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
-from ferrule.protocol.truncation import OutputBudget, byte_length, tokens_of_bytes, truncate_text
+from ferrule.protocol.truncation import BYTES_PER_TOKEN, OutputBudget, byte_length, tokens_of_bytes, truncate_text
 from ferrule.session.bounds import Allowance
+from ferrule.session.budget import Budget
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
-from ferrule.session.instructions import BASE_INSTRUCTIONS, with_examples
+from ferrule.session.instructions import base_instructions, with_examples
 from ferrule.session.output_type import OutputType
 from ferrule.session.record import SessionRecord
 from ferrule.session.rollout import ImagesRefused, StoredSession
@@ -40,6 +41,7 @@ class Dialogue:
         toolset: Toolset,
         record: SessionRecord,
         *,
+        budget: Budget,
         output_type: OutputType | None = None,
         stored: StoredSession | None = None,
         notes: list[str] | None = None,
@@ -54,14 +56,18 @@ class Dialogue:
         self.stored = stored
         self._lessons = stored.lessons if stored else ()
         self.output_type = output_type
+        self.budget = budget
         self.allowance = Allowance(settings.max_tool_calls, settings.run_max_tool_calls)
         self.window = settings.model.context_window or toolset.conversation.profile.context_window
         """Tokens of the model's window; None if nobody said it."""
-        self._instructions = with_examples(settings.instructions or BASE_INSTRUCTIONS, toolset.examples)
+        self._instructions = with_examples(
+            settings.instructions or base_instructions(settings.model.reasoning_effort), toolset.examples
+        )
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._fixed: tuple[list[ConfiguredToolSpec], int] | None = None
         self._notes = [] if notes is None else notes
         self._steered: list[tuple[ContentPart, ...]] = []
+        self._estimated = False
 
     @property
     def observed(self) -> bool:
@@ -165,8 +171,18 @@ class Dialogue:
         self.history.replace(items)
         self.record.compacted(items, summary)
         self.record.end_response(usage)
+        self.budget.spend(usage)
         for lesson in self._lessons:
             self.record.lesson(lesson)
+
+    def estimate(self, asked: int) -> TokenUsage:
+        """Return about what a request took whose history was estimated at `asked` tokens and whose server does not
+        say; tell it once."""
+        if not self._estimated:
+            self._estimated = True
+            text = f"the server reports no token usage; it is estimated, at {BYTES_PER_TOKEN} bytes a token"
+            self.emit(WarningEvent(message=text))
+        return TokenUsage(input_tokens=self.fixed_tokens() + asked, output_tokens=self.history.tokens - asked)
 
     def leave_out_refused(self) -> bool:
         """Go on without the images that the server has refused. Return whether there were any."""

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from ferrule.config import project_root
 from ferrule.protocol.content import InputText
 from ferrule.protocol.items import Message, ResponseInputItem, make_item
+from ferrule.protocol.settings import ReasoningEffort
 from ferrule.reading import Unreadable, read_inside
 from ferrule.tools.conversation import ConversationState
 
@@ -26,6 +27,27 @@ and update it as you learn. Make small changes, run the tests that concern them,
 
 Change only what the task needs, in the style of the code around it. Leave the user's other changes alone, and never \
 discard work that you did not make. Say plainly what you did, what you checked, and what is left."""
+
+_LITTLE = """\
+Explore little. Look at what the task names and at what you will change, in two or three calls made together. Stop \
+exploring as soon as you can name the change; act then, even if you are not certain, and let the tests correct you."""
+_ENOUGH = """\
+Explore enough. Begin wide, with calls made together, then look closely at what matters. Stop exploring once you know \
+which lines to change and where searches agree; search again only if a check fails or something new turns up."""
+_MUCH = """\
+Explore thoroughly. Follow what you change to its callers, its tests and its documents, and consider more than one way \
+before you choose. Stop exploring once further searches bring nothing new; then settle open questions yourself, and go \
+on until the whole task is done."""
+_EXPLORING: dict[ReasoningEffort | None, str] = {
+    **dict.fromkeys(("none", "minimal", "low"), _LITTLE),
+    **dict.fromkeys(("high", "xhigh", "max"), _MUCH),
+}
+
+
+def base_instructions(effort: ReasoningEffort | None) -> str:
+    """Return what every model is told: how far to explore, and when to stop, follows the reasoning effort."""
+    return f"{BASE_INSTRUCTIONS}\n\n{_EXPLORING.get(effort, _ENOUGH)}"
+
 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_BYTES = 32 * 1024

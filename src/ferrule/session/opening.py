@@ -25,6 +25,7 @@ from ferrule.session.brought import (
     group_by_owner,
     runs_remote_mcp,
 )
+from ferrule.session.budget import Budget
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.output_type import OutputType
@@ -72,6 +73,7 @@ async def open_session(
     name = settings.model.model or ""
     if model is None:
         model, name = await _open_model(settings, profiles, env, api_key)
+    budget = Budget(settings, name)
     profile = profiles.model(name)
     chosen = profiles.tool_set(settings.profile or profile.tools)
     profile = _with_risk(fitting_profile(profile, model), chosen, settings)
@@ -101,7 +103,9 @@ async def open_session(
         await model.aclose()
         raise
     record = SessionRecord(rollout, report)
-    dialogue = Dialogue(settings, model, name, toolset, record, output_type=output_type, stored=stored, notes=notes)
+    dialogue = Dialogue(
+        settings, model, name, toolset, record, budget=budget, output_type=output_type, stored=stored, notes=notes
+    )
     return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None))
 
 

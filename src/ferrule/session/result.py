@@ -31,8 +31,9 @@ class TurnResult(msgspec.Struct, frozen=True):
     """What a turn came to.
 
     `text` is the model's last message, `output` that message as `output_type`. `items` are what the model said and the
-    tools answered, `tool_calls` the calls in their order. `usage` is the sum over the turn's requests, `duration` in
-    seconds. `diff` is the unified diff of the turn's patches, empty if there is none. `aborted`: interrupted.
+    tools answered, `tool_calls` the calls in their order. `usage` is the sum over the turn's requests, `cost` what they
+    cost if prices are configured, `duration` in seconds. `diff` is the unified diff of the turn's patches, empty if
+    there is none. `aborted`: interrupted.
     """
 
     text: str
@@ -45,6 +46,7 @@ class TurnResult(msgspec.Struct, frozen=True):
     diff: str = ""
     duration: float = 0.0
     output: Any = None
+    cost: float | None = None
 
 
 def tool_call(view: ItemView, invocation: ToolInvocation, output: ToolOutput) -> ToolCall:

@@ -153,6 +153,11 @@ class Session(LoopBound):
             raise UsageError("no turn is running; say it by run")
         self._dialogue.steer(_content(prompt))
 
+    @property
+    def cost(self) -> float | None:
+        """What the session has cost so far; None without prices."""
+        return self._dialogue.budget.cost
+
     def interrupt(self) -> bool:
         """End the running turn and its calls; answers that have arrived stay. Return False if no turn runs."""
         return self._turn is not None and self._turn.cancel()
@@ -174,7 +179,7 @@ class Session(LoopBound):
             raise
         finally:
             self.usage += turn.usage
-        emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text))
+        emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text, cost=result.cost))
         return result
 
     async def _within_time(self, turn: Turn, prompt: Prompt) -> TurnResult:
@@ -207,6 +212,7 @@ class Session(LoopBound):
         content = _content(prompt)
         await self._hooks.at_start(text_of(content))
         dialogue.add(make_item(Message(role="user", content=content)))
+        dialogue.budget.begin_turn()
         if (told := dialogue.allowance.begin_turn()) is not None:
             dialogue.tell_model(told)
         dialogue.add_notes()

@@ -33,7 +33,7 @@ from ferrule.model.stream import (
 )
 from ferrule.protocol.content import InputText, text_of
 from ferrule.protocol.errors import FerruleError
-from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenUsage, WarningEvent
+from ferrule.protocol.events import ItemCompleted, ItemStarted, ItemUpdated, TokenCount, TokenUsage, WarningEvent
 from ferrule.protocol.hosted import is_unfinished, nobody_runs
 from ferrule.protocol.items import (
     Compaction,
@@ -212,6 +212,7 @@ class Turn:
             dialogue.toolset.conversation.turn_diff.diff_of(self.id),
             time.monotonic() - self._began_at,
             output,
+            dialogue.budget.cost_of(self.usage),
         )
 
     def _read_output(self) -> tuple[object, str | None]:
@@ -303,9 +304,11 @@ class Turn:
     async def _sample(self) -> bool:
         """Send one request. Return True if the model has to be asked again."""
         dialogue, toolset = self._dialogue, self._dialogue.toolset
+        dialogue.budget.check()
         await toolset.settled()
         await self._add_steered()
         self._went_on(await self._compactor.make_room(self.id))
+        dialogue.budget.check()
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)
         request = dialogue.request(
@@ -333,12 +336,18 @@ class Turn:
                     elif isinstance(event, Learned):
                         dialogue.learn(event.lesson)
                     else:
+                        if isinstance(event, Retrying):
+                            self._counted(event.usage, asked, broken=True)
                         if isinstance(event, TextDelta | ReasoningDelta):
                             self._watch(event)
                         if dialogue.observed:
                             self._show(event, dispatcher)
             broken = False
+        except ModelError as error:
+            usage = error.usage
+            raise
         finally:
+            usage = self._counted(usage, asked, broken=broken)
             await self._settle(usage, broken)
         if self._summarised:
             self._summarised = False
@@ -356,6 +365,20 @@ class Turn:
             self._earlier += done.replaced[self._first :]
             self._first = self._dialogue.history.count
             self.usage += done.usage
+
+    def _counted(self, usage: TokenUsage | None, asked: int, *, broken: bool) -> TokenUsage | None:
+        """Count what a request took; where the server does not say, estimate it if it matters."""
+        dialogue = self._dialogue
+        if not broken and (usage is None or not usage.total_tokens) and dialogue.budget.is_watched:
+            usage = dialogue.estimate(asked)
+        if usage is None:
+            return None
+        self.usage += usage
+        dialogue.budget.spend(usage)
+        if dialogue.observed:
+            cost = dialogue.budget.cost_of(self.usage)
+            dialogue.emit(TokenCount(turn_id=self.id, usage=self.usage, cost=cost, budget=dialogue.budget.figure))
+        return usage
 
     def _watch(self, event: TextDelta | ReasoningDelta) -> None:
         """Raise `Repetition` once a text has repeated itself for too long."""
@@ -459,7 +482,6 @@ class Turn:
         finally:
             fatal = self._collect()
             self._dialogue.record.end_response(usage)
-            self.usage += usage or TokenUsage()
             self._dialogue.add_notes()
             if broken:
                 self.interrupted_calls.update(filter(None, (called_id(call.view) for call in self._calls)))

@@ -89,6 +89,10 @@ def _parser() -> Parser:
     parser.add_argument("--max-turns", type=int, metavar="N", help="the maximum number of model requests")
     parser.add_argument("--max-tool-calls", type=int, metavar="N", help="the maximum number of tool calls")
     parser.add_argument("--max-output-tokens", type=int, metavar="N", help="the maximum length of one answer")
+    parser.add_argument("--token-budget", type=int, metavar="N", help="end the run once its requests took N tokens")
+    parser.add_argument(
+        "--cost-budget", type=float, metavar="AMOUNT", help="end the run once it has cost this much, by [prices.MODEL]"
+    )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
     parser.add_argument("--turn-timeout", type=float, metavar="SECONDS", help="end the turn after this time")
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON schema of the last message")

@@ -37,12 +37,14 @@ from ferrule.protocol.events import (
     PlanUpdate,
     SandboxStatus,
     ThreadStarted,
+    TokenCount,
     TurnCompleted,
     WarningEvent,
 )
 from ferrule.protocol.hosted import hosted_line
 from ferrule.protocol.items import Message, Reasoning, ResponseItem
 from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.prices import money
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.thoughts import shown
 from ferrule.tools.events import ObservationEvent, ToolEvent
@@ -114,6 +116,8 @@ class Human:
                 self._show_plan(plan)
             case WarningEvent(message=message):
                 self._block(self._out.style(f"warning: {safe(message)}", RED))
+            case TokenCount(budget=budget) if budget:
+                self._block(self._out.style(f"{budget} used", DIM))
             case McpServerStatus(status="waiting", message=message):
                 self._out.line(self._out.style(safe(message), DIM))
             case ContextCompacted(tokens_before=before, tokens_after=after):
@@ -296,6 +300,8 @@ class Human:
         usage = event.usage
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
         tokens = f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
+        if event.cost is not None:
+            tokens += f", cost {money(event.cost)}"
         resume = "" if self._settings.ephemeral else f" · go on: ferrule exec resume {self.thread_id} PROMPT"
         self._block(self._out.style(f"{tokens}{resume}", DIM))
 

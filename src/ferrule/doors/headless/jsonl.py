@@ -38,6 +38,7 @@ from ferrule.protocol.events import (
     PlanUpdate,
     SandboxStatus,
     ThreadStarted,
+    TokenCount,
     TokenUsage,
     TurnAborted,
     TurnCompleted,
@@ -92,6 +93,7 @@ class JsonLines:
         self._patches: dict[str, _Shown] = {}
         self._plan: Fields | None = None
         self._usage: TokenUsage | None = None
+        self._cost: Fields = {}
         self._error = ""
         self._is_over = False
 
@@ -117,8 +119,8 @@ class JsonLines:
                 print(f"ferrule: {message}", file=sys.stderr)
             case WarningEvent(message=message):
                 self._item({"type": "error", "message": message})
-            case TurnCompleted(usage=usage):
-                self._usage = usage
+            case TurnCompleted(usage=usage, cost=cost):
+                self._usage, self._cost = usage, _cost(cost)
             case ErrorEvent(message=message):
                 self._error = message
             case TurnAborted():
@@ -132,7 +134,7 @@ class JsonLines:
             self.fail(self._error or INTERRUPTED)
         elif not self._is_over:
             self._end_open()
-            self._write("turn.completed", usage=_usage(self._usage))
+            self._write("turn.completed", usage=_usage(self._usage), **self._cost)
             self._is_over = True
 
     def fail(self, message: str) -> None:
@@ -161,6 +163,8 @@ class JsonLines:
                 self._running[call_id].mcp = event
             case ObservationEvent(call_id=call_id) if call_id in self._running:
                 self._running[call_id].answered = True
+            case TokenCount(usage=usage, cost=cost, budget=budget) if budget or cost is not None:
+                self._write("token_count", usage=_usage(usage), **_cost(cost), **({"budget": budget} if budget else {}))
             case McpServerStatus(status="waiting", message=message):
                 print(f"ferrule: {message}", file=sys.stderr)
 
@@ -342,6 +346,10 @@ def _place(cwd: str, kind: str, path: str, move_path: str | None = None) -> Fiel
 
 def _absolute(cwd: str, path: str) -> str:
     return encodable(os.path.normpath(os.path.join(cwd, path)))
+
+
+def _cost(cost: float | None) -> Fields:
+    return {} if cost is None else {"cost": cost}
 
 
 def _usage(usage: TokenUsage) -> Fields:

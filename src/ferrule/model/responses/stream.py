@@ -292,7 +292,9 @@ class ResponsesStream(StreamMerger):
     def _cut_short(self, event: events.Lifecycle) -> None:
         reason = str((event.response.incomplete_details or {}).get("reason") or "incomplete")
         if finish_of(reason) is Finish.FILTERED:
-            raise self._filtered()
+            error = self._filtered()
+            error.usage = _usage_in(event.response)
+            raise error
         self._take_output(event.response.output or [])
         for item in self._items:
             if not item.done and item.kind == "custom_tool_call":
@@ -304,7 +306,9 @@ class ResponsesStream(StreamMerger):
         said = event.response.error or {"message": f"the response was {event.response.status or 'not completed'}"}
         error = read_error({"error": said})
         assert error is not None
-        raise as_model_error(error, self._server)
+        failed = as_model_error(error, self._server)
+        failed.usage = _usage_in(event.response)
+        raise failed
 
     def _take_output(self, output: Sequence[msgspec.Raw]) -> None:
         """Take items of the final response that the stream left out or left open. Each streamed item is matched
@@ -341,8 +345,7 @@ class ResponsesStream(StreamMerger):
 
     def _end(self, response: events.Response, incomplete: str | None) -> None:
         self.ended = self.said_all = True
-        usage = None if response.usage is None else token_usage(response.usage)
-        self._events.append(Completed(response.id or "", usage, response.end_turn, incomplete))
+        self._events.append(Completed(response.id or "", _usage_in(response), response.end_turn, incomplete))
 
 
 _HANDLERS: dict[type, Any] = {
@@ -416,6 +419,10 @@ def _from_deltas(item: _Open) -> ResponseItem | None:
 def _is_empty(item: ResponseItem, kind: str) -> bool:
     """Return whether a message has no content, as some bridges close one that they streamed."""
     return is_empty(item.view.content) if isinstance(item.view, Message) else kind == "message"
+
+
+def _usage_in(response: events.Response) -> TokenUsage | None:
+    return None if response.usage is None else token_usage(response.usage)
 
 
 def token_usage(usage: events.Usage) -> TokenUsage:
