@@ -14,7 +14,8 @@ from typing import Any
 import ferrule
 
 COMMAND = (sys.executable, "-m", "ferrule.cli.main")
-SOURCE = str(Path(ferrule.__file__).parents[1])
+SOURCE = os.pathsep.join(filter(None, (str(Path(ferrule.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+"""A PYTHONPATH with Ferrule and, where these tests were started with one, what it needs."""
 FULL_ACCESS = ("-s", "danger-full-access")
 
 

@@ -40,6 +40,7 @@ def test_s09_a_login_opens_no_planted_browser(
     ran = plant(place, monkeypatch, "xdg-open", "www-browser", "w3m")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")  # a browser in a terminal
     open_browser("http://localhost:1/", command_places(policy, str(place.cwd), str(place.home)))
     assert not ran.exists()
     open_browser("http://localhost:1/", NOWHERE)

@@ -28,6 +28,21 @@ GROUPS = {
     "files": ["test_files.py", "test_boundary.py", "test_repositories.py", "../git/test_programs.py"],
     "reading": ["../test_reading.py", "../builtin/test_kernel_files.py", "../session/test_project_trust.py"],
     "programs": ["../execpolicy/test_local_host.py", "../process/test_shell.py"],
+    "planted": [
+        "-k=s09",
+        "test_launcher.py",
+        "../session/test_planted_programs.py",
+        "../cli/test_planted_programs.py",
+        "../cli/test_commands.py",
+        "../builtin/test_grep_files.py",
+        "../mcp/test_client.py",
+        "../mcp/test_session.py",
+    ],
+    "trust": [
+        "../config/test_trust.py",
+        "../cli/test_trust.py::test_s04_what_the_model_plants_is_not_started_before_you_confirm_it",
+        "../cli/test_trust.py::test_s04_a_confined_command_cannot_confirm",
+    ],
 }
 VERSION = "import sys; print(*sys.version_info[:2])"
 
@@ -59,7 +74,7 @@ def test_as_an_ordinary_user(python: list[str], users_home: Path, group: str) ->
     folders = [TOP, Path(ferrule.__file__).parents[1], *map(Path, sysconfig.get_paths().values())]
     env = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "FERRULE_REQUIRE_LEVEL")}
     env |= {"HOME": str(users_home), "PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONDONTWRITEBYTECODE": "1"}
-    files = [str(Path("tests/sandbox", name)) for name in GROUPS[group]]
-    words = [*python, "-m", "pytest", "-q", f"--basetemp={users_home}/tests", *files]
+    chosen = [word if word.startswith("-") else os.path.join("tests/sandbox", word) for word in GROUPS[group]]
+    words = [*python, "-m", "pytest", "-q", "-rs", f"--basetemp={users_home}/tests", *chosen]
     done = subprocess.run(words, cwd=TOP, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
