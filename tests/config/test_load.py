@@ -107,6 +107,7 @@ env_http_headers = { z = "Z" }
 request_max_retries = 1
 stream_max_retries = 2
 stream_idle_timeout_ms = 3
+tool_calls = "text"
 profile = "ollama"
 [sandbox_workspace_write]
 writable_roots = ["/srv"]
@@ -137,7 +138,7 @@ timeout = 1.5
     assert settings.provider == ProviderSettings(
         name="mine", base_url="http://localhost:1/v1", env_key="MY_KEY", env_key_instructions="Ask Ann.",
         wire_api="responses", query_params={"v": "1"}, http_headers={"x": "y"}, env_http_headers={"z": "Z"},
-        request_max_retries=1, stream_max_retries=2, stream_idle_timeout_ms=3, profile="ollama",
+        request_max_retries=1, stream_max_retries=2, stream_idle_timeout_ms=3, tool_calls="text", profile="ollama",
     )  # fmt: skip
     assert settings.sandbox_policy == WorkspaceWrite(("/srv",), True, True, True)
     assert settings.shell_environment_policy == ShellEnvironmentPolicy(

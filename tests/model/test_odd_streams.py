@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ferrule.model.chat.request import _sendable
+from ferrule.model.chat.request import sendable
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.retry import stated_in_headers, stated_in_words
 from ferrule.model.stream import CallUnreadable, Completed, ContextOverflow, PassedOver, ToolInputDelta
@@ -88,7 +88,7 @@ async def test_s21_arguments_without_an_end_of_nesting_stop_no_stream_and_no_req
     parts = [chunk(call(deep, "shell", "c1")), chunk(call("{}", "shell")), chunk({}, "tool_calls")]
     found = await replay("chat", sse(*parts, "[DONE]"), request(tools=TOOLS))
     assert calls(found)
-    assert _sendable(deep).startswith('{"arguments":')
+    assert sendable(deep).startswith('{"arguments":')
 
 
 async def test_f01_a_lost_part_of_a_call_is_no_part_of_a_command() -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
+from ferrule.protocol.settings import ToolCallForm
 from ferrule.protocol.specs import Wire
 
 BUILT_IN = Path(__file__).with_name("profiles.toml")
@@ -45,6 +46,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     list_outputs: bool = False
     """A tool's output may be a list of parts, including images."""
     strict: bool = False
+    tool_calls: ToolCallForm = "native"
+    """`text`: the tools stand in the prompt, and calls come as text."""
     schemas: SchemaForm = "any"
     """`plain`: one type per schema, no type beside alternatives, nothing beside a reference."""
     body: dict[str, Any] = {}

@@ -52,8 +52,18 @@ def open_model(
         idle_timeout_ms=provider.stream_idle_timeout_ms,
         longest_wait_ms=provider.longest_wait_ms,
     )
-    kind = ResponsesModel if (wire or provider.wire_api or accepts.wire) == "responses" else ChatModel
-    return kind(Server(endpoint), accepts, known, max_retries=provider.request_max_retries)
+    return _kind(provider, accepts, wire)(Server(endpoint), accepts, known, max_retries=provider.request_max_retries)
+
+
+def _kind(provider: ProviderSettings, accepts: ProviderProfile, wire: Wire | None) -> type[WireModel]:
+    """Return the client for a server. Calls as text are known on the chat wire alone."""
+    if (provider.tool_calls or accepts.tool_calls) == "text":
+        if (wire or provider.wire_api) == "responses":
+            raise UsageError(f'{provider.name!r} has tool_calls = "text", which needs wire_api = "chat".')
+        from ferrule.model.text.client import TextModel
+
+        return TextModel
+    return ResponsesModel if (wire or provider.wire_api or accepts.wire) == "responses" else ChatModel
 
 
 def _profile(provider: ProviderSettings, known: Profiles, wire: Wire | None) -> ProviderProfile:

@@ -59,12 +59,20 @@ class Body(Protocol):
 class Merger(Protocol):
     """A merger of one response's payloads into events."""
 
-    ended: bool
-    """Nothing more is expected."""
-    said_all: bool
-    """The answer is whole even if the stream breaks now."""
-    error: ModelError | None
-    """The server's error; it counts after the events of the same `feed`."""
+    @property
+    def ended(self) -> bool:
+        """Nothing more is expected."""
+        ...
+
+    @property
+    def said_all(self) -> bool:
+        """The answer is whole even if the stream breaks now."""
+        ...
+
+    @property
+    def error(self) -> ModelError | None:
+        """The server's error; it counts after the events of the same `feed`."""
+        ...
 
     def feed(self, payloads: Iterable[bytes]) -> Sequence[ResponseEvent]:
         """Return the events of these payloads."""
@@ -129,7 +137,7 @@ class WireModel:
         """Return this wire's request builder for one server and model family."""
         raise NotImplementedError
 
-    def new_merger(self, calls: CallReader) -> Merger:
+    def new_merger(self, calls: CallReader, tools: WireTools) -> Merger:
         """Return the merger for one response of this wire."""
         raise NotImplementedError
 
@@ -193,7 +201,8 @@ class WireModel:
         tools = self.tools(request.tools, request.session_id)
         if news := self._untold(request, tools.left_out):
             yield news
-        merger = self.new_merger(CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids))
+        reader = CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids)
+        merger = self.new_merger(reader, tools)
         recipient = self._asked(request).recipient
         given_out = False
         origin = Origin(recipient.provider, recipient.family, len(request.items))

@@ -28,6 +28,9 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Money = Annotated[float, msgspec.Meta(gt=0)]
 
 
+ToolCallForm = Literal["native", "text"]
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a model server. The key is read from the environment variable `env_key` when a request is made.
 
@@ -49,6 +52,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Longest pause a server may request; beyond it the turn ends with an explanation."""
     compaction: CompactedBy | None = None
     """Who summarises a conversation that fills the window; None means local."""
+    tool_calls: ToolCallForm | None = None
+    """`native`: the server gets the tools. `text`: they stand in the prompt, and calls come as text. None: as the
+    provider profile says."""
     profile: str | None = None
     """The provider profile, which describes what the server accepts; None picks it from the URL."""
 

@@ -27,7 +27,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
-from ferrule.protocol.settings import CompactedBy, ProviderSettings
+from ferrule.protocol.settings import CompactedBy, ProviderSettings, ToolCallForm
 from ferrule.protocol.specs import Wire
 from ferrule.session.salvage import Line, salvage
 
@@ -58,6 +58,7 @@ class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
     env_key: str | None = None
     env_http_headers: dict[str, str] = {}
     compaction: CompactedBy | None = None
+    tool_calls: ToolCallForm | None = None
 
     @classmethod
     def of(cls, provider: ProviderSettings) -> "StoredProvider":
@@ -71,6 +72,7 @@ class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
             provider.env_key,
             provider.env_http_headers,
             provider.compaction,
+            provider.tool_calls,
         )
 
     def is_that_of(self, provider: ProviderSettings | None) -> bool:

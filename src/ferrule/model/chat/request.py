@@ -196,7 +196,7 @@ class ChatBody:
             return said | {"function": {"name": "tool_search", "arguments": bytes(call.arguments).decode()}}
         name = wire_name(Callee(call.name, call.namespace).flat)
         if isinstance(call, FunctionCall):
-            return said | {"function": {"name": name, "arguments": _sendable(call.arguments)}}
+            return said | {"function": {"name": name, "arguments": sendable(call.arguments)}}
         if self._server.custom_tools:
             return said | {"type": "custom", "custom": {"name": name, "input": call.input}}
         return said | {"function": {"name": name, "arguments": freeform.wrap(call.input)}}
@@ -263,7 +263,7 @@ def _thought(view: ItemView) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, ReasoningText))
 
 
-def _sendable(arguments: str) -> str:
+def sendable(arguments: str) -> str:
     """Return arguments that templates can parse: they fail on anything but a JSON object, on every later request
     too."""
     with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):

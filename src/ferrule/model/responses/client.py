@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ferrule.model.adapt import WireTools
 from ferrule.model.calls import CallReader
 from ferrule.model.recipient import Recipient
 from ferrule.model.responses.events import Usage
@@ -46,7 +47,7 @@ class ResponsesModel(WireModel):
         made = tuple(item if _is_users(item) else ResponseItem(item.raw, item.view, origin) for item in items)
         return made, None if response.usage is None else token_usage(response.usage)
 
-    def new_merger(self, calls: CallReader) -> ResponsesStream:
+    def new_merger(self, calls: CallReader, tools: WireTools) -> ResponsesStream:
         """Return the merger for one response."""
         return ResponsesStream(calls, self.server.endpoint.name)
 
