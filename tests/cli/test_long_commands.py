@@ -4,13 +4,14 @@ import json
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ferrule import Agent
 from ferrule.doors.headless import running
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
-from ferrule.testing import ScriptedModel, custom_tool_call, function_call, http_error, step
+from ferrule.testing import ScriptedModel, custom_tool_call, defects, function_call, http_error, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import StepLike, Usage
 from tests.cli.command import FULL_ACCESS, Place, wait_until
@@ -224,8 +225,13 @@ async def test_changed_files_have_absolute_paths(tmp_path: Path, form: str) -> N
 
 
 async def test_usage_has_all_its_fields(tmp_path: Path) -> None:
-    done = await play(tmp_path, [step("Done.", usage=Usage(100, 20, 50, 5))])
+    def written(event: dict[str, Any]) -> dict[str, Any]:
+        event["response"]["usage"]["input_tokens_details"]["cache_write_tokens"] = 30
+        return event
+
+    counted = step("Done.", usage=Usage(100, 20, 50, 5), edits=defects.change("response.completed", written))
+    done = await play(tmp_path, [counted])
     assert done.lines[-1]["usage"] == {
-        "input_tokens": 100, "cached_input_tokens": 50, "cache_write_input_tokens": 0, "output_tokens": 20,
+        "input_tokens": 100, "cached_input_tokens": 50, "cache_write_input_tokens": 30, "output_tokens": 20,
         "reasoning_output_tokens": 5,
     }  # fmt: skip

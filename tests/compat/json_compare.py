@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from benchmarks.headless import STUB, environment
 
-from ferrule.testing import ScriptedModel, custom_tool_call, function_call, http_error, reasoning, step
+from ferrule.testing import ScriptedModel, custom_tool_call, function_call, http_error, raw, reasoning, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import Simple, Step, StepLike, Usage
 from tests.cli.played import execute, send
@@ -58,6 +58,8 @@ SESSIONS: Mapping[str, Sequence[StepLike]] = {
     "another tool": [dict(function_call("view_image", {"path": "nope.png"}))],
     "an MCP tool": [dict(function_call("echo", {"text": "hi"})) | {"namespace": "mcp__echo"}],
     "a web search": [step(WEB_SEARCH, "Found.")],
+    "a broken stream": [raw(b"data: {\n\n")],
+    "a busy server": [http_error(503, "busy")],
     "a failure": [http_error(400, "no more")],
 }
 
@@ -73,6 +75,7 @@ DEPARTURES: Sequence[tuple[str, str]] = (
     (r"only theirs: item\.started web_search", "a search is complete when we hear of it"),
     (r"mcp_tool_call: result: .*structured_content", "what a server has beside its content is part of it"),
     (r"only ours: item\.completed error", "problems that do not end the turn are items"),
+    (r"only theirs: error", "a line of that type ends the run"),
     (r"(error|turn\.failed): (message|error)", "the message is a sentence, not the server's JSON"),
 )
 """A difference, and why it stays."""
