@@ -14,7 +14,7 @@ from ferrule.doors.headless.cells import chopped, cut, width_of
 from ferrule.doors.headless.live import duration, last_line, status_line
 from ferrule.doors.headless.prose import Answer
 from ferrule.doors.headless.terminal import Terminal
-from ferrule.testing import Gate, ScriptedModel, Stall, reasoning, step
+from ferrule.testing import Gate, ScriptedModel, Stall, raw, reasoning, step
 from ferrule.testing.steps import StepLike
 from tests.cli.command import COMMAND, FULL_ACCESS, Place
 from tests.cli.played import execute, play
@@ -81,6 +81,19 @@ async def test_a_long_block_shows_its_end_and_scrolls_nothing_away_twice(tmp_pat
     await tty.until("tokens in")
     shown = [line for line in tty.screen if "item" in line]
     assert shown == [f" • item {number}" for number in range(40)]
+    frames = re.findall(rb"\x1b\[\?7l(.*?)\x1b\[\?7h", tty.raw, re.DOTALL)
+    assert max(frame.count(b"\n") for frame in frames) == 8, "9 of 10 rows: no frame scrolls the one before away"
+
+
+async def test_a_failure_leaves_nothing_either(tmp_path: Path, tty: Tty) -> None:
+    gate = Gate()
+    failing = raw(b"{}", status=400, stall=Stall(gate=gate))
+    run = asyncio.create_task(play(tmp_path, [failing], out=tty.terminal({})))
+    await tty.until("Thinking")
+    gate.open()
+    assert "400" in (await run).error
+    tty.read()
+    assert not [line for line in tty.screen if STATUS.search(line)]
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"TERM": ""}])
