@@ -40,7 +40,7 @@ def impatient(bench: Bench) -> None:
     assert handler is not None
     executor = handler.executor  # type: ignore[attr-defined]
     assert isinstance(executor, ExecuteBashExecutor)
-    executor._quiet_seconds = 0.3
+    executor.patience = 0.3
 
 
 def end(cwd: object, code: int = 0) -> str:
@@ -189,7 +189,7 @@ async def test_bash_of_claude(bench: Bench, tmp_path: Path) -> None:
     assert await bash(command="echo [$x]; pwd") == f"[]\n{tmp_path}"
     assert "`command` is required" in await bash()
     handler = bench.dispatcher.registry.handler("bash")
-    handler.executor._limit_seconds = 0.3  # type: ignore[union-attr]
+    handler.executor.patience = 0.3  # type: ignore[union-attr]
     text = await bash(command="x=2; echo a; sleep 60")
     assert text.startswith("a\nthe command was interrupted after 0.3 seconds") and text.endswith("[exit code 124]")
     assert await bash(command="echo $x") == "2"

@@ -1,21 +1,14 @@
 """`bash`: Claude's bash, kept between calls."""
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
-from ferrule.builtin.hints import RUNS
 from ferrule.builtin.output_text import output_text, with_notes
-from ferrule.builtin.shell_keeper import ShellKeeper
+from ferrule.builtin.shell_keeper import KeptShellExecutor, KeptShellTool
 from ferrule.process.run import TIMEOUT_EXIT_CODE
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import NO_OUTPUT
 from ferrule.tools.action import Action, Observation
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
-from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
 Run a command in a bash that is kept between calls: variables, functions and the working directory live on. It \
@@ -31,7 +24,7 @@ class BashAction(Action):
 
 
 class BashObservation(Observation):
-    """What was written, and the exit code where it is not 0."""
+    """The output, and the exit code unless it is 0."""
 
     bounded = True
 
@@ -50,49 +43,37 @@ class BashObservation(Observation):
 
 
 LIMIT_SECONDS = 120.0
-"""The tool has no parameter for it, and no call for what still runs."""
+"""The tool has no parameter for this, and no way to wait for a command that still runs."""
 
 
-class BashExecutor(ToolExecutor[BashAction, BashObservation]):
-    """Keeps the shell. A command that takes longer than `limit_seconds` is interrupted."""
+class BashExecutor(KeptShellExecutor[BashAction, BashObservation]):
+    """Interrupts a command that takes longer than the limit."""
 
-    def __init__(self, commands: Commands, cwd: str, limit_seconds: float = LIMIT_SECONDS) -> None:
-        self._keeper = ShellKeeper(commands, cwd)
-        self._limit_seconds = limit_seconds
+    patience = LIMIT_SECONDS
 
     async def __call__(self, action: BashAction, ctx: ToolContext) -> BashObservation:
-        """What came of it. Raises `RespondToModel`."""
+        """Run a command in the kept shell. Raises `RespondToModel`."""
         if action.restart:
             await self._keeper.close()
             if not action.command:
                 return BashObservation(output="tool has been restarted.")
         if not action.command or not action.command.strip():
             raise RespondToModel("no command was given: `command` is required unless `restart` is true")
-        step = await self._keeper.run(ctx, action.command, None, self._limit_seconds)
+        step = await self._keeper.run(ctx, action.command, None, self.patience)
         note = "the shell ended with the command; the next one runs in a new shell" if step.ended else None
         if step.exit_code is None:
             await self._keeper.stop()
-            note = f"the command was interrupted after {self._limit_seconds:g} seconds; run long ones in the background"
+            note = f"the command was interrupted after {self.patience:g} seconds; run long ones in the background"
         output = output_text(step.output)
         shown = with_notes(output.cut(ctx.output_budget), output.notes(step.notice, note)).rstrip("\n")
         return BashObservation(output=shown, exit_code=TIMEOUT_EXIT_CODE if step.exit_code is None else step.exit_code)
 
-    async def close(self) -> None:
-        """End the shell."""
-        await self._keeper.close()
 
-
-class BashTool(ToolDefinition[BashAction, BashObservation]):
+class BashTool(KeptShellTool[BashAction, BashObservation]):
     """Runs commands through `ctx.run`."""
 
-    starts_processes = True
-    command_field = "command"
-
-    @classmethod
-    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[BashTool]":
-        """One for the conversation, with a shell of its own."""
-        executor = BashExecutor(conv_state.commands, conv_state.cwd)
-        return [cls(description=DESCRIPTION, executor=executor, annotations=RUNS)]
+    text = DESCRIPTION
+    executor_type = BashExecutor
 
 
 TOOL = BashTool

@@ -1,21 +1,14 @@
 """`execute_bash`: a bash that is kept between calls."""
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
-from ferrule.builtin.hints import RUNS
 from ferrule.builtin.kept_shell import Step
 from ferrule.builtin.output_text import output_text, with_notes
-from ferrule.builtin.shell_keeper import ShellKeeper
+from ferrule.builtin.shell_keeper import KeptShellExecutor, KeptShellTool
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import TerminalInteraction
 from ferrule.tools.action import Action, Observation
-from ferrule.tools.commands import Commands
 from ferrule.tools.context import ToolContext
-from ferrule.tools.conversation import ConversationState
-from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = """\
 Run a command in a bash that is kept between calls: variables, functions and the working directory live on.
@@ -26,11 +19,11 @@ input, "C-c" interrupts it.
 * Start servers in the background with their output in a file: `python3 app.py > server.log 2>&1 &`.
 * Do not use `set -e` or `exit`: they end the shell, and its state is lost. `reset` starts a new one."""
 STILL_RUNNING = -1
-"""The exit code of a command that has not ended, as models know it."""
+"""The exit code of a command that has not ended; models know it."""
 
 
 class ExecuteBashAction(Action):
-    """A command, or input for the one that runs."""
+    """A command, or input for the running one."""
 
     command: str = Field(
         description='The command. With `is_input`: text for the running one, empty to wait for more, or a key as "C-c"'
@@ -43,7 +36,7 @@ class ExecuteBashAction(Action):
 
 
 class ExecuteBashObservation(Observation):
-    """What was written. `exit_code` is `STILL_RUNNING` while it runs; `note` says what can be done then."""
+    """The output so far. `exit_code` is `STILL_RUNNING` while the command runs; `note` says how to go on."""
 
     bounded = True
 
@@ -68,7 +61,7 @@ class ExecuteBashObservation(Observation):
 
 
 QUIET_SECONDS = 30.0
-"""Without output for so long a command may wait for input; models know this limit."""
+"""A command that writes nothing for this long may be waiting for input; models know this limit."""
 WHAT_NOW = (
     "Call again with `is_input` true: an empty `command` waits for more output, a text is sent to the command, "
     '"C-c" interrupts it'
@@ -76,19 +69,17 @@ WHAT_NOW = (
 NOTHING_RUNS = "No command is running that could take input or has more output."
 
 
-class ExecuteBashExecutor(ToolExecutor[ExecuteBashAction, ExecuteBashObservation]):
-    """Keeps the shell. `quiet_seconds`: how long a command may write nothing before it is left running."""
+class ExecuteBashExecutor(KeptShellExecutor[ExecuteBashAction, ExecuteBashObservation]):
+    """Leaves a command running that writes nothing for a while."""
 
-    def __init__(self, commands: Commands, cwd: str, quiet_seconds: float = QUIET_SECONDS) -> None:
-        self._keeper = ShellKeeper(commands, cwd)
-        self._quiet_seconds = quiet_seconds
+    patience = QUIET_SECONDS
 
     async def __call__(self, action: ExecuteBashAction, ctx: ToolContext) -> ExecuteBashObservation:
-        """What came of it. Raises `RespondToModel`."""
+        """Run a command in the kept shell, or pass input to it. Raises `RespondToModel`."""
         keeper, command, limit = self._keeper, action.command.strip(), action.timeout
         if limit is not None and limit <= 0:
             raise RespondToModel(f"timeout is in seconds and more than 0, not {limit:g}")
-        quiet = self._quiet_seconds if limit is None else None
+        quiet = self.patience if limit is None else None
         if action.reset:
             if action.is_input:
                 raise RespondToModel("reset ends what runs; it cannot be used with is_input")
@@ -125,7 +116,7 @@ class ExecuteBashExecutor(ToolExecutor[ExecuteBashAction, ExecuteBashObservation
             why = (
                 f"The command timed out after {limit:g} seconds"
                 if step.timed_out
-                else f"The command has no new output after {self._quiet_seconds:g} seconds"
+                else f"The command has no new output after {self.patience:g} seconds"
             )
             note = f"{why} and still runs. {WHAT_NOW}"
         if step.ended:
@@ -137,22 +128,12 @@ class ExecuteBashExecutor(ToolExecutor[ExecuteBashAction, ExecuteBashObservation
             note=note,
         )
 
-    async def close(self) -> None:
-        """End the shell."""
-        await self._keeper.close()
 
-
-class ExecuteBashTool(ToolDefinition[ExecuteBashAction, ExecuteBashObservation]):
+class ExecuteBashTool(KeptShellTool[ExecuteBashAction, ExecuteBashObservation]):
     """Runs commands through `ctx.run`."""
 
-    starts_processes = True
-    command_field = "command"
-
-    @classmethod
-    def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ExecuteBashTool]":
-        """One for the conversation, with a shell of its own."""
-        executor = ExecuteBashExecutor(conv_state.commands, conv_state.cwd)
-        return [cls(description=DESCRIPTION, executor=executor, annotations=RUNS)]
+    text = DESCRIPTION
+    executor_type = ExecuteBashExecutor
 
 
 TOOL = ExecuteBashTool

@@ -1,13 +1,15 @@
-"""The kept shells of a session: one for confined commands and, where such a thing is granted, others."""
+"""The shells that a session keeps between calls, and the base of the tools that use them."""
 
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents, notice_of, shell_word
+from ferrule.builtin.hints import RUNS
 from ferrule.builtin.kept_shell import KeptShell, Step
 from ferrule.lookup import locate
 from ferrule.process.capture import Captured
@@ -16,14 +18,17 @@ from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.conversation import ConversationState
+from ferrule.tools.definition import ToolDefinition
+from ferrule.tools.executor import A, O, ToolExecutor
 
 EMPTY = Captured(b"")
 
 
 class ShellKeeper:
-    """Runs each command through `ctx.run`: the exec policy judges the command, and not the shell that takes it.
+    """Runs each command through `ctx.run`: the exec policy judges the command, not the shell that receives it.
 
-    A shell keeps the rights that it was started with, so a command that is granted others than those before it runs in
+    A shell keeps the rights that it was started with. A command with other rights than the one before it runs in
     another shell, in the same directory.
     """
 
@@ -38,7 +43,7 @@ class ShellKeeper:
     async def run(
         self, ctx: ToolContext, script: str, quiet_seconds: float | None, limit_seconds: float | None
     ) -> Step:
-        """Run a script in the shell. Raises `RespondToModel` where it is refused or no shell can be started."""
+        """Run a script in the shell. Raises `RespondToModel` if it is refused or no shell can be started."""
         env = await self._commands.environment(login=True)
         cwd = self.cwd if os.path.isdir(self.cwd) else self._root
         command = Command(argv=(shell_word(self._commands, "bash", env), "-c", script), cwd=cwd, env=env, login=True)
@@ -68,14 +73,14 @@ class ShellKeeper:
             raise RespondToModel(f"the shell could not be started: {error}") from error
 
     async def wait(self, quiet_seconds: float | None, limit_seconds: float | None) -> Step:
-        """Wait again for the command that runs. A cancelled wait leaves it running."""
+        """Wait again for the running command. A cancelled wait leaves it running."""
         assert self.running is not None
         step = await self.running.wait(quiet_seconds, limit_seconds)
         self._note(step)
         return step
 
     async def stop(self) -> None:
-        """End the command that runs."""
+        """End the running command."""
         if self.running is not None:
             await uninterrupted(self.running.stop())
             self._note(Step(output=EMPTY, exit_code=INTERRUPTED))
@@ -99,11 +104,39 @@ class ShellKeeper:
             if known.cwd != cwd:
                 await known.run(f"cd -- {shlex.quote(cwd)}", None, None)
             return known
-        if known is not None:  # it ended while nobody waited, perhaps with the sandbox
+        if known is not None:  # it ended between two calls, perhaps with the sandbox
             await uninterrupted(known.end())
         bash = _bash(self._commands, env)
         shell = self._shells[access.launcher] = await KeptShell.start(access.launcher, bash, env, cwd)
         return shell
+
+
+class KeptShellExecutor(ToolExecutor[A, O]):
+    """Runs commands in the shells of one conversation. `patience`: the seconds that it waits for a command."""
+
+    patience: float
+
+    def __init__(self, commands: Commands, cwd: str) -> None:
+        self._keeper = ShellKeeper(commands, cwd)
+
+    async def close(self) -> None:
+        """End the shells."""
+        await self._keeper.close()
+
+
+class KeptShellTool(ToolDefinition[A, O]):
+    """A tool whose commands run in a kept shell. `text` is its description."""
+
+    text: ClassVar[str]
+    executor_type: ClassVar[type[KeptShellExecutor[Any, Any]]]
+    starts_processes = True
+    command_field = "command"
+
+    @classmethod
+    def create(cls, conv_state: ConversationState, **params: object) -> Sequence[Self]:
+        """Create one for the conversation, with shells of its own."""
+        executor = cls.executor_type(conv_state.commands, conv_state.cwd)
+        return [cls(description=cls.text, executor=executor, annotations=RUNS)]
 
 
 def _bash(commands: Commands, env: Mapping[str, str]) -> str:
