@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferrule import Toolset
+from ferrule.builtin import kept_shell
 from ferrule.builtin.execute_bash import ExecuteBashExecutor
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
 from ferrule.protocol.truncation import OutputBudget
@@ -90,8 +91,8 @@ async def test_a_command_that_waits_is_left_running_and_takes_input(run: Run, im
 
 
 async def test_a_limit_leaves_it_running_too(run: Run, tmp_path: Path) -> None:
-    text = await run("echo a; read x; echo b", timeout=0.3)
-    assert text.startswith("a\n[The command timed out after 0.3 seconds and still runs.")
+    text = await run("echo a; read x; echo b", timeout=1)
+    assert text.startswith("a\n[The command timed out after 1 seconds and still runs.")
     assert await run("", is_input=True, timeout=0.1) != text
     assert await run("go", is_input=True) == f"b\n{end(tmp_path)}"
     assert "timeout is in seconds" in await run("true", timeout=0)
@@ -166,7 +167,10 @@ async def test_every_command_is_judged_and_told(bench: Bench, run: Run, tmp_path
     assert bench.host.live() == "one\ntwo\n"
 
 
-async def test_an_interrupted_turn_ends_the_command(bench: Bench, run: Run, tmp_path: Path) -> None:
+async def test_an_interrupted_turn_ends_the_command(
+    bench: Bench, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_shell, "INTERRUPT_GRACE", 30.0)
     await run("x=kept")
     task = asyncio.ensure_future(run("sleep 61 & echo $! > pid; echo started; wait"))
     await bench.host.until(lambda: "started" in bench.host.live())
@@ -178,7 +182,9 @@ async def test_an_interrupted_turn_ends_the_command(bench: Bench, run: Run, tmp_
     assert eventually(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
-async def test_bash_of_claude(bench: Bench, tmp_path: Path) -> None:
+async def test_bash_of_claude(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_shell, "INTERRUPT_GRACE", 30.0)
+
     async def bash(**arguments: object) -> str:
         return await bench.call("bash", **arguments)
 
@@ -189,9 +195,9 @@ async def test_bash_of_claude(bench: Bench, tmp_path: Path) -> None:
     assert await bash(command="echo [$x]; pwd") == f"[]\n{tmp_path}"
     assert "`command` is required" in await bash()
     handler = bench.dispatcher.registry.handler("bash")
-    handler.executor.patience = 0.3  # type: ignore[union-attr]
+    handler.executor.patience = 1.0  # type: ignore[union-attr]
     text = await bash(command="x=2; echo a; sleep 60")
-    assert text.startswith("a\nthe command was interrupted after 0.3 seconds") and text.endswith("[exit code 124]")
+    assert text.startswith("a\nthe command was interrupted after 1 seconds") and text.endswith("[exit code 124]")
     assert await bash(command="echo $x") == "2"
 
 

@@ -1,4 +1,4 @@
-"""The forms in which models say a command or a patch, read alike by tools, hooks and whoever shows a call. Pure."""
+"""Read the forms in which models write a command or a patch: for tools, hooks and displays of calls. Pure."""
 
 import os
 import shlex
@@ -12,9 +12,9 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonValue, decode
 
 COMMAND_NAMES = ("command", "cmd")
-"""What models call the argument that holds a command."""
+"""Names that models give the argument that holds a command."""
 PATCH_NAMES = ("input", "patch", *COMMAND_NAMES)
-"""What models call the argument that holds a patch."""
+"""Names that models give the argument that holds a patch."""
 
 _RUN = frozenset({"-c", "-lc", "-cl"})
 _JSON_BEGINS = ("{", "[", '"', "```")
@@ -25,7 +25,7 @@ Command = str | tuple[str, ...]
 
 
 def given_command(arguments: Mapping[str, Any], field: str) -> Command | None:
-    """The command of a call whose tool takes it as `field`; None where there is none that can be read."""
+    """Return the command of a call, which its tool takes as `field`; None if there is none that can be read."""
     for name in (field, *COMMAND_NAMES):
         value = arguments.get(name)
         if isinstance(value, str):
@@ -36,7 +36,7 @@ def given_command(arguments: Mapping[str, Any], field: str) -> Command | None:
 
 
 def as_script(command: Any) -> Any:
-    """The script that an argv is; anything else as it is."""
+    """Unwrap the script of an argv; return anything else as it is."""
     if not isinstance(command, list | tuple) or not all(isinstance(word, str) for word in command):
         return command
     shell = len(command) == 3 and os.path.basename(command[0]) in POSIX_SHELLS and command[1] in _RUN
@@ -51,7 +51,7 @@ def as_argv(command: Any) -> Any:
 
 
 def patch_in(command: Command) -> Invocation | None:
-    """The patch that a command would apply, or None."""
+    """Return the patch that a command would apply, or None."""
     try:
         return find_patch_in_script(command) if isinstance(command, str) else find_patch(command)
     except BarePatchError:

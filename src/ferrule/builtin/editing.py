@@ -34,7 +34,7 @@ QUOTED_CHARS = 200
 NAMED_PLACES = 20
 """Lines of a text that stands there more than once; whoever needs more of them must ask otherwise."""
 GUTTER_BYTES = 8
-"""What `cat -n` puts around a line: six columns, a tab, a line end."""
+"""Bytes that `cat -n` adds to a line: six columns, a tab, a line end."""
 CLIPPED = "<response clipped>"
 """Models know this mark from the tool's description."""
 _BOM = "\ufeff"
@@ -43,7 +43,7 @@ VIEW_DEPTH = 2
 
 
 class Editor:
-    """One a session: it remembers what its edits replaced."""
+    """The editor of one session, which remembers what its edits replaced."""
 
     def __init__(self, tracker: TurnDiffTracker) -> None:
         self._tracker = tracker
@@ -174,8 +174,8 @@ class Editor:
 
 
 class _Now(NamedTuple):
-    """A file as it is: its bytes, and its text without the byte order mark that it starts with if it is `marked`. The
-    text has line feeds also where the file's `newline` is another."""
+    """A file as it is now: its bytes, and its text without a byte order mark (`marked` if it has one). The text has
+    line feeds even if the file's `newline` is another."""
 
     entry: Entry
     data: bytes
@@ -186,16 +186,16 @@ class _Now(NamedTuple):
 
     @property
     def crlf(self) -> bool:
-        """Whether most lines end so."""
+        """Tell whether most lines end in CRLF."""
         return Text.read(self.data, self.encoding).crlf
 
     def ended(self, text: str) -> str:
-        """A new text with the line ends of this file."""
+        """Return a new text with the line ends of this file."""
         text = text.replace("\r\n", "\n")
         return text.replace("\n", "\r\n") if self.crlf else text
 
     def encoded(self, text: str, path: str) -> bytes:
-        """The bytes of a new text. Raises `RespondToModel` where the encoding has no such character."""
+        """Encode a new text. Raises `RespondToModel` if the encoding lacks a character."""
         ended = text.replace(LF, self.newline)
         try:
             return self.encoding.encode(_BOM + ended if self.marked else ended)
@@ -204,12 +204,12 @@ class _Now(NamedTuple):
 
 
 def invalid(parameter: str, value: str, hint: str) -> RespondToModel:
-    """The refusal of one parameter."""
+    """Build the refusal of one parameter."""
     return RespondToModel(f"Invalid `{parameter}` parameter: {value}. {hint}")
 
 
 def missing(parameter: str, command: str) -> RespondToModel:
-    """The refusal of a call without a parameter that its command needs."""
+    """Build the refusal of a call that lacks a parameter of its command."""
     return RespondToModel(f"Parameter `{parameter}` is required for command: {command}.")
 
 
@@ -315,7 +315,7 @@ def _numbered(what: str, lines: Sequence[str], first: int) -> str:
 
 
 def _edited(path: str, now: _Now, after: str, first: int, last: int) -> str:
-    """What an edit answers: the changed lines `first` to `last` with some around them."""
+    """Build the answer of an edit: the changed lines `first` to `last` with some around them."""
     lines = after.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -339,7 +339,7 @@ def _not_once(path: str, old: str, now: _Now, starts: Sequence[int]) -> str:
 
 
 def _near(old: str, text: str) -> str:
-    """Where the text stands with other white space, or as it was before something changed it."""
+    """Say where the text stands with other white space, or how it stood before something changed it."""
     place = _loosely(old, text)
     if place:
         return f" {place} differ from it only in white space."
@@ -351,7 +351,7 @@ def _near(old: str, text: str) -> str:
 
 
 def _loosely(old: str, text: str) -> str:
-    """The lines that hold the text, white space aside; empty if none do."""
+    """Return the lines that hold the text apart from white space; empty if there are none."""
     found = re.search(r"\s+".join(map(re.escape, old.split())), text) if old.strip() else None
     if found is None:
         return ""
@@ -360,7 +360,7 @@ def _loosely(old: str, text: str) -> str:
 
 
 def _unreadable(old: str, now: _Now) -> str:
-    """What to know of a file that is not plain UTF-8, where a text was not found."""
+    """Say how a file differs from plain UTF-8, after a text was not found in it."""
     if not now.encoding.is_utf8:
         return f" The file is {now.encoding.described}."
     if now.text.isascii() or REPLACEMENT not in old:
@@ -369,7 +369,7 @@ def _unreadable(old: str, now: _Now) -> str:
 
 
 def _pattern(old: str) -> "re.Pattern[str]":
-    """The text itself, whatever the file's line ends are."""
+    """Match the text whatever the line ends are."""
     return re.compile("\r?\n".join(map(re.escape, old.replace("\r\n", "\n").split("\n"))))
 
 

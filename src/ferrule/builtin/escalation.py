@@ -1,4 +1,4 @@
-"""What a model is told of the sandbox, and the three arguments by which a command asks to run outside of it."""
+"""Describe the sandbox to the model, with the three arguments that ask to run a command outside it."""
 
 import sys
 
@@ -11,7 +11,7 @@ ESCALATION_FIELDS = ("sandbox_permissions", "justification", "prefix_rule")
 
 
 def may_ask(permissions: Permissions) -> bool:
-    """Whether somebody may be asked to let a command run outside of the sandbox."""
+    """Tell whether somebody may be asked to let a command run outside the sandbox."""
     return permissions.approval_policy is not AskForApproval.NEVER and permissions.answers_approvals
 
 
@@ -22,18 +22,18 @@ def without_escalation(parameters: JsonSchema) -> JsonSchema:
 
 
 def fitting(parameters: JsonSchema, permissions: Permissions) -> JsonSchema:
-    """The schema that this session's model is told."""
+    """Return the schema that this session's model sees."""
     return parameters if may_ask(permissions) else without_escalation(parameters)
 
 
 def described(template: str, windows: str | None, state: ConversationState, platform: str = sys.platform) -> str:
-    """A tool's description for this session; `windows` instead of `template` where commands are PowerShell's."""
+    """Fill in a tool's description for this session; `windows` replaces `template` where commands are PowerShell's."""
     text = windows if windows is not None and platform == "win32" else template
     return text.replace("{sandbox}", sandbox_text(state))
 
 
 def sandbox_text(state: ConversationState) -> str:
-    """What confines the commands of this session, and whether they may ask for more: one short paragraph."""
+    """Describe in a short paragraph what confines this session's commands, and whether they may ask for more."""
     policy = state.permissions.sandbox_policy
     if isinstance(policy, DangerFullAccess):
         return "Commands run without a sandbox, with all rights of the user."

@@ -86,7 +86,7 @@ class ExecCommandAction(Action):
 
 
 class ExecObservation(Observation):
-    """What a session wrote since the last call. One of `exit_code` and `session_id` is set: it ended, or it runs."""
+    """The output of a session since the last call. `exit_code` is set once it has ended, else `session_id`."""
 
     bounded = True
 
@@ -115,7 +115,7 @@ class ExecObservation(Observation):
 
 
 DEFAULT_YIELD_MS = 10_000
-"""The wait that models were trained with."""
+"""The default wait that models were trained with."""
 
 
 class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
@@ -195,7 +195,7 @@ async def _end(session: Session, number: int | None, commands: Commands) -> None
 
 
 class SessionOutput(msgspec.Struct, frozen=True):
-    """What one wait brought of session `number`; `notes` is what else the model must read."""
+    """Report the result of one wait for session `number`; `notes` are further lines for the model."""
 
     collected: Collected
     number: int
@@ -214,12 +214,12 @@ class SessionOutput(msgspec.Struct, frozen=True):
 
     @property
     def timed_out(self) -> bool:
-        """Whether the limit ended it."""
+        """True if the limit ended it."""
         return self.collected.ended is not None and self.collected.ended.timed_out
 
 
 def exec_observation(shown: SessionOutput, budget: OutputBudget) -> ExecObservation:
-    """What a model is told of a session after a wait."""
+    """Describe a session to the model after a wait."""
     collected, number = shown.collected, shown.number
     output, ended = output_text(collected.output), collected.ended
     limit = shown.origin.timeout_ms if shown.timed_out and shown.origin is not None else None
@@ -241,7 +241,7 @@ def _cache_hint(shown: SessionOutput) -> str | None:
 
 
 def asked_budget(ctx: ToolContext, tokens: float | None) -> OutputBudget:
-    """What the call may return: the session's budget, or the `tokens` that it asks for where that is less."""
+    """Return the budget of a call: the session's, or the `tokens` that it asks for if that is less."""
     return ctx.output_budget.at_most(None if tokens is None else int(tokens))
 
 

@@ -1,4 +1,4 @@
-"""What all tools that run commands share: their common arguments, where and how a command runs, what is told of it."""
+"""Shared by all tools that run commands: common arguments, how a command runs, what is reported of it."""
 
 import os
 import time
@@ -31,7 +31,7 @@ from ferrule.tools.effects import CommandEffect, CommandResult
 from ferrule.tools.executor import ToolExecutor
 
 DEFAULT_TIMEOUT_MS = 10_000
-"""The limit that models were trained with, where a call gives none."""
+"""The default limit that models were trained with."""
 NOT_STARTED, INTERRUPTED = 127, 130
 """Exit codes, as shells use them, in the end event of a command that has none of its own."""
 
@@ -40,7 +40,7 @@ TIMEOUT = "After this many milliseconds it is ended; 10000 by default"
 LOGIN = "Whether it sees the environment of a login shell; true by default"
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
-"""A JSON number, whole or not."""
+"""A JSON number, integer or not."""
 
 AskedPermissions = Annotated[
     str | None,
@@ -106,7 +106,7 @@ class CommandTool(ToolDefinition[A, O]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> Sequence[Self]:
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(conv_state, cls.executor_type(conv_state.commands))]
 
     def parameters(self) -> JsonSchema:
@@ -132,7 +132,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     def effect(
         self, request: EscalationRequest | None = None, changes: Mapping[str, str] | None = None
     ) -> CommandEffect:
-        """What the command is about to touch; `changes` is what the call itself puts into the environment."""
+        """Return the effect of the command; `changes` are the variables that the call itself sets."""
         return CommandEffect(
             argv=self.argv,
             cwd=self.cwd,
@@ -166,20 +166,20 @@ def working_directory(ctx: ToolContext, workdir: str | None) -> str:
 
 
 def limit_ms(asked: float | None, name: str = "timeout_ms") -> int | None:
-    """The limit that a call gave, in whole milliseconds. Raises `RespondToModel` where it leaves no time."""
+    """Return the limit of a call in whole milliseconds. Raises `RespondToModel` if it leaves no time."""
     if asked is not None and asked < 1:
         raise RespondToModel(f"{name} is in milliseconds and at least 1, not {asked:g}")
     return None if asked is None else int(asked)
 
 
 async def script_command(commands: Commands, script: str, cwd: str, *, login: bool = True) -> Command:
-    """A script for the user's shell. The start-up files of a login shell were run once, for their environment."""
+    """Build a command from a script for the user's shell. The start-up files of a login shell have run once already."""
     env = await commands.environment(login=login)
     return Command(argv=tuple(shell_argv(commands.shell, script)), cwd=cwd, env=env, login=login)
 
 
 async def argv_command(commands: Commands, argv: Sequence[str], cwd: str, changes: Mapping[str, str] = {}) -> Command:
-    """A command line. `bash -lc SCRIPT` becomes `bash -c SCRIPT` in the environment that a login shell makes."""
+    """Build a command from an argv. `bash -lc SCRIPT` becomes `bash -c SCRIPT` in a login shell's environment."""
     script = _login_script(argv)
     env = await commands.environment(login=script is not None) | dict(changes)
     words = [shell_word(commands, argv[0], env), *argv[1:]] if argv else []
@@ -216,7 +216,7 @@ class CommandEvents:
 
     @property
     def on_output(self) -> OnOutput | None:
-        """Where the output goes while it arrives; None if nobody listens."""
+        """The receiver of output as it arrives; None if nobody listens."""
         return self._output if self._ctx.host.observed else None
 
     def begin(self, process_id: int | None = None) -> None:
@@ -254,7 +254,7 @@ class CommandEvents:
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """A command that ran to its end; `notice` is what the orchestrator has to say about it."""
+    """A command that has ended; `notice` is the orchestrator's remark on it."""
 
     completed: Completed
     notice: str | None = None
@@ -271,17 +271,17 @@ class Finished(msgspec.Struct, frozen=True):
 
     @property
     def timed_out(self) -> bool:
-        """Whether the limit ended it."""
+        """True if the limit ended it."""
         return self.completed.timed_out
 
 
 def may_write_caches(ctx: ToolContext, access: Access) -> bool:
-    """Whether a cache that is closed to a command can be replaced by one that is not."""
+    """Tell whether a cache that is closed to a command can be replaced by an open one."""
     return access.sandboxed and isinstance(ctx.permissions.sandbox_policy, WorkspaceWrite)
 
 
 def notice_of(ctx: ToolContext, access: Access, result: CommandResult, env: Mapping[str, str]) -> str | None:
-    """What the model must read beside the output: what the orchestrator says, and which cache was closed to it."""
+    """Return the notes that go with an output: the orchestrator's, and which cache was closed to the command."""
     hint = cache_hint(result.transcript, env) if result.exit_code and may_write_caches(ctx, access) else None
     return "\n".join(filter(None, (access.notice, hint))) or None
 

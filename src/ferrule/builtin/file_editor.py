@@ -22,7 +22,7 @@ DESCRIPTION = f"""\
 
 
 class FileEditorAction(Action):
-    """A command, and what it needs."""
+    """A command with its arguments."""
 
     command: Literal["view", "create", "str_replace", "insert", "undo_edit"] = Field(description="What to do")
     path: str = Field(description="Absolute path to the file or directory")
@@ -40,7 +40,7 @@ class FileEditorAction(Action):
 
 
 class FileEditorObservation(Observation):
-    """What was seen or done, as text."""
+    """The result as text."""
 
     bounded = True
 
@@ -89,7 +89,7 @@ class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[FileEditorTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         executor = FileEditorExecutor(conv_state.turn_diff)
         return [cls(description=DESCRIPTION, executor=executor, annotations=EDITS)]
 

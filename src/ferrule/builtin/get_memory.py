@@ -19,7 +19,7 @@ Load a stored memory by its id: what was learned in earlier work."""
 
 
 class GetMemoryAction(Action):
-    """Which memory."""
+    """The id of a memory."""
 
     memory_id: str = Field(description="The id of the memory, a UUID")
 
@@ -64,7 +64,7 @@ class GetMemoryTool(ToolDefinition[GetMemoryAction, GetMemoryObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GetMemoryTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(description=DESCRIPTION, executor=GetMemoryExecutor(conv_state.home), annotations=LOOKS)]
 
 

@@ -27,7 +27,7 @@ LIMIT = 100
 
 
 class GlobAction(Action):
-    """A glob, and where it starts."""
+    """A glob and its starting folder."""
 
     pattern: str = Field(description='The glob, such as "**/*.js" or "src/**/*.ts"')
     path: str | None = Field(default=None, description="The directory to search; the session's by default")
@@ -104,7 +104,7 @@ class GlobTool(ToolDefinition[GlobAction, GlobObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GlobTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(description=DESCRIPTION, executor=GlobExecutor(conv_state), annotations=LOOKS)]
 
 

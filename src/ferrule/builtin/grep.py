@@ -28,7 +28,7 @@ Mode = Literal["files_with_matches", "content", "count"]
 
 
 class GrepAction(Action):
-    """What to look for, where, and what to return of it."""
+    """A pattern, the place to search, and the form of the answer."""
 
     pattern: str = Field(description="The regular expression")
     path: str | None = Field(default=None, description="A directory or file; the session's directory by default")
@@ -141,7 +141,7 @@ class GrepTool(ToolDefinition[GrepAction, GrepObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GrepTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(description=DESCRIPTION, executor=GrepExecutor(conv_state), annotations=LOOKS)]
 
 

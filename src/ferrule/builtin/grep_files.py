@@ -22,7 +22,7 @@ NOTHING = "No matches found."
 
 
 class GrepFilesAction(Action):
-    """What to look for, and where."""
+    """A pattern and the place to search."""
 
     pattern: str = Field(description="The regular expression")
     include: str | None = Field(
@@ -45,7 +45,7 @@ class GrepFilesObservation(Observation):
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 2000
-"""What models expect."""
+"""The default that models expect."""
 
 
 class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
@@ -77,7 +77,7 @@ class GrepFilesTool(ToolDefinition[GrepFilesAction, GrepFilesObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[GrepFilesTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(description=DESCRIPTION, executor=GrepFilesExecutor(conv_state), annotations=LOOKS)]
 
 

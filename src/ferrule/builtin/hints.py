@@ -1,4 +1,4 @@
-"""What several built-in tools tell the model alike: annotations, and the words of the editors."""
+"""Texts and annotations that several built-in tools share."""
 
 from ferrule.tools.annotations import ToolAnnotations
 
@@ -9,7 +9,7 @@ EDITS = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint
 RUNS = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=False, openWorldHint=True)
 """A tool that runs commands."""
 KEEPS = ToolAnnotations(readOnlyHint=False, destructiveHint=False, idempotentHint=True, openWorldHint=False)
-"""A tool that only writes down what it is told, in the session."""
+"""A tool that only keeps notes in the session."""
 
 EDITOR = """\
 View, create and edit text files. `path` is absolute.
@@ -18,4 +18,4 @@ hidden items. Long output ends with `<response clipped>`.
 * `create` writes `file_text` to a new file; it overwrites nothing.
 * `str_replace` replaces `old_str` by `new_str`. `old_str` must match the file exactly, white space included, and \
 occur once: give enough lines around the change."""
-"""The commands that both editors have."""
+"""Describes the commands that both editors have."""

@@ -1,4 +1,4 @@
-"""A patch that was written into a shell command takes the way of the patch tool, not of a process."""
+"""Route a patch that was written as a shell command to the patch tool instead of a process."""
 
 import os
 

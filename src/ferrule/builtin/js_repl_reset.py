@@ -42,7 +42,7 @@ class JsReplResetTool(ToolDefinition[JsReplResetAction, JsReplResetObservation])
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[JsReplResetTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         annotations = ToolAnnotations(readOnlyHint=True, destructiveHint=False, openWorldHint=False)
         executor = JsReplResetExecutor(conv_state.shared.get(Repl))
         return [cls(description=DESCRIPTION, executor=executor, annotations=annotations, parallel=False)]

@@ -29,7 +29,7 @@ DRAIN_SECONDS = 0.2
 
 _ARGUMENTS = ("--noprofile", "--norc", "--noediting", "-i")
 _NO_TERMINAL = re.compile(rb"bash: \[\d+: \d+ \(\d+\)\] tcsetattr: Inappropriate ioctl for device\n")
-"""What an interactive bash without a terminal says after a job that a signal ended."""
+"""Printed by an interactive bash without a terminal after a signal has ended a job."""
 _STDIO = Pipes(stdin=True, merge=True)
 
 OnEnd = Callable[[int, Captured], None]
@@ -53,7 +53,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptShell:
-    """One process. A step at a time: `run`, then `wait` while it has not ended."""
+    """One bash process. Call `run`, then `wait` until the command has ended."""
 
     def __init__(self, child: Child, cwd: str) -> None:
         self._child = child
@@ -92,7 +92,7 @@ class KeptShell:
 
     @property
     def alive(self) -> bool:
-        """Whether it can run another command."""
+        """True if it can run another command."""
         return not self._exit.done()
 
     async def run(
@@ -235,7 +235,7 @@ def _code_of(ended: asyncio.Future[ExitStatus]) -> int:
 
 
 def _possible_start(data: bytes, mark: bytes) -> int:
-    """Where the mark, or a beginning of it at the end of the data, starts; else the end."""
+    """Return where the mark starts, or a part of it at the end of the data; else the end."""
     start = data.find(mark)
     if start >= 0:
         return start

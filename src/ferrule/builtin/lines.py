@@ -13,12 +13,12 @@ from ferrule.protocol.errors import RespondToModel
 BLOCK = 1024 * 1024
 """Bytes read at once while lines are only counted."""
 PROBE = 8 * 1024
-"""A NUL among the first bytes of a file makes it binary, as it does for git and ripgrep."""
+"""A NUL among this many first bytes makes a file binary, as for git and ripgrep."""
 KEPT = 4096
 """Bytes kept of one line; more is never shown."""
 
 MAX_TEXT = 10 * 1024 * 1024
-"""A larger file is no text that somebody edits; it is read as UTF-8 only."""
+"""Nobody edits larger texts; they are read as UTF-8 only."""
 
 Source = FileIO | BytesIO
 _NULS = bytes(BLOCK)
@@ -27,8 +27,8 @@ _CUT_CHARACTER = 3
 
 
 def read_lines(file: FileIO, path: str, take: Callable[[Source], list[bytes]]) -> tuple[list[bytes], Encoding]:
-    """The lines that `take` chooses, as UTF-8, and what the file is in. `take` gets the file at its start, or its
-    text where that is in another encoding; then it is asked again. Raises `RespondToModel` for a binary file."""
+    """Return the lines that `take` selects, as UTF-8, and the file's encoding. `take` gets the file at its start; if
+    that is no UTF-8, it is called again with the decoded text. Raises `RespondToModel` for a binary file."""
     start = _read(file, PROBE)
     is_wide = b"\0" in start or start.startswith(_WIDE_MARKS)
     has_lines = b"\n" in start or b"\r" not in start
@@ -52,7 +52,7 @@ def _taken(file: FileIO, start: bytes, take: Callable[[Source], list[bytes]]) ->
 
 
 def binary(path: str, start: bytes) -> str:
-    """What to say of a file whose bytes are no text."""
+    """Describe a file whose bytes are not text."""
     from ferrule.patch.guess import marked_encoding
 
     marked = marked_encoding(start)
@@ -71,7 +71,7 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _whole(file: FileIO) -> tuple[str, Encoding]:
-    """The text of a file and its encoding; nothing of one that is too large to look at."""
+    """Return the text and the encoding of a file; no text if it is too large."""
     if os.fstat(file.fileno()).st_size > MAX_TEXT:
         return "", PLAIN
     file.seek(0)
@@ -148,12 +148,12 @@ def _read_into(file: Source, block: bytearray) -> int:
 
 
 def _would_wait() -> OSError:
-    """A file of the kernel (`/proc/kmsg`) that has nothing to say yet."""
+    """Build the error for a file of the kernel (`/proc/kmsg`) that has nothing to read yet."""
     return BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def count_lines(file: Source) -> int:
-    """The lines of the whole file; a last one without its newline counts."""
+    """Count the lines of a file; a last one without a newline counts."""
     file.seek(0)
     block = bytearray(BLOCK)
     count, last = 0, 0x0A

@@ -21,7 +21,7 @@ List the entries of a directory tree with 1-indexed entry numbers. Two spaces st
 
 
 class ListDirAction(Action):
-    """A directory, and which of its entries."""
+    """A directory and a range of its entries."""
 
     dir_path: str = Field(description="Absolute path of the directory")
     offset: float | None = Field(default=None, description="The first entry to return, at least 1; 1 by default")
@@ -51,7 +51,7 @@ class ListDirObservation(Observation):
 
 DEFAULT_LIMIT = 25
 DEFAULT_DEPTH = 2
-"""What models expect where they say nothing."""
+"""The default that models expect."""
 SHOWN_PROBLEMS = 5
 """Directories that could not be read and are named."""
 

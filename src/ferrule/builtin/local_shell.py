@@ -13,7 +13,7 @@ from ferrule.tools.registry import NATIVE
 
 
 class LocalShellAction(ShellAction):
-    """A command line, its directory, extra environment and limit, as the item's action says them."""
+    """A command line with its directory, extra environment and limit, as in the item's action."""
 
     env: dict[str, str] | None = None
 
@@ -34,7 +34,7 @@ class LocalShellTool(ToolDefinition[LocalShellAction, ShellObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[LocalShellTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(executor=LocalShellExecutor(conv_state.commands), namespace=NATIVE, parallel=True)]
 
     @property

@@ -29,12 +29,12 @@ class NativeApplyPatchAction(Action):
 
 
 class NativeApplyPatchObservation(Observation):
-    """What was written."""
+    """The files that were written."""
 
     summary: str
 
     def to_output(self, call_id: str) -> ToolOutput:
-        """An item of its own."""
+        """Answer with an item of its own type."""
         return ToolOutput(ApplyPatchCallOutput(call_id=call_id, status="completed", output=self.summary), True)
 
 
@@ -59,7 +59,7 @@ class NativeApplyPatchTool(ToolDefinition[NativeApplyPatchAction, NativeApplyPat
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[NativeApplyPatchTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         executor = NativeApplyPatchExecutor(conv_state.turn_diff)
         return [cls(name="apply_patch", namespace=NATIVE, executor=executor, annotations=EDITS, parallel=False)]
 

@@ -37,7 +37,7 @@ class NativeShellAction(Action):
 
 
 class NativeShellObservation(Observation):
-    """What each script wrote and how it ended."""
+    """The output and the outcome of each script."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -88,7 +88,7 @@ def _failed(reason: str) -> ShellCommandOutput:
 
 
 def _budget(whole: OutputBudget, action: NativeShellAction) -> OutputBudget:
-    """The budget of one script's two outputs together; a byte is at least no more than a character."""
+    """Return the budget of one script's two outputs together; a character takes at least one byte."""
     share = whole.bytes // max(len(action.commands), 1)
     asked = action.max_output_length
     return OutputBudget(share if asked is None else min(share, max(asked, 0)), "bytes")
@@ -123,7 +123,7 @@ class NativeShellTool(ToolDefinition[NativeShellAction, NativeShellObservation])
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[NativeShellTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         executor = NativeShellExecutor(conv_state.commands)
         return [cls(executor=executor, name="shell", namespace=NATIVE, parallel=True)]
 

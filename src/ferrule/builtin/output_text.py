@@ -33,7 +33,7 @@ class OutputText(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> int | None:
-        """How many lines there are, None where not all were kept."""
+        """The number of lines; None if not all were kept."""
         return None if self.omitted else count_lines(self.text)
 
     def cut(self, budget: OutputBudget) -> str:
@@ -45,7 +45,7 @@ class OutputText(msgspec.Struct, frozen=True):
         return truncate_with_warning(self.text, budget, self.omitted)
 
     def notes(self, *more: str | None) -> tuple[str, ...]:
-        """What is to be said below the text: what could not be shown, and `more`."""
+        """Return the notes below the text: what could not be shown, and `more`."""
         return tuple(note for note in (_unreadable_note(self.unreadable), *more) if note)
 
 
@@ -59,7 +59,7 @@ def output_text(captured: Captured) -> OutputText:
 
 
 def with_notes(shown: str, notes: Iterable[str], timed_out_ms: int | None = None) -> str:
-    """The body of an answer: the limit that ended the command, its output, and the notes, each on a line of its own."""
+    """Join the limit that ended the command, its output and the notes, each on a line of its own."""
     if timed_out_ms is not None:
         shown = f"command timed out after {timed_out_ms} milliseconds\n{shown}"
     for note in notes:

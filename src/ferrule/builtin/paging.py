@@ -1,4 +1,4 @@
-"""What tools that show a part of something share: whole numbers out of JSON's, and lines that are cut."""
+"""Shared by tools that show a part of something: integers from JSON numbers, and lines that are cut."""
 
 from ferrule.protocol.errors import RespondToModel
 
@@ -8,7 +8,7 @@ CUT = " [line cut]"
 
 
 def whole(value: float | None, name: str, default: int) -> int:
-    """A parameter as an integer. Raises `RespondToModel` that names it where it has a fraction."""
+    """Convert a parameter to an integer. Raises `RespondToModel` that names it if it has a fraction."""
     if value is None:
         return default
     number = int(value)

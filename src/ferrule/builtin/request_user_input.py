@@ -22,7 +22,7 @@ MAX_QUESTIONS = 3
 
 
 class Option(BaseModel):
-    """One answer to choose."""
+    """One answer to choose from."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -59,7 +59,7 @@ class RequestUserInputObservation(Observation):
 
 
 WAIT_SECONDS = 3600.0
-"""A user who has not answered by then has left; the turn must not hang for ever."""
+"""Seconds: a user who has not answered by then has left, and the turn must not hang forever."""
 ALONE = "Go on without the answer: decide yourself, and say what you assumed."
 
 

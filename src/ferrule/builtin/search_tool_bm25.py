@@ -20,7 +20,7 @@ you say that something cannot be done."""
 
 
 class SearchAction(Action):
-    """What to look for."""
+    """Words to search for."""
 
     query: str = Field(description="Words that say what the tool should do, or parts of its name")
     limit: int | None = Field(default=None, description=f"How many tools to find at most; {DEFAULT_LIMIT} by default")
@@ -37,7 +37,7 @@ def checked(action: SearchAction) -> tuple[str, int]:
 
 
 class FoundTool(BaseModel):
-    """One tool that was found. `name` is what it is called by."""
+    """A tool that was found, by the name to call it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +52,7 @@ class FoundTool(BaseModel):
 
 
 class SearchToolBm25Observation(Observation):
-    """The tools that fit, the best first, and the names of all that were found so far."""
+    """The matching tools, best first, and the names of all tools found so far."""
 
     query: str
     total_tools: int
@@ -95,7 +95,7 @@ class SearchToolBm25Tool(ToolDefinition[SearchAction, SearchToolBm25Observation]
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[SearchToolBm25Tool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         executor = SearchToolBm25Executor(conv_state.shared.get(ToolSearch))
         return [cls(name="search_tool_bm25", description=DESCRIPTION, executor=executor, annotations=LOOKS)]
 

@@ -75,7 +75,7 @@ class _Structured(msgspec.Struct):
 
 
 class ShellObservation(Observation):
-    """How the command ended and what it wrote; the model reads it as JSON."""
+    """The outcome and the output of the command; the model reads them as JSON."""
 
     bounded = True
 

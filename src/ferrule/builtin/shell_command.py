@@ -64,7 +64,7 @@ class ShellCommandAction(Action):
 
 
 class ShellCommandObservation(Observation):
-    """How the script ended and what it wrote. `total_lines` is told where lines were cut out of the output."""
+    """The outcome and the output of the script. `total_lines` is set if lines were cut from the output."""
 
     bounded = True
 

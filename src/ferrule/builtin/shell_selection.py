@@ -1,4 +1,4 @@
-"""Which shell tools a model gets: its own form, changed by feature flags and by what the platform can do."""
+"""Select a model's shell tools: its own form, adjusted to feature flags and the platform."""
 
 import sys
 
@@ -21,21 +21,21 @@ SHELL_TOOLS: dict[ShellForm, tuple[str, ...]] = {
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """What the selection needs to know: `system` as `sys.platform` spells it, and whether a PTY can be had."""
+    """Input of the selection: `system` as in `sys.platform`, and whether a PTY is available."""
 
     system: str
     has_pty: bool = True
 
 
 def current_platform() -> Platform:
-    """The platform that this process runs on."""
+    """Return the platform of this process."""
     if sys.platform == "win32":
         return Platform(sys.platform, sys.getwindowsversion().build >= CONPTY_BUILD)
     return Platform(sys.platform)
 
 
 def select_shell(profile: ModelProfile, features: ShellFeatures, platform: Platform) -> ShellForm:
-    """The form of shell for a model. Pure."""
+    """Select the form of shell for a model. Pure."""
     if not features.shell_tool or profile.shell == "disabled":
         return "disabled"
     if features.shell_zsh_fork and platform.system != "win32":

@@ -21,7 +21,7 @@ DESCRIPTION = f"""\
 
 
 class StrReplaceBasedEditAction(Action):
-    """A command, and what it needs."""
+    """A command with its arguments."""
 
     command: Literal["view", "create", "str_replace", "insert"] = Field(description="What to do")
     path: str = Field(description="Absolute path to the file or directory")
@@ -57,7 +57,7 @@ class StrReplaceBasedEditTool(ToolDefinition[StrReplaceBasedEditAction, FileEdit
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[StrReplaceBasedEditTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         executor = StrReplaceBasedEditExecutor(conv_state.turn_diff)
         name = "str_replace_based_edit_tool"
         return [cls(name=name, description=DESCRIPTION, executor=executor, annotations=EDITS)]

@@ -1,4 +1,4 @@
-"""Which built-in tools there are, and all that a session reads of them before the model's first call.
+"""List the built-in tools, with all that a session reads of them before the model's first call.
 
 A tool is one module, `ferrule.builtin.NAME`, whose `TOOL` is what `register_tool` takes. Importing it imports pydantic;
 so what the model is told of it lies beside this module as `tools.json`, which `scripts/schemas` makes from the tools
@@ -64,13 +64,13 @@ ALIASES = {"container.exec": "shell"}
 """Older names of tools: answered, but not shown to the model."""
 
 SCRIPTS = "commands"
-"""The argument of the native shell: each entry is a script of its own."""
+"""The argument of the native shell: each entry is a separate script."""
 
 FILE = Path(__file__).with_name("tools.json")
 
 
 class Freeform(msgspec.Struct, frozen=True):
-    """What models are told that were trained on the freeform form of a tool."""
+    """The descriptions for models that were trained on the freeform form of a tool."""
 
     description: str
     format: FreeformToolFormat
@@ -106,7 +106,7 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     native: NativeSpec | None = None
 
     def spec(self, state: ConversationState) -> ToolSpec:
-        """What the model sees. Cheap: nothing heavy is imported."""
+        """The spec that the model sees. Imports nothing heavy."""
         if self.native is not None:
             return self.native
         if self.freeform is not None and state.profile.apply_patch == "freeform":

@@ -82,7 +82,7 @@ class TaskTrackerTool(ToolDefinition[TaskTrackerAction, TaskTrackerObservation])
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[TaskTrackerTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(description=DESCRIPTION, executor=TaskTrackerExecutor(), annotations=KEEPS)]
 
 

@@ -27,7 +27,7 @@ called from then on."""
 
 
 class FoundTool(BaseModel):
-    """One tool, by the name that wires without namespaces call it."""
+    """A tool, by its name on wires without namespaces."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,7 +36,7 @@ class FoundTool(BaseModel):
 
 
 class ToolSearchObservation(Observation):
-    """The tools that were found. A function's answer names them; the native one holds `loaded`, their full specs."""
+    """The tools that were found. A function's answer names them; the native answer holds their specs, `loaded`."""
 
     bounded = True
 
@@ -45,7 +45,7 @@ class ToolSearchObservation(Observation):
 
     @classmethod
     def of(cls, tools: Sequence[DeferredTool]) -> "ToolSearchObservation":
-        """What is answered when these were found."""
+        """Build the observation for these tools."""
         return cls(
             tools=tuple(FoundTool(name=tool.flat_name, description=tool.spec.description) for tool in tools),
             loaded=tuple(spec.responses_json.decode() for spec in as_loaded_specs(tools)),
@@ -79,7 +79,7 @@ class ToolSearchTool(ToolDefinition[SearchAction, ToolSearchObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ToolSearchTool]":
-        """One for the conversation, which answers both kinds of calls."""
+        """Create one for the conversation; it answers both kinds of calls."""
         executor = ToolSearchExecutor(conv_state.shared.get(ToolSearch))
         return [
             cls(

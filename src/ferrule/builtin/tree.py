@@ -1,4 +1,4 @@
-"""A directory tree as one sequence, each directory read only when the sequence comes to what is in it."""
+"""Walk a directory tree as one sequence; each directory is read only when the walk enters it."""
 
 import os
 from collections.abc import Iterator

@@ -38,7 +38,7 @@ class WriteStdinAction(Action):
 
 
 DEFAULT_YIELD_MS = 250
-"""The wait that models were trained with; a call without input waits longer (see `clamp_yield`)."""
+"""The default wait that models were trained with; a call without input waits longer (see `clamp_yield`)."""
 
 
 class WriteStdinExecutor(CommandExecutor[WriteStdinAction, ExecObservation]):
@@ -71,7 +71,7 @@ class WriteStdinTool(ToolDefinition[WriteStdinAction, ExecObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[WriteStdinTool]":
-        """One for the conversation."""
+        """Create one for the conversation."""
         return [cls(description=DESCRIPTION, executor=WriteStdinExecutor(conv_state.commands), parallel=False)]
 
 

@@ -47,7 +47,7 @@ class ApplyPatchAction(Action):
 
 
 class ApplyPatchObservation(Observation):
-    """What was written, in the format that models were trained on."""
+    """The changed files, in the format that models were trained on."""
 
     summary: str
     wall_seconds: float
@@ -143,7 +143,7 @@ def _turn_change(operation: Operation) -> Change:
 
 
 def _risk(operation: Operation) -> str:
-    """What the user should know before a file with other names is rewritten."""
+    """Warn the user before a file that has other names is rewritten."""
     place = operation.destination or operation.source
     return f"{place.path} has {place.entry.links} hard links, and all of them would change"
 
@@ -153,7 +153,7 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ApplyPatchTool]":
-        """One for the conversation, in the form that the model's family was trained on."""
+        """Create one for the conversation, in the form that the model's family was trained on."""
         freeform = conv_state.profile.apply_patch == "freeform"
         return [
             cls(

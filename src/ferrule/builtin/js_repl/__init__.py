@@ -60,7 +60,7 @@ class JsReplAction(Action):
 
 
 class JsReplObservation(Observation):
-    """What the cell printed, its value or its error, and the images that it emitted, as data URLs."""
+    """The cell's output, its value or its error, and its images as data URLs."""
 
     bounded = True
 
@@ -111,14 +111,14 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
 
 
 class NestedCalls:
-    """The calls of tools from inside one cell."""
+    """Calls tools for one cell."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._ctx = ctx
         self._numbers = itertools.count(1)
 
     async def call(self, name: str, arguments: str, raw: bool) -> JsonValue:
-        """The answer of a tool: its text, or its content parts. Raises `RespondToModel`."""
+        """Call a tool and return its text or its content parts. Raises `RespondToModel`."""
         if name in ITSELF:
             raise RespondToModel("js_repl cannot invoke itself")
         call_id = f"{self._ctx.call_id}_{next(self._numbers)}"
@@ -148,7 +148,7 @@ class JsReplTool(ToolDefinition[JsReplAction, JsReplObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[JsReplTool]":
-        """One for the conversation, in the form that the model's family was trained on."""
+        """Create one for the conversation, in the form that the model's family was trained on."""
         freeform = conv_state.profile.apply_patch == "freeform"
         return [
             cls(

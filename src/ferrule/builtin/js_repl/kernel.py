@@ -71,7 +71,7 @@ class KernelDied(FerruleError):
 
 
 class Kernel:
-    """One Node process. After a timeout, an interruption or its death it is not used again."""
+    """One Node process. Not used again after a timeout, an interruption or its death."""
 
     def __init__(self, child: Child, sandboxed: bool) -> None:
         self.sandboxed = sandboxed
@@ -97,7 +97,7 @@ class Kernel:
 
     @property
     def death(self) -> str | None:
-        """How the process ended, None while it lives."""
+        """The exit status; None while it runs."""
         return self._death
 
     async def run(self, code: str, timeout_ms: int, call_tool: CallTool) -> CellResult:
@@ -139,7 +139,7 @@ class Kernel:
             self._line += rest
 
     def _take(self, line: bytes) -> None:
-        """What is no message is passed over."""
+        """Read a message; ignore anything else."""
         running = self._running
         if running is None:
             return
@@ -178,7 +178,7 @@ class Kernel:
 
 
 class _Running:
-    """The cell that runs, and the tools that it called."""
+    """The running cell and the tools that it has called."""
 
     def __init__(self, cell_id: str, call_tool: CallTool, answer: Callable[[_ToolResult], None]) -> None:
         self.id = cell_id

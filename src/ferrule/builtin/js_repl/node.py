@@ -1,4 +1,4 @@
-"""Which Node runs the kernel."""
+"""Find the Node that runs the kernel."""
 
 import importlib.util
 import os
@@ -13,12 +13,12 @@ OLDEST = "20.12"
 
 
 def find_node(env: Mapping[str, str], places: Places = NOWHERE) -> Located:
-    """The node of `PATH`, else the one that the extra `js` installs; never in `places`, where commands can write."""
+    """Locate node in `PATH`, else that of the extra `js`; never in `places`, where commands can write."""
     return locate("node", os.pathsep.join((env.get("PATH", os.defpath), *_wheel())), places)
 
 
 def needed_node(env: Mapping[str, str], places: Places) -> str:
-    """The path of the node. Raises `RespondToModel` where there is none."""
+    """Return the path of node. Raises `RespondToModel` if there is none."""
     found = find_node(env, places)
     if found.path is None:
         raise RespondToModel(

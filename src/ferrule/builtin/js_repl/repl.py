@@ -17,7 +17,7 @@ StartKernel = Callable[[], Awaitable[Kernel]]
 
 
 class Repl:
-    """What `js_repl` and `js_repl_reset` share. One cell at a time."""
+    """The state that `js_repl` and `js_repl_reset` share. Runs one cell at a time."""
 
     def __init__(self) -> None:
         self._kernel: Kernel | None = None
@@ -44,7 +44,7 @@ class Repl:
         return result if note is None else msgspec.structs.replace(result, inherited=f"{note}\n{result.inherited}")
 
     async def _living(self, sandboxed: bool, start: StartKernel) -> tuple[Kernel, str | None]:
-        """A kernel, and what the model must know if it is not the one from before."""
+        """Return a kernel, with a note for the model if it is not the previous one."""
         lost, self._lost = self._lost, None
         if self._kernel is not None and self._kernel.death is not None:
             self._kernel, lost = None, "had ended by itself"

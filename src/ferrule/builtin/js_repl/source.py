@@ -6,10 +6,10 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import decode
 
 PRAGMA = "// codex-js-repl:"
-"""How the line of options begins, as models were trained on it."""
+"""The beginning of the line of options, as models were trained on it."""
 
 DEFAULT_TIMEOUT_MS = 30_000
-"""The limit that models were trained with, where a call gives none."""
+"""The default limit that models were trained with."""
 
 _RAW = f"send raw JavaScript source only, optionally with a first line `{PRAGMA} timeout_ms=15000`"
 
@@ -22,7 +22,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def read_cell(text: str, timeout_ms: int | None = None) -> Cell:
-    """The cell that a call asks for; `timeout_ms` is its own argument, which wins. Raises `RespondToModel`."""
+    """Parse the cell of a call; the argument `timeout_ms` overrides the cell's own. Raises `RespondToModel`."""
     if not text.strip():
         raise RespondToModel(f"js_repl expects JavaScript that is not empty: {_RAW}")
     first, _, rest = text.partition("\n")

@@ -25,7 +25,7 @@ EMPTY = "(The file is empty.)"
 
 
 class Indentation(BaseModel):
-    """How far the indentation mode reaches."""
+    """The reach of the indentation mode."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -43,7 +43,7 @@ class Indentation(BaseModel):
 
 
 class ReadFileAction(Action):
-    """A file, and which lines of it."""
+    """A file and a range of its lines."""
 
     file_path: str = Field(description="Absolute path to the file")
     offset: float | None = Field(default=None, description="The first line to return, at least 1; 1 by default")

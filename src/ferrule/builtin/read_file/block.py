@@ -1,4 +1,4 @@
-"""The block of code around a line, by indentation alone. Pure."""
+"""Find the block of code around a line by indentation alone. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ import msgspec
 TAB_COLUMNS = 4
 COMMENTS = (b"#", b"//", b"--")
 CLOSING = re.compile(rb"[})\]]|</|(?:end(?:if|for|while|case|def|function|class|module)?|fi|done|esac)\b")
-"""How a line begins that ends the block above it."""
+"""Beginnings of a line that closes the block above it."""
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """How far a block goes. `levels` of enclosing blocks, 0 for all; at most `cap` lines."""
+    """The size of a block: `levels` of enclosing blocks (0 for all), at most `cap` lines."""
 
     levels: int
     siblings: bool
@@ -53,7 +53,7 @@ def block_around(lines: Sequence[bytes], anchor: int, reach: Reach) -> range:
 
 
 def _outer_indent(lines: Sequence[bytes], indents: Sequence[int], anchor: int, levels: int) -> int:
-    """The indentation of the `levels`-th enclosing block: each is the next smaller one above; 0 for all of them."""
+    """Return the indentation of the `levels`-th enclosing block: each is the next smaller one above; 0 for all."""
     indent = indents[anchor]
     for index in range(anchor - 1, -1, -1):
         if levels == 0 or indent == 0:
@@ -90,7 +90,7 @@ class _Side:
         self._over = False
 
     def takes(self, index: int) -> bool:
-        """Whether the next line on this side belongs to the block."""
+        """Tell whether the next line on this side belongs to the block."""
         indent, alone = self._indents[index], not self._reach.siblings
         if self._over or indent < self._least or (alone and self._complete and indent > self._least):
             self._over = True

@@ -18,7 +18,7 @@ from ferrule.tools.files import special_kind
 from ferrule.tools.tasks import run_blocking
 
 SHOWN_WARNINGS = 3
-"""A model mends a path or goes on; a list of all that could not be read helps with neither."""
+"""A model corrects a path or goes on; a longer list of unreadable files helps with neither."""
 
 
 class Searcher:
@@ -80,7 +80,7 @@ def _check_place(path: str) -> None:
 
 
 def shown_warnings(warnings: list[str]) -> tuple[str, ...]:
-    """What could not be searched, in a few lines."""
+    """Say in a few lines what could not be searched."""
     lines = [f"Not searched: {shown_name(warning.removeprefix('rg: '))}" for warning in warnings[:SHOWN_WARNINGS]]
     more = len(warnings) - len(lines)
     return (*lines, f"Not searched: {more} more") if more else tuple(lines)

@@ -32,7 +32,7 @@ def glob_regex(glob: str) -> "re.Pattern[str]":
 
 @lru_cache(maxsize=4096)
 def rule_of(line: str) -> Rule | None:
-    """The rule of a line of a gitignore file, or of a `--glob`; None for blank lines, comments and bad globs."""
+    """Parse a line of a gitignore file, or a `--glob`; None for blank lines, comments and bad globs."""
     try:
         return parse_rule(line)
     except GlobError:
@@ -123,7 +123,7 @@ class _Reader:
         return re.escape(self._glob[self._at - 1])
 
     def _slash(self) -> str:
-        """A slash, or all of `/**/` and of a last `/**`."""
+        """Read a slash, or all of `/**/` and of a final `/**`."""
         rest = self._glob[self._at :]
         if rest == "**" and self._at > 1:
             self._at += 2

@@ -1,4 +1,4 @@
-"""Which files ripgrep would search: its rules for hidden files and for `.gitignore`, `.ignore` and `.rgignore`.
+"""Select the files that ripgrep would search: its rules for hidden files, `.gitignore`, `.ignore` and `.rgignore`.
 
 Source: the crate ignore of ripgrep 14. Of each kind of file the nearest folder that says something decides; `.rgignore`
 goes before `.ignore`, then `.gitignore`, `.git/info/exclude`, the user's global file. The last matching line of a file
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ferrule.builtin.searching.globs import Rule, parse_rule, rule_of
 
 IGNORED, KEPT = True, False
-"""What a rule says of a path; None: nothing."""
+"""The verdict of a rule on a path; None if it has none."""
 MAX_IGNORE_BYTES = 1024 * 1024
 """Of one ignore file: real ones have a few kilobytes, and each line costs a regular expression."""
 
@@ -22,7 +22,7 @@ _EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re
 
 
 class _Folder(NamedTuple):
-    """What the ignore files of one folder say; `above` is the folder that it lies in."""
+    """The rules of one folder's ignore files; `above` is its parent."""
 
     path: str
     above: "_Folder | None"

@@ -36,7 +36,7 @@ class LinePattern:
             raise _wrong(pattern, str(error)) from error
 
     def matches(self, line: str) -> bool:
-        """Whether a line, without its newline, matches."""
+        """Tell whether a line without its newline matches."""
         return self._line.search(line) is not None
 
     def in_text(self, text: str) -> bool:
@@ -53,7 +53,7 @@ class LinePattern:
 
 
 def text_lines(text: str) -> list[str]:
-    """The lines of a text without their newlines; a newline at its end begins no other."""
+    """Split a text into lines without newlines; a final newline begins no further line."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -158,7 +158,7 @@ class _Translator:
         return re.escape(character)
 
     def _set(self) -> str:
-        """A class in brackets; the opening one is read."""
+        """Read a bracket expression after its opening bracket."""
         pattern = self._pattern
         parts = ["["]
         if pattern.startswith("^", self._at):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 BLOCK = 4 * 1024 * 1024
 """Bytes of a file that are searched at once; a longer line is searched in parts."""
 FIRST = 64 * 1024
-"""A NUL among these makes a file binary: it is not searched. A later one ends the search of its file."""
+"""Bytes: a NUL among the first makes a file binary, which is not searched. A later one ends its search."""
 
 
 def search_in_python(search: Search) -> Found:
@@ -57,7 +57,7 @@ def search_in_python(search: Search) -> Found:
 
 
 def _in_time(parts: Iterable[T], deadline: float) -> Iterator[T]:
-    """The parts of a search. Raises `RespondToModel` once the time is over."""
+    """Yield the parts of a search. Raises `RespondToModel` when time is up."""
     for part in parts:
         if time.monotonic() > deadline:
             raise RespondToModel(f"the search timed out after {SEARCH_SECONDS:g} seconds; install ripgrep")
@@ -65,7 +65,7 @@ def _in_time(parts: Iterable[T], deadline: float) -> Iterator[T]:
 
 
 def _texts(file: FileIO) -> Iterator[str]:
-    """The file in blocks of whole lines; nothing of a binary one."""
+    """Yield a file in blocks of whole lines; nothing if it is binary."""
     block = file.read(FIRST) or b""
     if block.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         yield from _wide_texts(file, block)
@@ -84,7 +84,7 @@ def _texts(file: FileIO) -> Iterator[str]:
 
 
 def _wide_texts(file: FileIO, block: bytes) -> Iterator[str]:
-    """The same of a file in UTF-16, whose first bytes were read."""
+    """Yield a UTF-16 file in blocks, after its first bytes were read."""
     decoder = getincrementaldecoder("utf-16")("replace")
     text = ""
     while block:

@@ -1,4 +1,4 @@
-"""What is searched for, and what was found: the same for ripgrep and for Python."""
+"""The request and the result of a search, the same for ripgrep and for Python."""
 
 import heapq
 import os

@@ -16,14 +16,14 @@ from ferrule.tools.tasks import run_blocking
 IN_PART = 2
 """The exit code where some files could not be searched, or where nothing was: then the messages name no file."""
 READ_BYTES = 64 * 1024
-"""One read takes what a pipe holds."""
+"""Bytes of one read: the capacity of a pipe."""
 MAX_LINES = 10_000
 """Lines that are taken; a model reads far fewer."""
 MAX_ERROR_BYTES = 64 * 1024
 """Of the messages; few of them are shown."""
 
 _BAD_IGNORE_LINE = re.compile(r": line \d+: error parsing glob ")
-"""What is wrong in a folder above is told in spite of `--no-ignore-messages`; it hinders no search."""
+"""Reported despite `--no-ignore-messages` for folders above; the search is not affected."""
 _RECORD = re.compile(
     rb"(?:--\n|[^\0\n]*: (?:WARNING: stopped searching binary|binary file matches)[^\0\n]*\n)*"
     rb"([^\0]+)\0(\d+)([:-])([^\n]*)\n"

@@ -25,7 +25,7 @@ and that is not in the conversation already."""
 
 
 class ViewImageAction(Action):
-    """Which image."""
+    """The path of an image."""
 
     path: str = Field(description="Path of the image file")
 
@@ -43,7 +43,7 @@ class ViewImageObservation(Observation):
 
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""A larger file is no picture that somebody wants to look at."""
+"""Bytes: nobody looks at larger images."""
 BLIND = "view_image is not allowed because you do not support image inputs"
 
 
@@ -88,7 +88,7 @@ class ViewImageTool(ToolDefinition[ViewImageAction, ViewImageObservation]):
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ViewImageTool]":
-        """One for the conversation, with the limits of the session's model."""
+        """Create one for the conversation, with the limits of the session's model."""
         return [cls(description=DESCRIPTION, executor=ViewImageExecutor(conv_state.profile), annotations=LOOKS)]
 
 
