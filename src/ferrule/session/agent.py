@@ -36,7 +36,7 @@ from ferrule.tools.events import ToolEvent
 
 
 class _on_class_or_instance:  # noqa: N801 - a decorator
-    """A method that on the class acts on an agent without arguments: `Agent.resume(id)`."""
+    """A method that, called on the class, acts on an agent made without arguments: `Agent.resume(id)`."""
 
     def __init__(self, method: "Callable[[Agent, str | None], Coroutine[Any, Any, Session]]") -> None:
         self._method = method
@@ -236,7 +236,7 @@ class _Kept:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this process's: a forked child leaves its parent's alone."""
+        """True in the process that opened it: a forked child leaves its parent's session alone."""
         return self._loop is background_loop()
 
     def context(self) -> ToolContext | None:

@@ -1,4 +1,4 @@
-"""What a caller may bring among its tools that we do not run: its own (dynamic) tools, remote MCP servers."""
+"""Tools of a caller that are not run here: its own (dynamic) tools and remote MCP servers."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _APPROVALS: dict[str | None, McpApproval] = {"always": "prompt", "never": "allow
 
 
 class Brought(NamedTuple):
-    """The tools that were asked for, divided by who runs them. `own` None: the model's usual ones."""
+    """The requested tools by who runs them. `own` None: the model's usual ones."""
 
     own: Sequence[ToolLike] | None
     dynamic: tuple[DynamicToolSpec, ...] = ()
@@ -31,7 +31,7 @@ class Brought(NamedTuple):
 
 
 def group_by_owner(tools: Sequence[ToolLike] | None, hosted: Sequence[HostedTool] = ()) -> Brought:
-    """Who runs what; `hosted` are specs that come from the settings."""
+    """Divide the tools by who runs them; `hosted` are specs from the settings."""
     given = tools or ()
     specs = [*hosted, *(tool for tool in given if isinstance(tool, ToolSpec) and not runs_here(tool))]
     own = [tool for tool in given if not isinstance(tool, DynamicToolSpec | ToolSpec) or _is_ours(tool)]
@@ -48,17 +48,17 @@ def _is_ours(tool: ToolLike) -> bool:
 
 
 def runs_remote_mcp(model: Model) -> bool:
-    """Whether the provider itself calls remote MCP servers."""
+    """Tell whether the provider itself calls remote MCP servers."""
     return isinstance(model, WireModel) and _knows(model, "mcp")
 
 
 def _knows(model: WireModel, kind: str) -> bool:
-    """Whether the server takes native tools of this type."""
+    """Tell whether the server takes native tools of this type."""
     return model.wire == "responses" and any(fnmatchcase(kind, known) for known in model.accepts.native_tools)
 
 
 def fitting_profile(profile: ModelProfile, model: Model) -> ModelProfile:
-    """The model's profile with functions in place of native forms that its server does not know."""
+    """Replace native forms that the model's server does not know by functions."""
     if not isinstance(model, WireModel):
         return profile
     if profile.shell == "local_shell" and not _knows(model, "local_shell"):
@@ -75,7 +75,7 @@ def accepted_property_names(model: Model) -> re.Pattern[str] | None:
 
 
 def as_servers(remote: Iterable[RemoteMcp]) -> dict[str, McpServerSettings]:
-    """Remote servers for our own client, by their labels."""
+    """Return remote servers for our own client, by label."""
     return {
         spec.label: McpServerSettings(
             url=spec.server_url,
@@ -88,7 +88,7 @@ def as_servers(remote: Iterable[RemoteMcp]) -> dict[str, McpServerSettings]:
 
 
 class NativeSource:
-    """Tools that the provider runs: the model sees them, nothing here does anything for them."""
+    """Tools that the provider runs: the model sees them, and nothing here runs them."""
 
     revision = 0
 
@@ -96,6 +96,6 @@ class NativeSource:
         self._specs = tuple(specs)
 
     def register(self, builder: ToolRegistryBuilder) -> None:
-        """Show them."""
+        """Add their specs."""
         for spec in self._specs:
             builder.push_spec(spec)

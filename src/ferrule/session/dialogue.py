@@ -1,4 +1,4 @@
-"""What was said between the user, the model and its tools: history, its record, and the next request."""
+"""The dialogue of the user, the model and its tools: history, its record, and the next request."""
 
 from collections.abc import Callable
 
@@ -71,7 +71,7 @@ class Dialogue:
 
     @property
     def observed(self) -> bool:
-        """Whether somebody sees the events."""
+        """True if somebody listens to the events."""
         return self.toolset.host.observed
 
     def emit(self, event: Event | ToolEvent) -> None:
@@ -96,13 +96,13 @@ class Dialogue:
         return self._steered.pop(0) if self._steered else None
 
     def add_notes(self) -> None:
-        """Put what waits to be told to the model into history."""
+        """Move the waiting notes for the model into history."""
         notes, self._notes[:] = list(self._notes), []
         for text in notes:
             self.add(make_item(Message(role="developer", content=(InputText(text),))))
 
     def tell_model(self, text: str) -> None:
-        """Let the model read this behind the response that goes on."""
+        """Add a note that the model reads after the current response."""
         self._notes.append(text)
 
     def request(
@@ -185,7 +185,7 @@ class Dialogue:
         return TokenUsage(input_tokens=self.fixed_tokens() + asked, output_tokens=self.history.tokens - asked)
 
     def leave_out_refused(self) -> bool:
-        """Go on without the images that the server has refused. Return whether there were any."""
+        """Go on without the images that the server has refused. Return False if there were none."""
         before, items = self.history.items, without_refused(self.history.items)
         if items is None:
             return False
@@ -195,7 +195,7 @@ class Dialogue:
         return True
 
     def learn(self, lesson: Lesson) -> None:
-        """Keep what the server refuses, for the requests of this session's later lives."""
+        """Remember what the server refuses, also for when this session is resumed."""
         self._lessons = latest((*self._lessons, lesson))
         self.record.lesson(lesson)
 

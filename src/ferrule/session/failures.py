@@ -1,4 +1,4 @@
-"""A call that fails again and again in the same way: the model is told so, then the turn ends."""
+"""Notice a call that keeps failing in the same way: tell the model, then end the turn."""
 
 import re
 

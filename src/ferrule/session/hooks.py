@@ -35,14 +35,14 @@ from ferrule.tools.questions import Decision
 from ferrule.tools.tasks import run_blocking
 
 BLOCK_EXIT = 2
-"""A command that ends with this code blocks, and its stderr says why."""
+"""The exit code by which a command blocks; its stderr says why."""
 NOT_FOUND = 127
 """The exit code of a shell that finds no such program."""
 DEFAULT_STOP = "PostToolUse hook stopped execution"
 
 
 class HookInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a hook is told; a command gets it as JSON on standard input."""
+    """The input of a hook; a command gets it as JSON on standard input."""
 
     hook_event_name: HookName
     session_id: str
@@ -58,7 +58,7 @@ class HookInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt: str | None = None
     last_assistant_message: str | None = None
     stop_hook_active: bool = False
-    """A Stop hook has sent the model back to work in this turn already."""
+    """True if a Stop hook has already sent the model back to work in this turn."""
     source: str | None = None
     trigger: str | None = None
     """Who wanted a compaction: auto or manual."""
@@ -66,14 +66,14 @@ class HookInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a PermissionRequest hook decides."""
+    """The decision of a PermissionRequest hook."""
 
     behavior: Literal["allow", "deny"]
     message: str | None = None
 
 
 class SpecificOutput(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The part of an answer that belongs to one event."""
+    """The part of an answer that is for one event."""
 
     hook_event_name: str | None = None
     permission_decision: Literal["allow", "deny", "ask"] | None = None
@@ -84,7 +84,7 @@ class SpecificOutput(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
 
 class HookOutput(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a hook answers; a command prints it as JSON, a function returns it."""
+    """The answer of a hook; a command prints it as JSON, a function returns it."""
 
     continue_: bool = msgspec.field(default=True, name="continue")
     stop_reason: str | None = None
@@ -121,11 +121,11 @@ Hook = HookCommand | PythonHook
 
 
 class _Failed(Exception):
-    """A hook did not do its part; the text says how."""
+    """A hook failed; the text says how."""
 
 
 class SessionHooks:
-    """All hooks of a session. It is the `ToolHooks` of dispatch, and asked by the orchestrator and the turn.
+    """All hooks of a session: the `ToolHooks` of dispatch, and those of the orchestrator and the turn.
 
     `programs` are what a project's hooks may start, as it was confirmed. `report` hears of hooks that failed;
     `add_context` takes the text that hooks add for the model.
@@ -214,7 +214,7 @@ class SessionHooks:
         return answers
 
     def has(self, event: HookName) -> bool:
-        """Whether anything listens to the event."""
+        """Tell whether a hook listens to the event."""
         return any(hook.event == event for hook, _ in self._hooks)
 
     def _tell(self, answer: HookOutput) -> None:
@@ -317,7 +317,7 @@ def _patch_text(tool_input: JsonValue) -> str:
 
 
 def _as_tools_see(invocation: ToolInvocation, tool_input: JsonValue, updated: JsonValue) -> JsonValue:
-    """A rewritten input in the tool's own shape."""
+    """Bring a rewritten input into the tool's own shape."""
     field = COMMAND_FIELDS.get(invocation.key)
     command = updated.get("command") if isinstance(updated, dict) else None
     if not isinstance(command, str):
@@ -356,7 +356,7 @@ def _feedback(answer: HookOutput) -> str | None:
 
 
 def hook_base(session_id: str, cwd: str, model: str, permission_mode: str, transcript: str | None) -> HookInput:
-    """What every hook of a session is told alike."""
+    """The input that all hooks of a session share."""
     return HookInput(
         hook_event_name="SessionStart",
         session_id=session_id,

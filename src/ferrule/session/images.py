@@ -16,15 +16,15 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
-"""Of all images in one request, in base64; servers take 20 MB and more of a request."""
+"""For all images in one request, in base64; servers accept requests of 20 MB and more."""
 SMALL = 2048
-"""Bytes of an item that is not looked into: a note weighs as much as a picture in it."""
+"""Bytes of an item that is not searched for images: a note would be as large as an image in it."""
 DROPPED = "[an image was here; it was left out because there are too many: view it again if it is needed]"
 REFUSED = "[an image was here; it was left out because the server refused it]"
 
 
 def bounded(items: tuple[ResponseItem, ...], limit: int = MAX_IMAGE_BYTES) -> tuple[ResponseItem, ...]:
-    """The items with the newest images that fit the limit; the same tuple if all do."""
+    """Keep the newest images that fit the limit; return the same tuple if all do."""
     room = limit
     kept: list[ResponseItem] | None = None
     for at in range(len(items) - 1, -1, -1):
@@ -52,12 +52,12 @@ def without_refused(items: Sequence[ResponseItem]) -> list[ResponseItem] | None:
 
 
 def without_marked(items: Iterable[ResponseItem], marks: Set[str]) -> list[ResponseItem]:
-    """The items, of which those with these marks go without their images."""
+    """Remove the images of the items with these marks."""
     return [without_images(item, REFUSED) if marks and mark_of(item.raw) in marks else item for item in items]
 
 
 def without_images(item: ResponseItem, note: str) -> ResponseItem:
-    """The item with a note for each image; the same item if it has none."""
+    """Replace each image of an item by a note; return the same item if it has none."""
     view = item.view
     if isinstance(view, FunctionCallOutput | CustomToolCallOutput) and _has_image(view.output):
         return make_item(msgspec.structs.replace(view, output=_noted(view.output, note)))

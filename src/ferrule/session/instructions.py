@@ -1,4 +1,4 @@
-"""What the model is told before the user speaks: how to work, where it is, and what the repository's owner wants."""
+"""Instruct the model before the user speaks: how to work, where it is, and what the repository's owner wants."""
 
 import os
 import platform
@@ -51,7 +51,7 @@ def base_instructions(effort: ReasoningEffort | None) -> str:
 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_BYTES = 32 * 1024
-"""How much of all AGENTS.md files is read: enough for instructions, too little to crowd out the task."""
+"""Bytes read of all AGENTS.md files: enough for instructions, too little to crowd out the task."""
 
 
 def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]]]) -> str:
@@ -69,7 +69,7 @@ def opening_items(state: ConversationState, warn: Callable[[str], object]) -> It
 
 
 def environment_context(state: ConversationState) -> str:
-    """Where the model works: directory, rights, shell, date."""
+    """Describe where the model works: directory, rights, shell, date."""
     fields = {
         "cwd": state.cwd,
         "approval_policy": state.permissions.approval_policy,

@@ -1,4 +1,4 @@
-"""A session that never speaks to its model: for its tools."""
+"""A session that never talks to its model, for its tools alone."""
 
 from collections.abc import Sequence
 

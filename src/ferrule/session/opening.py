@@ -118,7 +118,7 @@ async def _open_model(
 
 
 def _answers(front_end: FrontEnd | None, hooks: Sequence[Hook]) -> Answers:
-    """What somebody answers: a hook may approve where nobody else does."""
+    """Tell which questions can be answered: a hook may approve where nobody else can."""
     answers = answers_of(front_end)
     decides = any(hook.event == "PermissionRequest" for hook in hooks)
     return answers._replace(approvals=True) if decides else answers
@@ -207,7 +207,7 @@ def _with_servers(
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user said anew for a session that is resumed; the rest is as it was."""
+    """Marks the settings that the user gave anew for a resumed session; the rest stays as it was."""
 
     cwd: bool = False
     sandbox: bool = False

@@ -1,4 +1,4 @@
-"""The type of a turn's last message: its schema for the server, and its reading."""
+"""The type of a turn's last message: its schema for the server, and how it is read."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the files of a project would do, and the question to the user whether they may."""
+"""Describe what a project's files would do, and ask the user whether they may."""
 
 import json
 import os
@@ -25,7 +25,7 @@ OUTSIDE = "outside of the sandbox, with your rights"
 SHOWN = ("command", "args", "url")
 """Of a server: what a sentence says."""
 QUESTION = "trust_project"
-"""The id of the question; nothing but its answer `YES` confirms."""
+"""The id of the question; only the answer `YES` confirms."""
 YES, NO = "Yes, read them", "No, go on without them"
 
 
@@ -66,12 +66,12 @@ def trust_question(project: Inspection, shown: Sequence[Change]) -> UserInputReq
 
 
 def is_yes(answer: Answer) -> bool:
-    """Whether the user confirmed what was shown."""
+    """Return True if the user confirmed what was shown."""
     return isinstance(answer, UserAnswers) and answer.answers.get(QUESTION) == (YES,)
 
 
 def would_do(project: Inspection, change: Change) -> Iterator[str]:
-    """What would come of reading the file, a sentence each; anybody may have written what stands in them."""
+    """Say in a sentence each what reading the file would do. Its contents may come from anybody."""
     file = change.file
     if file is None:
         yield "it says nothing any more"

@@ -1,4 +1,4 @@
-"""What a session writes of itself, as it happens. A session goes on without its file; the user is told once."""
+"""Write a session's record as it happens. A session goes on if its file fails; the user is told once."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

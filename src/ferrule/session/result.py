@@ -1,4 +1,4 @@
-"""What a turn came to."""
+"""The result of a turn."""
 
 from typing import Any
 

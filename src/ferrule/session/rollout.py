@@ -1,4 +1,4 @@
-"""A session on disk: one JSON object a line, written as it happens, read again by `exec resume`.
+"""A session on disk: one JSON object per line, written as it happens, read again by `exec resume`.
 
 Lines are `{"timestamp", "type", "payload"}` with the types session_meta, turn_context, response_item, compacted and
 event_msg. Beside the payload of an item that a model said stands its `origin`. A `compacted` line replaces all items
@@ -33,7 +33,7 @@ from ferrule.session.salvage import Line, salvage
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
-"""What was said and read in a session is for its user alone."""
+"""A session's content is for its user alone."""
 
 
 class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,7 +49,7 @@ class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The server of a turn. Of keys only the names of their variables; no header values, no query."""
+    """The server of a turn: of keys only the names of their variables, no header values, no query."""
 
     name: str
     base_url: str | None = None
@@ -91,7 +91,7 @@ def without_secrets(url: str) -> str:
 
 
 class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a turn ran with; written once a turn."""
+    """The settings of a turn; written once per turn."""
 
     cwd: str
     approval_policy: AskForApproval
@@ -120,7 +120,7 @@ class _ServerLesson(msgspec.Struct, tag="server_lesson"):
 
 
 class ImagesRefused(msgspec.Struct, frozen=True, tag="images_refused"):
-    """A server refused the images of these items, which are named by the marks of their bytes."""
+    """Items whose images a server refused, by the marks of their bytes."""
 
     provider: str
     model: str
@@ -131,7 +131,7 @@ _encode = msgspec.json.encode
 
 
 def new_session_id() -> str:
-    """A UUID of version 7: sorts by its time of creation."""
+    """Return a UUID of version 7, which sorts by its time of creation."""
     milliseconds = time.time_ns() // 1_000_000
     value = milliseconds << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
     text = f"{value:032x}"
@@ -151,7 +151,7 @@ class Rollout:
 
     @classmethod
     def create(cls, home: str, session_id: str) -> "Rollout":
-        """The rollout of a new session under `home`."""
+        """Create the rollout of a new session under `home`."""
         now = datetime.now()
         name = f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{session_id}.jsonl"
         return cls(Path(home) / "sessions" / f"{now:%Y}" / f"{now:%m}" / f"{now:%d}" / name)
@@ -230,7 +230,7 @@ class StoredSession(msgspec.Struct, frozen=True):
 
     @property
     def damage(self) -> str:
-        """What has to be told of a file that was damaged; empty for one that is whole."""
+        """A warning about a damaged file; empty if it is intact."""
         if not self.skipped_lines:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines} lines"
@@ -308,7 +308,7 @@ class _Reader:
         self.responses, self.items = [tuple(unit) for unit in units(items)], []
 
     def _add(self, item: ResponseItem) -> None:
-        """A response ends where somebody else speaks, and, should the line of its end be lost, where another begins."""
+        """End a response where somebody else speaks or, if its last line is lost, where another one begins."""
         if item.origin is None and isinstance(item.view, Reasoning | Compaction):
             item = msgspec.structs.replace(item, origin=self._presumed())
         last = next((known.origin for known in reversed(self.items) if known.origin is not None), None)
@@ -318,7 +318,7 @@ class _Reader:
         self.items.append(item)
 
     def _presumed(self) -> Origin | None:
-        """Who made an item that does not say it, as far as the head and the last turn do."""
+        """Guess the origin of an item that lacks one from the head and the last turn."""
         if self.meta is None or not self.meta.model_provider or self.context is None:
             return None
         return Origin(f"{self.meta.model_provider}{ANYWHERE}", family_of(self.context.model))
@@ -329,7 +329,7 @@ class _Reader:
 
 
 def _origin(raw: msgspec.Raw) -> Origin | None:
-    """Who made an item; None where it is not said, or not as we say it."""
+    """Read the origin of an item; None if there is none, or none in our form."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(raw, type=Origin) if bytes(raw) else None
     return None
@@ -347,7 +347,7 @@ _ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{
 
 
 def stored_rollouts(home: str) -> list[Path]:
-    """All rollouts under `home`, oldest first (by id, which begins with the time)."""
+    """Return all rollouts under `home`, oldest first (by id, which begins with the time)."""
     found = Path(home, "sessions").glob("*/*/*/rollout-*.jsonl")
     return sorted((path for path in found if _ROLLOUT_NAME.fullmatch(path.name)), key=_id_of)
 

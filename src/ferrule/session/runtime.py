@@ -1,4 +1,4 @@
-"""What a session stands on: the workspace, the rules, the shell, and the state that tools are handed."""
+"""The basis of a session: the workspace, the rules, the shell, and the state that tools get."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class Runtime(msgspec.Struct, frozen=True):
     security: Security
     env: Mapping[str, str]
     warnings: tuple[str, ...] = ()
-    """What the user has to know before the first turn."""
+    """Warnings for the user before the first turn."""
 
     def orchestrator(self, permission_hook: PermissionHook | None = None) -> Orchestrator:
         """Make the session's orchestrator. `permission_hook` is asked before the user is."""

@@ -1,4 +1,4 @@
-"""The lines of a session file, whatever an editor, a crash or another program made of it: all that can still be read.
+"""Read all that can be read of a session file, whatever an editor, a crash or another program did to it.
 
 Whole lines are read as they are. Where lines cannot be read, what stands in them is searched for records: one behind a
 torn write, two in one line, one over several lines.
@@ -13,7 +13,7 @@ import msgspec
 
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 _PADDING = b" \t\r\0"
-"""What stands around a line: other ends of lines, and the zeros of a file that grew before it was written."""
+"""Bytes around a line: other line ends, and the zeros of a file that grew before it was written."""
 _RECORD = re.compile(r'\{\s*"(?:timestamp|type|payload)"')
 
 
@@ -27,7 +27,7 @@ class Line(msgspec.Struct):
 
 
 class Salvaged(NamedTuple):
-    """The records of a file, and how many of its lines could not be read, or not in full."""
+    """The records of a file, and the number of lines that could not be read in full."""
 
     lines: list[Line]
     damaged: int
@@ -67,7 +67,7 @@ def _read(text: bytes | str) -> Line | None:
 
 
 def _search(broken: list[bytes], lines: list[Line]) -> int:
-    """Add the records in lines that cannot be read. Returns how many of the lines are not read, or not in full."""
+    """Add the records found in unreadable lines. Return the number of lines that are not read in full."""
     if not broken:
         return 0
     data = b"\n".join(broken)
@@ -79,7 +79,7 @@ def _search(broken: list[bytes], lines: list[Line]) -> int:
 
 
 def _records(text: str) -> Iterator[tuple[Line, int]]:
-    """The records in a text, each with how many characters beside white space it has."""
+    """Yield the records in a text, each with its number of characters besides white space."""
     at = 0
     while (start := _RECORD.search(text, at)) is not None:
         at = start.start() + 1

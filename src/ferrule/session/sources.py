@@ -1,4 +1,4 @@
-"""Where a session's tools come from: the built-in ones by name, and those that the caller brings."""
+"""The sources of a session's tools: built-in ones by name, and those that the caller brings."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -55,7 +55,7 @@ class BuiltinSource:
 
     @property
     def runs_commands(self) -> bool:
-        """Whether one of them starts processes."""
+        """True if one of them starts processes."""
         return any(tool.starts_processes for tool in self._tools)
 
     def register(self, builder: ToolRegistryBuilder) -> None:
@@ -125,7 +125,7 @@ class DefinitionSource:
 
     @property
     def examples(self) -> list[tuple[str, Sequence[str]]]:
-        """The tools that bring examples of their use, by name."""
+        """Examples of use by tool name."""
         return [(tool.name, tool.examples) for tool in self.tools if getattr(tool, "examples", ())]
 
     def register(self, builder: ToolRegistryBuilder) -> None:

@@ -13,7 +13,7 @@ ToolChoiceLike = str | ForcedTool | Mapping[str, Any]
 
 
 def as_tool_choice(choice: ToolChoiceLike) -> ToolChoice:
-    """The choice that is meant. A hosted tool is named by its type. Raises `UsageError` for anything else."""
+    """Parse a tool choice. A hosted tool is named by its type. Raises `UsageError` for anything else."""
     if isinstance(choice, ForcedTool):
         return choice
     if isinstance(choice, Mapping):
@@ -30,5 +30,5 @@ def as_tool_choice(choice: ToolChoiceLike) -> ToolChoice:
 
 
 def after_a_call(choice: ToolChoice) -> ToolChoice:
-    """What counts once a call was made: a call that had to be made leaves the model free, or it could never end."""
+    """Return the choice after a call: a forced call leaves the model free, or it could never end."""
     return choice if choice == "none" else "auto"

@@ -1,4 +1,4 @@
-"""The tools of one model, ready to run: what a session dispatches to, and what somebody else's loop can use alone."""
+"""The tools of one model, ready to run: for a session, or alone for somebody else's loop."""
 
 import os
 import re
@@ -172,7 +172,7 @@ class Toolset(LoopBound, Closing):
             await source.settled()
 
     def current(self) -> tuple[list[ConfiguredToolSpec], ToolRegistry]:
-        """What the model sees and what runs, as of now. The same objects until a source changes."""
+        """Return what the model sees and what runs now; the same objects until a source changes."""
         sources = (*self._sources, self._search)
         revisions = tuple(source.revision for source in sources)
         if self._built is None or self._built[0] != revisions:
@@ -188,7 +188,7 @@ class Toolset(LoopBound, Closing):
 
     @property
     def examples(self) -> list[tuple[str, Sequence[str]]]:
-        """The tools that bring examples of their use, by name, for the model's instructions."""
+        """Examples of use by tool name, for the model's instructions."""
         return [entry for source in self._sources if isinstance(source, DefinitionSource) for entry in source.examples]
 
     def specs(self, wire: Wire = "responses") -> list[dict[str, JsonValue]]:
@@ -304,7 +304,7 @@ class Toolset(LoopBound, Closing):
 
     @property
     def runs_commands(self) -> bool:
-        """Whether one of the tools starts processes."""
+        """True if one of the tools starts processes."""
         return any(isinstance(source, BuiltinSource) and source.runs_commands for source in self._sources)
 
     async def warm_up(self) -> None:
@@ -329,7 +329,7 @@ class Toolset(LoopBound, Closing):
 
 
 class _ToolsOfNow:
-    """The caller of a context that outlives a turn: it reaches the tools that there are when it is called."""
+    """The caller of a context that outlives a turn: it calls the tools that exist at that moment."""
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
@@ -348,7 +348,7 @@ def tool_sources(
     tools: Sequence[ToolLike] | None,
     features: ShellFeatures = ShellFeatures(),  # noqa: B008 - frozen
 ) -> list[ToolSource]:
-    """The sources of the tools asked for, or of the tool set's where nothing is asked for."""
+    """Return the sources of the requested tools, or of the tool set's if none are requested."""
     if tools is None:
         return [BuiltinSource(expand_profile(include, conversation.profile, features), conversation)]
     names, made = split_tools(tools, conversation)

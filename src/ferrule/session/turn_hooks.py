@@ -4,11 +4,11 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.session.hooks import SessionHooks
 
 MAX_STOP_BLOCKS = 10
-"""How often in a turn Stop hooks may send the model back to work: one that never lets go must not run for ever."""
+"""Times per turn that Stop hooks may send the model back to work: a hook that always does must not run forever."""
 
 
 class PromptBlocked(FerruleError):
-    """A hook refused what the user said; nothing was sent."""
+    """A hook refused the user's words; nothing was sent."""
 
 
 class TurnHooks:
