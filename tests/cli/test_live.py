@@ -85,6 +85,29 @@ async def test_a_long_block_shows_its_end_and_scrolls_nothing_away_twice(tmp_pat
     assert max(frame.count(b"\n") for frame in frames) == 8, "9 of 10 rows: no frame scrolls the one before away"
 
 
+async def test_what_others_write_to_standard_error_stands_above_the_line(tmp_path: Path, tty: Tty) -> None:
+    gate = Gate()
+    out = tty.terminal({})
+    with out.for_stderr():
+        run = asyncio.create_task(play(tmp_path, [step("Done.", stall=Stall(gate=gate))], out=out))
+        await tty.until("Thinking")
+        print("!", file=sys.stderr)
+        print("half a line", end="", file=sys.stderr)
+        await tty.until("half a line")
+        await tty.until("Thinking")
+        gate.open()
+        await run
+    await tty.until("tokens in")
+    assert "!" in tty.screen and "half a line" in tty.screen
+
+
+def test_a_very_long_block_is_not_drawn_whole() -> None:
+    answer = Answer(Terminal(sys.stderr, colored=False))
+    answer.feed("```\n" + "".join(f"line {number}\n" for number in range(2_000)))
+    assert answer.rest()[-2] == "line 1999" and len(answer.rest()) < 1_000
+    assert len(answer.take(whole=True)) == 2_001
+
+
 async def test_a_failure_leaves_nothing_either(tmp_path: Path, tty: Tty) -> None:
     gate = Gate()
     failing = raw(b"{}", status=400, stall=Stall(gate=gate))

@@ -44,7 +44,7 @@ class Tty:
         return visible_text(self.raw.decode("utf-8", "replace")).rstrip("\n").split("\n")
 
     async def until(self, pattern: str) -> str:
-        """Wait until the screen has a line that matches, and return it."""
+        """Wait until the screen has a line that matches, and return the last of them."""
         async with asyncio.timeout(40):
             while not (found := [line for line in self.screen if re.search(pattern, line)]):
                 self._news.clear()

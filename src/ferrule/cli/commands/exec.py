@@ -59,9 +59,11 @@ def main(arguments: list[str]) -> int:
         job = _job(options)
         if not job.settings.accept_no_sandbox:
             refuse_nesting(job.settings.sandbox_policy)
-        view = lines or Human(Terminal.on(sys.stderr), job.settings)
-        result = run_interruptibly(run_turn(job.settings, view, job.prompt, job.stored))
-        view.finish()
+        out = Terminal.on(sys.stderr)
+        view = lines or Human(out, job.settings)
+        with out.for_stderr():
+            result = run_interruptibly(run_turn(job.settings, view, job.prompt, job.stored))
+            view.finish()
     except (FerruleError, Interrupted) as error:
         if view is not None:
             view.fail(str(error) or INTERRUPTED)

@@ -6,6 +6,9 @@ from typing import Protocol
 from ferrule.doors.headless.cells import chopped
 from ferrule.doors.headless.terminal import DIM, Terminal
 
+LONGEST_DRAWN = 8_000
+"""Characters of an unfinished block that are drawn as Markdown, ten times a second; more than two screens."""
+
 
 class Prose(Protocol):
     """A text that grows by `feed`. Rows are printed in order, and end without line breaks."""
@@ -41,8 +44,11 @@ class Answer:
         return self._rows(done)
 
     def rest(self) -> list[str]:
-        """See `Prose`."""
-        return self._rows(self._text)
+        """See `Prose`. Of a very long block only the end, as it is written: drawing it all takes too long."""
+        if len(self._text) <= LONGEST_DRAWN:
+            return self._rows(self._text)
+        lines = self._text[-LONGEST_DRAWN:].split("\n")[1:]
+        return [row for line in lines for row in chopped(line.expandtabs(4), self._out.columns - 1)]
 
     def _rows(self, text: str) -> list[str]:
         from ferrule.doors.headless.markdown import rendered

@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from typing import TextIO, cast
 
 DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
 COLUMNS, ROWS = 80, 24
@@ -88,15 +89,41 @@ class Terminal:
         if not self.live or (not rows and not self._shown):
             return
         up = f"\x1b[{len(rows) - 1}A" if len(rows) > 1 else ""
+        self.end_line()
         lines = "\r\n".join(rows)
         region = f"{_WRAP_OFF}{lines}{_WRAP_ON}{up}\r" if rows else ""
         self.stream.write(f"{_ERASE}{region}")
         self.stream.flush()
         self._shown = rows
 
+    @contextmanager
+    def for_stderr(self) -> Iterator[None]:
+        """Let what others write to standard error pass through here meanwhile, so that the live region makes room for
+        it: a log record, a warning of Python."""
+        if not self.live:
+            yield
+            return
+        with redirect_stderr(cast("TextIO", _Others(self))):
+            yield
+
     def _erased(self) -> str:
         shown, self._shown = self._shown, ()
         return _ERASE if shown else ""
+
+
+class _Others:
+    """Standard error of those who do not know the terminal."""
+
+    def __init__(self, out: Terminal) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        """Write it above the live region."""
+        self._out.write(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._out.stream, name)
 
 
 def safe(text: str) -> str:
