@@ -30,19 +30,17 @@ def sse(*payloads: object) -> bytes:
     return b"".join(b"data: %s\n\n" % json.dumps(payload).encode() for payload in payloads)
 
 
-FAILED = Raw(
-    sse(
-        {
-            "type": "response.failed",
-            "response": {
-                "id": "r",
-                "status": "failed",
-                "error": {"code": "server_error", "message": "It broke."},
-                "usage": {"input_tokens": 700, "output_tokens": 0},
-            },
-        }
-    )
-)
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}]}
+BEGUN = {"type": "response.output_item.done", "output_index": 0, "item": REASONING}
+BROKEN = {
+    "type": "response.failed",
+    "response": {
+        "id": "r",
+        "status": "failed",
+        "error": {"code": "server_error", "message": "It broke."},
+        "usage": {"input_tokens": 700, "output_tokens": 0},
+    },
+}
 UNCOUNTED = Raw(
     sse(
         {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Done." * 40}}]},
@@ -118,8 +116,9 @@ async def test_without_prices_there_is_no_cost(tmp_path: Path) -> None:
         assert (await agent(model, tmp_path).run("go")).cost is None
 
 
-async def test_a_failed_answer_that_tells_its_usage_counts(tmp_path: Path) -> None:
-    with ScriptedModel([FAILED, step(CALL, usage=Usage(300, 0)), "never"]) as model:
+@pytest.mark.parametrize("before", [(), (BEGUN,)], ids=["at once", "after an item"])
+async def test_a_failed_answer_that_tells_its_usage_counts(tmp_path: Path, before: tuple[object, ...]) -> None:
+    with ScriptedModel([Raw(sse(*before, BROKEN)), step(CALL, usage=Usage(300, 0)), "never"]) as model:
         with pytest.raises(BudgetSpent, match="1,000 of 1,000 tokens"):
             await agent(model, tmp_path, token_budget=1000).run("go")
         assert len(model.requests) == 2

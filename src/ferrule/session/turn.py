@@ -308,7 +308,6 @@ class Turn:
         await toolset.settled()
         await self._add_steered()
         self._went_on(await self._compactor.make_room(self.id))
-        dialogue.budget.check()
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)
         request = dialogue.request(
