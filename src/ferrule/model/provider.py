@@ -3,10 +3,8 @@
 import os
 from collections.abc import Callable, Mapping
 
-from ferrule.model.chat.client import ChatModel
 from ferrule.model.http import Endpoint, Server, split_base_url
 from ferrule.model.profiles import Profiles, ProviderProfile, load_profiles
-from ferrule.model.responses.client import ResponsesModel
 from ferrule.model.stream import ModelError
 from ferrule.model.wire import WireModel
 from ferrule.protocol.errors import UsageError
@@ -56,14 +54,20 @@ def open_model(
 
 
 def _kind(provider: ProviderSettings, accepts: ProviderProfile, wire: Wire | None) -> type[WireModel]:
-    """Return the client for a server. Calls as text are known on the chat wire alone."""
+    """Import and return the client for a server. Calls as text are known on the chat wire alone."""
     if (provider.tool_calls or accepts.tool_calls) == "text":
         if (wire or provider.wire_api) == "responses":
             raise UsageError(f'{provider.name!r} has tool_calls = "text", which needs wire_api = "chat".')
         from ferrule.model.text.client import TextModel
 
         return TextModel
-    return ResponsesModel if (wire or provider.wire_api or accepts.wire) == "responses" else ChatModel
+    if (wire or provider.wire_api or accepts.wire) == "responses":
+        from ferrule.model.responses.client import ResponsesModel
+
+        return ResponsesModel
+    from ferrule.model.chat.client import ChatModel
+
+    return ChatModel
 
 
 def _profile(provider: ProviderSettings, known: Profiles, wire: Wire | None) -> ProviderProfile:

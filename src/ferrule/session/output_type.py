@@ -4,10 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from typing_extensions import is_typeddict
 
 from ferrule.protocol.errors import FerruleError, UsageError
-from ferrule.schemas.writer import only_for_msgspec, schema_of_model
 
 
 class OutputInvalid(FerruleError):
@@ -19,6 +17,9 @@ class OutputType:
 
     def __init__(self, kind: Any) -> None:
         from pydantic import BaseModel, PydanticUserError, TypeAdapter
+        from typing_extensions import is_typeddict
+
+        from ferrule.schemas.writer import only_for_msgspec, schema_of_model
 
         self.name = getattr(kind, "__name__", str(kind))
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
