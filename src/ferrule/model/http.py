@@ -14,7 +14,7 @@ from ferrule.model.refusals import LONGEST_QUOTE, ServerError, as_model_error, r
 from ferrule.model.retry import LONGEST_STATED_MS
 from ferrule.model.sse import SseDecoder
 from ferrule.model.stream import ModelError
-from ferrule.protocol.errors import UsageError
+from ferrule.protocol.errors import FerruleError, UsageError
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,6 +31,17 @@ MAX_ERROR_BYTES = 64 * 2**10
 """Bytes of an error's body to search for a sentence."""
 MAX_BODY_BYTES = 64 * 2**20
 """Bytes of a reply that is not a stream."""
+
+
+MAX_LOOKED_BYTES = 2**20
+"""Bytes of what a server says about itself; a chat template has some ten thousand."""
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """An answer to a question about the server: its status (0: none came), and its JSON if it is any."""
+
+    status: int = 0
+    value: object = None
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +127,34 @@ class Server:
             return msgspec.json.decode(body)
         except msgspec.DecodeError as error:
             raise self.malformed(body) from error
+
+    async def look_up(self, path: str, question: bytes | None = None, *, below_root: bool = True) -> "Looked":
+        """Ask the server about itself, with its own key, at a path beside the API (`below_root`) or of it.
+
+        Never raises: an answer that is none, too long, packed or from elsewhere is as good as no answer.
+        """
+        import httpx2
+
+        endpoint = self.endpoint
+        base = endpoint.base_url.removesuffix("/v1") if below_root else endpoint.base_url
+        try:
+            async with self._connection().stream(
+                "GET" if question is None else "POST",
+                f"{base}{path}",
+                params=endpoint.params or None,
+                headers={"accept": "application/json", "accept-encoding": "identity", **endpoint.headers()},
+                content=question,
+            ) as response:
+                if response.status_code != 200 or "content-encoding" in response.headers:
+                    return Looked(response.status_code)
+                body = bytearray()
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > MAX_LOOKED_BYTES:
+                        return Looked(response.status_code)
+                return Looked(response.status_code, msgspec.json.decode(body))
+        except (httpx2.HTTPError, httpx2.InvalidURL, FerruleError, ValueError, RecursionError):
+            return Looked()
 
     async def _whole(self, chunks: AsyncIterator[bytes], begun: bytes) -> bytes:
         """Read the rest of a body that is not a stream, after its first bytes."""

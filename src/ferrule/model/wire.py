@@ -116,6 +116,8 @@ class WireModel:
 
     wire: ClassVar[Wire]
     path: ClassVar[str]
+    native_calls: ClassVar[bool] = True
+    """The server reads the model's calls."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """The dialogue of the user, the model and its tools: history, its record, and the next request."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,7 +10,8 @@ from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, ToolChoice
-from ferrule.protocol.content import ContentPart, InputText
+from ferrule.model.wire import WireModel
+from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.events import Event, TokenUsage, WarningEvent
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
@@ -22,8 +24,12 @@ from ferrule.session.instructions import base_instructions, with_examples
 from ferrule.session.output_type import OutputType
 from ferrule.session.record import SessionRecord
 from ferrule.session.rollout import ImagesRefused, StoredSession
+from ferrule.session.server_check import ServerCheck
 from ferrule.session.toolset import Toolset
 from ferrule.tools.events import ToolEvent
+
+if TYPE_CHECKING:
+    from ferrule.model.abilities import Abilities
 
 RUNNING_BUDGET = OutputBudget(100)
 """Of the text of a command that still runs: enough to know it again."""
@@ -59,7 +65,11 @@ class Dialogue:
         self.budget = budget
         self.allowance = Allowance(settings.max_tool_calls, settings.run_max_tool_calls)
         self.window = settings.model.context_window or toolset.conversation.profile.context_window
-        """Tokens of the model's window; None if nobody said it."""
+        """Tokens of the model's window: by the user, else the server, else the profile; None if nobody said it."""
+        self.server: Abilities | None = None
+        """What a server of the user's own says of itself."""
+        self.check = ServerCheck(model, model_name, self._hear_of_server)
+        self._told_of_images = False
         self._instructions = with_examples(
             settings.instructions or base_instructions(settings.model.reasoning_effort), toolset.examples
         )
@@ -82,6 +92,8 @@ class Dialogue:
         """Put an item into history and on disk."""
         self.history.append(item)
         self.record.item(item)
+        if self.server is not None and _has_image(item):
+            self._tell_shortcomings(images_only=True)
 
     def say(self, text: str) -> None:
         """Put words of the user into history."""
@@ -130,11 +142,38 @@ class Dialogue:
             session_id=self.toolset.session_id,
             previous_response_id=stored.response_id if stored else None,
             stored_items=stored.items if stored else 0,
-            on_sent=on_sent,
+            on_sent=self.check.due(on_sent),
             interrupted_calls=frozenset(interrupted_calls),
             compact_threshold=compact_threshold,
             lessons=self._lessons,
         )
+
+    def _hear_of_server(self, found: "Abilities") -> None:
+        """Use what the server says, and tell the user what it cannot do."""
+        from ferrule.model.abilities import ROOM
+
+        self.server = found
+        fits = found.window is not None and not found.is_default and found.window > self.fixed_tokens() + ROOM
+        if fits and self.settings.model.context_window is None:
+            self.window = found.window
+        self._tell_shortcomings()
+
+    def _tell_shortcomings(self, *, images_only: bool = False) -> None:
+        if self.server is None or (images_only and self._told_of_images):
+            return
+        from ferrule.model.abilities import Wanted, shortcomings
+
+        images = images_only or any(map(_has_image, self.history.items))
+        self._told_of_images = images
+        wanted = Wanted(
+            0 if images_only else self.fixed_tokens(),
+            tools=not images_only and bool(self.toolset.current()[0]),
+            images=images,
+            native=not isinstance(self.model, WireModel) or self.model.native_calls,
+            window=self.settings.model.context_window,
+        )
+        for text in shortcomings(self.server, self.model_name, wanted):
+            self.emit(WarningEvent(message=text))
 
     @property
     def instruction_tokens(self) -> int:
@@ -198,6 +237,12 @@ class Dialogue:
         """Remember what the server refuses, also for when this session is resumed."""
         self._lessons = latest((*self._lessons, lesson))
         self.record.lesson(lesson)
+
+
+def _has_image(item: ResponseItem) -> bool:
+    """Return whether an item is a message with an image."""
+    content = item.view.content if isinstance(item.view, Message) else ""
+    return not isinstance(content, str) and any(isinstance(part, InputImage) for part in content)
 
 
 def _restored(stored: StoredSession, settings: Settings, model_name: str) -> list[ResponseItem]:

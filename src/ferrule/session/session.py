@@ -165,7 +165,10 @@ class Session(LoopBound):
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
         emit, record = self._dialogue.emit, self._dialogue.record
         try:
-            result = await self._within_time(turn, prompt)
+            try:
+                result = await self._within_time(turn, prompt)
+            finally:
+                await self._dialogue.check.settled()
         except asyncio.CancelledError:
             self.toolset.pending.withdraw_all("the turn was interrupted")
             record.note("turn_aborted")
@@ -249,6 +252,10 @@ class Session(LoopBound):
             scripts = "; ".join(" ".join(script.split())[:SCRIPT_SHOWN] for script in ended)
             self._dialogue.emit(WarningEvent(message=f"commands that still ran were ended with the run: {scripts}"))
 
+    def opening_tokens(self) -> int:
+        """Return the approximate tokens of each request's instructions and tools."""
+        return self._dialogue.fixed_tokens()
+
     def pending_approvals(self) -> list[Question]:
         """Return the questions that wait for an answer, oldest first."""
         return self.toolset.pending.questions()
@@ -276,6 +283,7 @@ class Session(LoopBound):
         async with AsyncExitStack() as ends:
             ends.callback(self._dialogue.record.close)
             ends.push_async_callback(self.model.aclose)
+            ends.push_async_callback(self._dialogue.check.aclose)
             ends.push_async_callback(self.toolset.aclose)
             if self._turn is not None:
                 await end_tasks([self._turn])

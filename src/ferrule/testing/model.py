@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
-from ferrule.testing.player import Answer, Lane, Player
+from ferrule.testing.player import Answer, Lane, Player, is_about_server
 from ferrule.testing.request import Request
 from ferrule.testing.script import Script, checked
 from ferrule.testing.steps import StepLike
@@ -141,7 +141,8 @@ class ScriptedModel:
             raise AssertionError("\n\n".join(problems))
 
     def _respond(self, request: Request) -> Answer:
-        self.requests.append(request)
+        if not is_about_server(request):
+            self.requests.append(request)
         answer = self._player.answer(request)
         self._notify()
         return answer

@@ -32,6 +32,11 @@ class Answer(msgspec.Struct, frozen=True):
     cut_at: int | None = None
 
 
+def is_about_server(request: Request) -> bool:
+    """Return whether a client asks what kind of server this is, as ours does: no test means to see that."""
+    return request.method == "GET" and request.path.partition("?")[0] == "/props"
+
+
 class Refused(Exception):
     """The request does not fit the script; the text is written for the test's author."""
 
@@ -72,6 +77,8 @@ class Player:
         """Answer a request and advance the script by one step, unless the request is refused."""
         if request.wire == "models" and request.method == "GET":
             return _json({"object": "list", "data": [_model(name) for name in self._models]})
+        if is_about_server(request):
+            return _error(501, "A scripted model says nothing of itself.", "not_implemented")
         if request.wire not in ("responses", "chat") or request.method != "POST":
             return _error(404, f"Unknown request URL: {request.method} {request.path}", "unknown_url")
         lane = self._lane(request)

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ferrule._version import __version__
 from ferrule.builtin.js_repl.node import find_node
@@ -23,6 +26,9 @@ from ferrule.process.shell import default_shell
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.policy import command_places
+
+if TYPE_CHECKING:
+    from ferrule.model.abilities import Abilities
 
 PROBE_SECONDS = 3.0
 """Seconds for the model server to list its models: long enough for a slow network, short enough to wait for."""
@@ -169,6 +175,30 @@ def _model(settings: Settings) -> Iterator[str]:
     else:
         names = ", ".join(listed[:SHOWN_MODELS]) + (", …" if len(listed) > SHOWN_MODELS else "")
         yield f"server         lists {len(listed)} models: {names}"
+        yield from _abilities(settings, next(iter(listed), ""))
+
+
+def _abilities(settings: Settings, first: str) -> Iterator[str]:
+    """Report what a server of the user's own says it can, and what is missing for the session's tools."""
+    from ferrule.model.abilities import Wanted, ask_abilities, is_own, shortcomings
+    from ferrule.session.offline import open_offline
+
+    async def ask() -> "tuple[Abilities | None, str, Wanted]":
+        quiet = msgspec.structs.replace(settings, mcp_servers={})
+        session, model = await open_offline(quiet)
+        async with session:
+            name = settings.model.model or model.accepts.default_model or first
+            tokens = session.opening_tokens()
+            wanted = Wanted(tokens, native=model.native_calls, window=settings.model.context_window)
+            own = is_own(model.profiles, model.accepts.name, model.server.endpoint.base_url)
+            return await ask_abilities(model.server, model.accepts.name, name) if own else None, name, wanted
+
+    found, name, wanted = asyncio.run(ask())
+    if found is None:
+        return
+    yield f"abilities      {found.server}: {', '.join(found.in_words())}"
+    for text in shortcomings(found, name, wanted):
+        yield f"abilities      {PROBLEM}: {text}"
 
 
 def _key_state(variable: str | None, env: Mapping[str, str]) -> str:

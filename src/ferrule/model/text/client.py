@@ -19,6 +19,8 @@ from ferrule.model.wire import Body, Merger
 class TextModel(ChatModel):
     """The Chat wire with the tools in the prompt (`tool_calls = "text"`)."""
 
+    native_calls = False
+
     def __init__(
         self,
         server: Server,
