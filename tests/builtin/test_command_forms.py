@@ -161,9 +161,9 @@ def test_f18_json_and_text_show_what_it_is(wire: Wire, tmp_path: Path) -> None:
         [done] = [item for item in ran.items() if item["type"] == kind]
         assert done["status"] == "completed", ran.out
         if kind == "file_change":
-            assert done["changes"] == [{"path": "new.txt", "kind": "add"}]
+            assert done["changes"] == [{"path": str(tmp_path / "new.txt"), "kind": "add"}]
         else:
-            assert (done["command"], done["exit_code"]) == ("echo two words", 0)
+            assert (done["command"], done["exit_code"]) == ("bash -lc 'echo two words'", 0)
 
 
 async def test_f18_hooks_see_the_command_in_any_form(tmp_path: Path) -> None:

@@ -251,15 +251,15 @@ async def test_a_wrong_patch_in_a_script_is_refused_like_a_call_of_the_tool(benc
     [
         ("shell_command", {"command": "true", "workdir": "missing"}, "missing' does not exist"),
         ("shell_command", {"command": "true", "workdir": "a\0b"}, "does not exist"),
-        ("shell_command", {"command": "true", "timeout_ms": 0}, "timeout_ms is in milliseconds and at least 1, not 0"),
-        ("exec_command", {"cmd": "true", "timeout": -5}, "timeout is in milliseconds and at least 1, not -5"),
+        ("shell_command", {"command": "true", "timeout_ms": 0}, "timeout_ms must be at least 1 millisecond, not 0"),
+        ("exec_command", {"cmd": "true", "timeout": -5}, "timeout must be at least 1 millisecond, not -5"),
         ("shell_command", {"command": "true", "sandbox_permissions": "all"}, "not 'all'"),
         ("exec_command", {"cmd": "true", "shell": "/no/such/shell"}, "/no/such/shell"),
         ("exec_command", {"cmd": "true", "shell": "nosuchshell"}, "nosuchshell"),
         ("shell", {"command": []}, "cannot run the command: it is empty"),
         ("shell_command", {"command": "true\0"}, "cannot run the command"),
         ("write_stdin", {"session_id": 999}, "write_stdin failed: Unknown process id 999"),
-        ("write_stdin", {"session_id": 1000.5}, "a session ID is a whole number, not 1000.5"),
+        ("write_stdin", {"session_id": 1000.5}, "a session ID must be a whole number, not 1000.5"),
     ],
 )
 async def test_bad_input_is_named(bench: Bench, name: str, arguments: dict[str, object], says: str) -> None:

@@ -168,14 +168,14 @@ def test_the_state_of_each_server_is_one_line(place: Place) -> None:
         found = json.loads(place.run("mcp", "list", "--json").out)
     states = dict(line.split(maxsplit=1) for line in listed.out.splitlines())
     assert list(states) == ["good", "dead", "off", "mute", "web"]
-    assert ": ready, 14 tools and 1 that cannot be used (stub 1)" in states["good"]
+    assert ": ready, 15 tools and 1 that cannot be used (stub 1)" in states["good"]
     assert states["dead"].endswith(": exited with code 3; its stderr ends with: no license found")
     assert states["off"].endswith(": disabled")
     assert "did not answer within 0.2 seconds (startup_timeout)" in states["mute"]
     assert states["web"] == f"{url}: needs a login (HTTP 401): run `ferrule mcp login web`"
     assert [server.get("status") for server in found] == ["ready", "failed", None, "failed", "login"]
     shown = place.run("mcp", "get", "good").out
-    assert "status: ready\nstate: ready, 14 tools" in shown
+    assert "status: ready\nstate: ready, 15 tools" in shown
     assert '"echo"' in shown
     assert "left_out: " in shown
 

@@ -216,7 +216,7 @@ async def test_b155_resume_stops_when_the_directory_is_gone(tmp_path: Path) -> N
     project.mkdir()
     await store_one(tmp_path, project)
     project.rmdir()
-    with pytest.raises(UsageError, match=r"directory .*/p does not exist any more; choose another one with -C"):
+    with pytest.raises(UsageError, match=r"directory .*/p no longer exists; choose another one with -C"):
         resume_settings(settings(tmp_path), None, Given())
 
 

@@ -147,7 +147,7 @@ def test_native_specs_and_classes_are_tools(tmp_path: Path) -> None:
     shown = [spec.get("name", spec["type"]) for spec in tools.specs()]
     assert shown == ["local_shell", "shell", "apply_patch", "note", str(tmp_path)[-4:]]
     tools.close()
-    with pytest.raises(UsageError, match="dict is no tool: give a name"):
+    with pytest.raises(UsageError, match="dict is not a tool: give a name"):
         open_toolset(tmp_path, tools=[{"type": "web_search"}])
 
 

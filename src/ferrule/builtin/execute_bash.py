@@ -78,7 +78,7 @@ class ExecuteBashExecutor(KeptShellExecutor[ExecuteBashAction, ExecuteBashObserv
         """Run a command in the kept shell, or pass input to it. Raises `RespondToModel`."""
         keeper, command, limit = self._keeper, action.command.strip(), action.timeout
         if limit is not None and limit <= 0:
-            raise RespondToModel(f"timeout is in seconds and more than 0, not {limit:g}")
+            raise RespondToModel(f"timeout must be more than 0 seconds, not {limit:g}")
         quiet = self.patience if limit is None else None
         if action.reset:
             if action.is_input:

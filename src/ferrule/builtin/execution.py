@@ -152,7 +152,7 @@ def _permissions(request: EscalationRequest) -> SandboxPermissions:
         return SandboxPermissions(request.sandbox_permissions)
     except ValueError as error:
         known = " or ".join(SandboxPermissions)
-        raise RespondToModel(f"sandbox_permissions is {known}, not {request.sandbox_permissions!r}") from error
+        raise RespondToModel(f"sandbox_permissions must be {known}, not {request.sandbox_permissions!r}") from error
 
 
 def working_directory(ctx: ToolContext, workdir: str | None) -> str:
@@ -168,7 +168,7 @@ def working_directory(ctx: ToolContext, workdir: str | None) -> str:
 def limit_ms(asked: float | None, name: str = "timeout_ms") -> int | None:
     """Return the limit of a call in whole milliseconds. Raises `RespondToModel` if it leaves no time."""
     if asked is not None and asked < 1:
-        raise RespondToModel(f"{name} is in milliseconds and at least 1, not {asked:g}")
+        raise RespondToModel(f"{name} must be at least 1 millisecond, not {asked:g}")
     return None if asked is None else int(asked)
 
 

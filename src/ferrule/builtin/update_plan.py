@@ -51,7 +51,7 @@ class UpdatePlanExecutor(ToolExecutor[UpdatePlanAction, UpdatePlanObservation]):
         under_way = sum(step.status == "in_progress" for step in action.plan)
         if under_way > 1:
             raise RespondToModel(
-                f"at most one step can be in_progress at a time, and {under_way} are: send the plan with one of them"
+                f"at most one step can be in_progress at a time, and {under_way} are: send the plan with only one"
             )
         steps = tuple(PlanStep(step.step, step.status) for step in action.plan)
         ctx.emit(PlanUpdate(plan=steps, explanation=action.explanation))

@@ -48,7 +48,7 @@ class WriteStdinExecutor(CommandExecutor[WriteStdinAction, ExecObservation]):
         """Write, wait, and return what came. An interrupted wait leaves the session as it is."""
         number, chars = int(action.session_id), action.chars or ""
         if number != action.session_id:
-            raise RespondToModel(f"write_stdin failed: a session ID is a whole number, not {action.session_id:g}")
+            raise RespondToModel(f"write_stdin failed: a session ID must be a whole number, not {action.session_id:g}")
         asked = DEFAULT_YIELD_MS if action.yield_time_ms is None else action.yield_time_ms
         table = self._commands.sessions
         warning = None

@@ -143,7 +143,7 @@ def working_directory(given: str | None) -> str:
     try:
         return os.path.realpath(os.getcwd())
     except FileNotFoundError as error:
-        raise UsageError("the working directory does not exist any more; choose another one with -C") from error
+        raise UsageError("the working directory no longer exists; choose another one with -C") from error
 
 
 def is_given(options: argparse.Namespace, flag: str, key: str) -> bool:

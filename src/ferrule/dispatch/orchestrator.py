@@ -127,7 +127,7 @@ class Orchestrator:
         if isinstance(answer, NoAnswer):
             raise RespondToModel(f"{rejected(effect)}: {answer.reason}")
         if not isinstance(answer, Decision):
-            raise RespondToModel(f"{rejected(effect)}: the answer was no decision")
+            raise RespondToModel(f"{rejected(effect)}: the answer was not a decision")
         match answer.decision:
             case ReviewDecision.APPROVED:
                 return

@@ -228,7 +228,7 @@ def resume_settings(settings: Settings, session_id: str | None, given: Given) ->
     context = stored.context if is_own(path, settings.home) else None
     cwd = settings.cwd if given.cwd else (context.cwd if context else "") or settings.cwd
     if not Path(cwd).is_dir():
-        raise UsageError(f"the session's directory {cwd} does not exist any more; choose another one with -C")
+        raise UsageError(f"the session's directory {cwd} no longer exists; choose another one with -C")
     settings = msgspec.structs.replace(settings, cwd=cwd)
     return (settings if context is None else _as_before(settings, context, given)), stored
 

@@ -24,7 +24,7 @@ class OutputType:
         self.name = getattr(kind, "__name__", str(kind))
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
         if not (is_model or is_typeddict(kind) or hasattr(kind, "__dataclass_fields__")):
-            raise UsageError(f"output_type: {self.name} is no pydantic model, dataclass or TypedDict")
+            raise UsageError(f"output_type: {self.name} is not a pydantic model, dataclass or TypedDict")
         try:
             self.schema: dict[str, object] = dict(schema_of_model(kind).mapping)
             by_msgspec = only_for_msgspec(kind)

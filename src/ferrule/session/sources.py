@@ -183,5 +183,5 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
 
             made.append(as_tool(tool))
         else:
-            raise UsageError(f"{type(tool).__name__} is no tool: give a name, a definition or a function")
+            raise UsageError(f"{type(tool).__name__} is not a tool: give a name, a definition or a function")
     return list(dict.fromkeys(names)), made

@@ -182,7 +182,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             spec = spec.as_function()
         chat = spec.to_chat()
         if chat is None:
-            raise TypeError(f"{self.name} cannot be said in Chat Completions")
+            raise TypeError(f"{self.name} cannot be expressed in Chat Completions")
         return chat
 
     def to_responses_tool(self) -> dict[str, JsonValue]:

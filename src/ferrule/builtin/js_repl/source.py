@@ -24,13 +24,13 @@ class Cell(msgspec.Struct, frozen=True):
 def read_cell(text: str, timeout_ms: int | None = None) -> Cell:
     """Parse the cell of a call; the argument `timeout_ms` overrides the cell's own. Raises `RespondToModel`."""
     if not text.strip():
-        raise RespondToModel(f"js_repl expects JavaScript that is not empty: {_RAW}")
+        raise RespondToModel(f"js_repl needs JavaScript, and the input is empty: {_RAW}")
     first, _, rest = text.partition("\n")
     if not first.lstrip().startswith(PRAGMA):
         return Cell(_javascript(text), timeout_ms or DEFAULT_TIMEOUT_MS)
     asked = _timeout_of(first.strip().removeprefix(PRAGMA))
     if not rest.strip():
-        raise RespondToModel(f"js_repl got a line of options and no JavaScript after it: {_RAW}")
+        raise RespondToModel(f"js_repl needs JavaScript after its line of options: {_RAW}")
     return Cell(_javascript("\n" + rest), timeout_ms or asked or DEFAULT_TIMEOUT_MS)
 
 
@@ -43,7 +43,7 @@ def _timeout_of(options: str) -> int | None:
         if asked is not None:
             raise RespondToModel("js_repl options: timeout_ms is given twice")
         if not (value.isascii() and value.isdigit() and int(value) > 0):
-            raise RespondToModel(f"js_repl options: timeout_ms is a whole number of at least 1, not {value!r}")
+            raise RespondToModel(f"js_repl options: timeout_ms must be a whole number of at least 1, not {value!r}")
         asked = int(value)
     return asked
 

@@ -65,7 +65,9 @@ def _wrong(pattern: str, problem: str) -> RespondToModel:
 
 
 def _unsupported(pattern: str, what: str) -> RespondToModel:
-    return RespondToModel(f"{what} in `{pattern}` cannot be searched for without ripgrep: write the pattern otherwise")
+    return RespondToModel(
+        f"{what} in `{pattern}` cannot be searched for without ripgrep: write the pattern differently"
+    )
 
 
 class _Translator:
