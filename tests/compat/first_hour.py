@@ -27,6 +27,7 @@ LLAMA_SECONDS = 300.0
 """Seconds that a local model may take to load."""
 
 PROGRAM = """\
+print("asking", flush=True)
 from ferrule import Agent, tool
 
 @tool
@@ -34,7 +35,6 @@ def word_count(text: str) -> int:
     "Count the words of a text."
     return len(text.split())
 
-print("asking", flush=True)
 agent = Agent(model="m", base_url="{url}", tools=[word_count])
 print(agent.run_sync("How many words has `a b c`?").text)
 """

@@ -362,6 +362,8 @@ def find_rollout(home: str, session_id: str | None) -> Path:
         raise UsageError(f"there is no session to resume in {home}")
     if session_id is None:
         return max(rollouts, key=lambda path: path.stat().st_mtime_ns)
+    if not session_id.strip():
+        raise UsageError(f"the id of a session is empty; the newest is {_id_of(rollouts[-1])}")
     matching = [path for path in rollouts if _id_of(path).startswith(session_id)]
     if len(matching) == 1:
         return matching[0]
