@@ -3,14 +3,17 @@
 import errno
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from ferrule.sandbox.linux import filesystem
+from ferrule.sandbox.linux import filesystem, socket_search
 from ferrule.sandbox.linux.client import PLACE
 from ferrule.sandbox.linux.kernel import StepError
 
@@ -62,3 +65,23 @@ def test_s03_what_is_there_again_is_covered(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(filesystem, "cover_one", cover_one)
     filesystem.cover([("read", os.fsencode(tmp_path), b"")])
     assert len(tries) == 5
+
+
+def test_s12_sockets_are_found_beside_the_start_of_the_zygote(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "deep" / "er" / "s"))
+        assert os.fsencode(tmp_path / "deep" / "er" / "s") in (
+            socket_search.SocketSearch([os.fsencode(tmp_path)]).found() or []
+        )
+
+
+def test_s12_a_search_that_is_killed_or_fails_is_no_empty_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_search, "socket_files", lambda *folders: time.sleep(60))
+    search = socket_search.SocketSearch([b"/"])
+    os.kill(search.pid, signal.SIGKILL)
+    with pytest.raises(StepError, match="did not end"):
+        filesystem.HostSockets([]).cover_present(search)
+    monkeypatch.setattr(socket_search, "socket_files", lambda *folders: 1 / 0)
+    assert socket_search.SocketSearch([b"/"]).found() is None

@@ -19,7 +19,8 @@ from ferrule.process.launcher import LaunchError
 
 PLACE = Path(__file__).resolve().parent.parent
 ENTRY = """
-import os, sys
+import gc, os, sys
+gc.disable()
 _, place, control, *roots = sys.argv
 sys.path.insert(0, place)
 from linux.socket_search import SocketSearch
@@ -28,7 +29,8 @@ from linux.zygote import main
 main(int(control), search)
 """
 """Imports the zygote instead of running it as a script, so that its bytecode is cached; from its own folder, so that
-nothing else of ours is imported. The search for sockets runs while the zygote is imported."""
+nothing else of ours is imported. The search for sockets runs while the zygote is imported. Nothing in it is garbage:
+collecting would only take time, and copy pages that the search shares."""
 
 SOCKET_BUFFER = 1 << 20
 """Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else is queued."""

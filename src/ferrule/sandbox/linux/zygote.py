@@ -522,9 +522,7 @@ def main(number: int, search: SocketSearch | None) -> None:
     zygote = Zygote(control, settings, fds, search)
     try:
         zygote.start()
-        gc.collect()
         gc.freeze()
-        gc.disable()
         send(control, b"R", bytes((zygote.landlock,)))
         zygote.serve()
     except (OSError, StepError) as error:
