@@ -196,6 +196,18 @@ def test_reading_a_long_call_in_small_pieces_takes_linear_time() -> None:
     assert len(finder.finish().calls) == 1  # the suite's own limit of time is the bound
 
 
+@pytest.mark.parametrize(
+    "text",
+    [" " * 60_000, '{"name": \n' * 6_000, "<tool_call>{a" + " " * 60_000, "<tool_call>[" + CALL * 1_000, "[" * 60_000],
+)
+def test_no_answer_takes_long_to_read(text: str) -> None:
+    for step in (7, len(text)):
+        finder = CallFinder(tools())
+        for at in range(0, len(text), step):
+            finder.feed(text[at : at + step])
+        assert not finder.finish().calls  # the suite's own limit of time is the bound
+
+
 # --- on the wire
 
 

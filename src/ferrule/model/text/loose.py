@@ -17,7 +17,7 @@ _QUOTES = ('"""', "'''", '<|"|>', "<escape>", '"', "'")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_KEY = re.compile(r"[^\s{}\[\]\"',:][^{}\[\]\"',:]*?(?=\s*:)")
+_KEY = re.compile(r"[^\s{}\[\]\"',:][^{}\[\]\"',:]{0,200}?(?=\s{0,20}:)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", **{char: char for char in "\"'\\/"}}
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
@@ -39,8 +39,12 @@ def read_value(text: str, at: int) -> tuple[Any, int]:
     """Return the value that begins at `at`, and its end. Raises `Unreadable`."""
     try:
         return _STRICT.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text) or error.msg.startswith("Unterminated"):
+            raise Incomplete("it ends too early", error.pos) from error
     except (ValueError, RecursionError):
-        return _value(text, at, 0)
+        pass
+    return _value(text, at, 0)
 
 
 def skip_space(text: str, at: int) -> int:

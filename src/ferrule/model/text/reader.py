@@ -41,8 +41,11 @@ from ferrule.model.text.tools import KnownTools, Said
 
 LONGEST_TOKEN = 96
 """Characters of an unfinished tag that are held back at most."""
-GROWTH = 32
+GROWTH = 8
 """A call that is not whole is read again when it has grown by one part in so many: the work stays linear."""
+
+MAX_ATTEMPTS = 64
+"""Texts of one answer that are read as a call without a mark and are none. One with more is about something else."""
 
 _CALL_FENCES = frozenset(
     {"", "json", "jsonc", "json5", "xml", "tool_call", "tool_calls", "tool_code", "tool", "function_call"}
@@ -95,6 +98,7 @@ class CallFinder:
         self._fence = ""
         self._due = 0
         self._late = False
+        self._attempts = 0
 
     def feed(self, piece: str) -> str:
         """Return the text that is certain to be no call."""
@@ -333,9 +337,11 @@ class CallFinder:
     def _bare(self, final: bool) -> Result:
         if not final and any(mark.startswith(self._text) for mark in BRACKETED):
             return MORE
-        if not self._at_line_start() and not self._entries_just_now:
+        if self._attempts > MAX_ATTEMPTS or not (self._at_line_start() or self._entries_just_now):
             return NOTHING
-        return self._unmarked(self._text, 0, final)
+        result = self._unmarked(self._text, 0, final)
+        self._attempts += result is NOTHING
+        return result
 
     @property
     def _entries_just_now(self) -> bool:
@@ -416,7 +422,7 @@ class CallFinder:
     def _held(self) -> int:
         """Return how much of the text's end may be the beginning of something."""
         held = _unfinished(self._text)
-        if self._before == "\n" and (" to=functions." + self._text.strip()).startswith(" " + self._text.strip()):
+        if self._before == "\n" and 0 < len(self._text) < LONGEST_TOKEN and _may_be_recipient(self._text.strip()):
             return len(self._text)
         line = self._text.rpartition("\n")[2]
         begins = "\n" in self._text or self._at_line_start()
@@ -424,6 +430,11 @@ class CallFinder:
         if begins and (not word or any(name.startswith(word) for name in self._tools.names)):
             held = max(held, len(line) if word else 0)
         return held
+
+
+def _may_be_recipient(text: str) -> bool:
+    """Return whether an answer may begin with the recipient of a call, as gpt-oss writes it."""
+    return text.startswith("to=functions.") or "to=functions.".startswith(text)
 
 
 def _unfinished(text: str) -> int:
@@ -456,7 +467,8 @@ def _trigger(names: list[str]) -> "re.Pattern[str]":
     late = "|".join(map(re.escape, LATE_THOUGHT_ENDS))
     marks = "|".join(f"(?P<m_{name}>{mark.opener})" for name, mark in MARKS.items())
     called = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or r"(?!)"
-    bare = rf"[{{\[]|(?:(?<=\n)|\A)[ \t]*(?:print\s*\(\s*)?(?:default_api\.|functions\.)?(?:{called})\s*\("
+    start = r"(?:(?<=\n)|\A)[ \t]{0,8}(?:print\s{0,8}\(\s{0,8})?(?:default_api\.|functions\.)?"
+    bare = rf"[{{\[]|{start}(?:{called})\s{{0,8}}\("
     parts = [f"(?P<thought>{thoughts})", f"(?P<late>{late})", f"(?P<header>{HEADER.pattern})"]
     parts += [f"(?P<tag>{XTML_TAG.pattern})", marks, f"(?P<wrapper>{WRAPPER.pattern})"]
     parts += [f"(?P<closer>{CLOSERS.pattern})", f"(?P<silent>{SILENT.pattern})", r"(?P<ticks>`+|(?:(?<=\n)|\A)~~~)"]
