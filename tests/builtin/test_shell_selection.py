@@ -5,15 +5,15 @@ import pytest
 from ferrule.builtin import BUILTINS
 from ferrule.builtin.shell_selection import SHELL_TOOLS, Platform, current_platform, select_shell
 from ferrule.protocol.profiles import ModelProfile, ShellForm
-from ferrule.protocol.settings import ShellFeatures
+from ferrule.protocol.settings import Features
 from ferrule.session.sources import expand_profile
 
 LINUX, WINDOWS, OLD_WINDOWS = Platform("linux"), Platform("win32"), Platform("win32", has_pty=False)
-PLAIN = ShellFeatures()
-OFF = ShellFeatures(shell_tool=False, shell_zsh_fork=True, unified_exec=True)
-ZSH = ShellFeatures(shell_zsh_fork=True, unified_exec=True)
-SESSIONS = ShellFeatures(unified_exec=True)
-NO_SESSIONS = ShellFeatures(unified_exec=False)
+PLAIN = Features()
+OFF = Features(shell_tool=False, shell_zsh_fork=True, unified_exec=True)
+ZSH = Features(shell_zsh_fork=True, unified_exec=True)
+SESSIONS = Features(unified_exec=True)
+NO_SESSIONS = Features(unified_exec=False)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ NO_SESSIONS = ShellFeatures(unified_exec=False)
         ("shell", PLAIN, OLD_WINDOWS, "shell"),
     ],
 )
-def test_selection(profile: ShellForm, features: ShellFeatures, platform: Platform, expected: ShellForm) -> None:
+def test_selection(profile: ShellForm, features: Features, platform: Platform, expected: ShellForm) -> None:
     assert select_shell(ModelProfile(name="m", shell=profile), features, platform) == expected
 
 

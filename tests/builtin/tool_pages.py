@@ -19,6 +19,12 @@ FOLDER = Path(__file__).parents[2] / "docs" / "tools" / "reference"
 GENERATED = "<!-- Made by scripts/docs_tools from the tool's definition: change that, not this page. -->\n\n"
 
 EXAMPLES: dict[str, object] = {
+    "close_agent": {"id": "0193a0b2-5f3e-7c4d-8e5f-60718293a4b5"},
+    "list_agents": {},
+    "resume_agent": {"id": "0193a0b2-5f3e-7c4d-8e5f-60718293a4b5"},
+    "send_input": {"id": "0193a0b2-5f3e-7c4d-8e5f-60718293a4b5", "message": "Look at the tests, too."},
+    "spawn_agent": {"message": "Find all callers of read_config in src/ and list them with file and line."},
+    "wait": {"ids": ["0193a0b2-5f3e-7c4d-8e5f-60718293a4b5"], "timeout_ms": 60000},
     "apply_patch": {"input": "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"},
     "bash": {"command": "cd src && ls"},
     "exec_command": {"cmd": "python3 -q", "tty": True, "yield_time_ms": 1000},

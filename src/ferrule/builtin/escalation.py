@@ -1,6 +1,7 @@
 """Describe the sandbox to the model, with the three arguments that ask to run a command outside it."""
 
 import sys
+from collections.abc import Mapping
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
@@ -29,7 +30,13 @@ def fitting(parameters: JsonSchema, permissions: Permissions) -> JsonSchema:
 def described(template: str, windows: str | None, state: ConversationState, platform: str = sys.platform) -> str:
     """Fill in a tool's description for this session; `windows` replaces `template` where commands are PowerShell's."""
     text = windows if windows is not None and platform == "win32" else template
-    return text.replace("{sandbox}", sandbox_text(state))
+    return text.replace("{sandbox}", sandbox_text(state)).replace("{roles}", roles_text(state.roles))
+
+
+def roles_text(roles: Mapping[str, str]) -> str:
+    """The kinds of sub-agents, one a line; nothing where there is only the plain one."""
+    lines = [f"- {name}: {description}" if description else f"- {name}" for name, description in roles.items()]
+    return "\n".join(["\nRoles (agent_type):", *lines]) if lines else ""
 
 
 def sandbox_text(state: ConversationState) -> str:

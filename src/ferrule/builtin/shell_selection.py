@@ -5,7 +5,7 @@ import sys
 import msgspec
 
 from ferrule.protocol.profiles import ModelProfile, ShellForm
-from ferrule.protocol.settings import ShellFeatures
+from ferrule.protocol.settings import Features
 
 CONPTY_BUILD = 17_763
 """The first Windows build with pseudo consoles (1809)."""
@@ -34,7 +34,7 @@ def current_platform() -> Platform:
     return Platform(sys.platform)
 
 
-def select_shell(profile: ModelProfile, features: ShellFeatures, platform: Platform) -> ShellForm:
+def select_shell(profile: ModelProfile, features: Features, platform: Platform) -> ShellForm:
     """Select the form of shell for a model. Pure."""
     if not features.shell_tool or profile.shell == "disabled":
         return "disabled"

@@ -47,6 +47,12 @@ NAMES = (
     "grep",
     "view_image",
     "request_user_input",
+    "spawn_agent",
+    "send_input",
+    "wait",
+    "resume_agent",
+    "close_agent",
+    "list_agents",
     "get_memory",
     "think",
     "finish",
@@ -60,7 +66,7 @@ NAMES = (
 )
 """The modules, in the order in which their tools are listed."""
 
-ALIASES = {"container.exec": "shell"}
+ALIASES = {"container.exec": "shell", "wait_agent": "wait"}
 """Older names of tools: answered, but not shown to the model."""
 
 SCRIPTS = "commands"
@@ -86,7 +92,8 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `name`: how it is asked for; `called`: the name that its calls carry, with `namespace`. `parallel`: its calls may
     run beside others. `read_only`: it changes nothing. `hidden`: it is answered, but not shown to the model.
     `starts_processes`: the sandbox and the login shell are made ready with the session. `command_field`: the argument
-    that holds what it runs (a script, an argv, or several scripts). `description` may hold `{sandbox}`;
+    that holds what it runs (a script, an argv, or several scripts). `description` may hold `{sandbox}` and
+    `{roles}`;
     `escalates`: it has the arguments by which a call asks for more rights. `native`: the API describes it to the model.
     """
 

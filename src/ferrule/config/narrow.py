@@ -139,17 +139,31 @@ MAY_SET: Rows = {
         }
     },
     "hooks": {"*": {"command": free, "matcher": free, "timeout": free}},
+    "agents": {
+        "*": {
+            "description": free,
+            "model": free,
+            "tools": free,
+            "instructions": free,
+            "sandbox_mode": free,
+            "approval_policy": free,
+        }
+    },
+    "agent_max_depth": yours_only,
+    "agent_max_threads": yours_only,
     "features": {
         "shell_tool": up_to(False, True, default=True),
         "shell_zsh_fork": unless_yours,
         "unified_exec": unless_yours,
+        "multi_agent": unless_yours,
     },
     "confirmation_policy": up_to("always", "risky", "never", default="never"),
 }
-"""Hooks come after the user's, and cannot approve what the user must be asked about. A server starts a program
-unconfined: the user has confirmed it, with the file that declares it."""
+"""A sub-agent never has more rights than the session that starts it. Hooks come after the user's, and cannot approve
+what the user must be asked about. A server starts a program unconfined: the user has confirmed it, with the file that
+declares it."""
 
-EXCLUSIVE = frozenset({"mcp_servers."})
+EXCLUSIVE = frozenset({"mcp_servers.", "agents."})
 """Tables whose entries belong wholly to the project or to the user: a project adds names, and changes none."""
 TOOL_KEYS = ("tools", "profile")
 """Two ways to choose tools: with either, the user has chosen."""

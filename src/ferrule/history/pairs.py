@@ -17,6 +17,7 @@ from ferrule.protocol.items import (
     LocalShellCallOutput,
     McpApprovalRequest,
     McpApprovalResponse,
+    Reasoning,
     ResponseItem,
     ShellCall,
     ShellCallOutput,
@@ -129,3 +130,12 @@ def _payload(call: ItemView) -> ToolPayload:
     if isinstance(call, FunctionCall):
         return FunctionPayload("")
     return NativePayload(kind_of(call), "")
+
+
+def answered(items: Sequence[ResponseItem]) -> tuple[ResponseItem, ...]:
+    """Return the items up to the first call that waits for its output; with it goes the reasoning before it."""
+    outputs = {answered_id(item.view) for item in items}
+    end = next((at for at, item in enumerate(items) if called_id(item.view) not in (None, *outputs)), len(items))
+    while end < len(items) and end and isinstance(items[end - 1].view, Reasoning):
+        end -= 1
+    return tuple(items[:end])

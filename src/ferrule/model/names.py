@@ -16,6 +16,8 @@ SHORTEST_PREFIX = 8
 
 _WRAPPERS = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)[./:]", re.IGNORECASE)
 _ALIASES = {"container.exec": "shell"}
+_PLAIN = frozenset({"functions", "multi_agent_v1"})
+"""Namespaces in which models were trained to call tools that have plain names here."""
 """Names from training for tools with other names."""
 
 
@@ -52,7 +54,7 @@ class CallNames:
         if exact is not None:
             return exact
         bare = _WRAPPERS.sub("", _without_tokens(name))
-        callee = self._meant(_ALIASES.get(bare, bare), None if namespace == "functions" else namespace)
+        callee = self._meant(_ALIASES.get(bare, bare), None if namespace in _PLAIN else namespace)
         if callee is not None:
             log.info("the call of %r is taken as one of %r", name, callee.flat)
         return callee

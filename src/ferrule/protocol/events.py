@@ -29,6 +29,15 @@ class TokenUsage(msgspec.Struct, frozen=True):
             self.cache_write_input_tokens + other.cache_write_input_tokens,
         )
 
+    def __sub__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            self.input_tokens - other.input_tokens,
+            self.cached_input_tokens - other.cached_input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.reasoning_output_tokens - other.reasoning_output_tokens,
+            self.cache_write_input_tokens - other.cache_write_input_tokens,
+        )
+
     @property
     def total_tokens(self) -> int:
         """Input and output together."""
@@ -141,7 +150,7 @@ class WarningEvent(_Event, frozen=True, tag="warning"):
 
 class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     """A command, patch or call waits for the user's approval. `text` is everything that will run, control characters
-    escaped."""
+    escaped. `agent_id` is the sub-agent that asks, in this and the other questions."""
 
     request_id: str
     call_id: str
@@ -152,6 +161,7 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     decisions: tuple[ReviewDecision, ...] = ()
     proposed_execpolicy_amendment: tuple[str, ...] | None = None
     fingerprint: str = ""
+    agent_id: str = ""
 
 
 class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
@@ -160,6 +170,7 @@ class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
     request_id: str
     call_id: str
     questions: JsonValue
+    agent_id: str = ""
 
 
 class ElicitationRequest(_Event, frozen=True, tag="elicitation_request"):
@@ -169,6 +180,7 @@ class ElicitationRequest(_Event, frozen=True, tag="elicitation_request"):
     server: str
     message: str
     schema: JsonValue = None
+    agent_id: str = ""
 
 
 class ExecCommandBegin(_Event, frozen=True, tag="exec_command.begin"):

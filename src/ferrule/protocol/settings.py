@@ -8,7 +8,7 @@ import msgspec
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.permissions import AskForApproval, SandboxPolicy, WorkspaceWrite
+from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.prices import Prices
 from ferrule.protocol.specs import Wire
 
@@ -80,13 +80,27 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a request from which on the conversation is compacted; None: 85 % of the window."""
 
 
-class ShellFeatures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Feature flags of shell tools. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one string
-    tool. `unified_exec`: sessions for every model (True), for none (False), or as its profile says (None)."""
+class Features(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Feature flags. `shell_tool` off: no shell at all. `shell_zsh_fork`: scripts go through one string tool.
+    `unified_exec`: sessions for every model (True), for none (False), or as its profile says (None). `multi_agent`: the
+    model may start sub-agents."""
 
     shell_tool: bool = True
     shell_zsh_fork: bool = False
     unified_exec: bool | None = None
+    multi_agent: bool = False
+
+
+class AgentRole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kind of sub-agent. What is None is as in the session that starts it; wider rights than its are narrowed to
+    them. `instructions` are read after the base instructions."""
+
+    description: str = ""
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    instructions: str | None = None
+    sandbox_mode: SandboxMode | None = None
+    approval_policy: AskForApproval | None = None
 
 
 Confirmation = Literal["always", "never", "risky"]
@@ -168,7 +182,13 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """The repetition at which the model is told that the same call has failed the same way before."""
     same_failure_limit: Positive = 6
     """How often the same call may fail the same way before the turn ends."""
-    features: ShellFeatures = ShellFeatures()
+    features: Features = Features()
+    agents: dict[str, AgentRole] = {}
+    """The kinds of sub-agents, by name."""
+    agent_max_depth: Positive = 1
+    """How deep sub-agents may be nested; at this depth they have no tools to start others."""
+    agent_max_threads: Positive = 6
+    """How many sub-agents may run at once."""
     mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers whose tools the session offers, by name."""
     accept_no_sandbox: bool = False

@@ -168,6 +168,19 @@ class Agent(Closing):
             output_type=self._output_type,
         )
 
+    def as_tool(self, name: str, description: str) -> Any:
+        """Return this agent as a tool of another one: it takes a `message` and answers with the agent's last words.
+
+        Each call is a session of its own, with this agent's rights and callbacks.
+        """
+        from ferrule.tools.decorator import tool
+
+        async def ask(message: str) -> str:
+            return (await self.run(message)).text
+
+        ask.__name__ = name
+        return tool(name=name, description=description, read_only=True)(ask)
+
     async def run(
         self, prompt: Prompt, *, images: Sequence[ImageLike] = (), tool_choice: ToolChoiceLike = "auto"
     ) -> TurnResult:

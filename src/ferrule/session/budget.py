@@ -31,11 +31,13 @@ LIMITS = ("turn_token_budget", "run_token_budget", "turn_cost_budget", "run_cost
 
 
 class Budget:
-    """The budgets of a session, from its opening; one of a turn begins anew with each."""
+    """The budgets of a session, from its opening; one of a turn begins anew with each. What a sub-agent spends is spent
+    from the budgets of its `parent`, too."""
 
-    def __init__(self, settings: Settings, model: str) -> None:
+    def __init__(self, settings: Settings, model: str, parent: "Budget | None" = None) -> None:
         """Raise `UsageError` for a budget in money without prices, and for one of nothing."""
         self.usage = TokenUsage()
+        self._parent = parent
         self._turn = TokenUsage()
         self._limits = [_Limit(key, most) for key in LIMITS if (most := getattr(settings, key)) is not None]
         self._prices = prices_of(model, settings.prices)
@@ -52,7 +54,8 @@ class Budget:
     @property
     def is_watched(self) -> bool:
         """Whether tokens have to be known: for a limit, or for what they cost."""
-        return bool(self._limits) or self._prices is not None
+        watched = bool(self._limits) or self._prices is not None
+        return watched or (self._parent is not None and self._parent.is_watched)
 
     @property
     def cost(self) -> float | None:
@@ -71,9 +74,13 @@ class Budget:
         """Count what a request took."""
         self.usage += usage
         self._turn += usage
+        if self._parent is not None:
+            self._parent.spend(usage)
 
     def check(self) -> None:
         """Raise `BudgetSpent` if nothing is left for another request."""
+        if self._parent is not None:
+            self._parent.check()
         for limit in self._limits:
             spent = self._spent(limit)
             if spent >= limit.most:

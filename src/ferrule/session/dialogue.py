@@ -19,6 +19,7 @@ from ferrule.protocol.specs import ConfiguredToolSpec, ToolSpec
 from ferrule.protocol.truncation import BYTES_PER_TOKEN, OutputBudget, byte_length, tokens_of_bytes, truncate_text
 from ferrule.session.bounds import Allowance
 from ferrule.session.budget import Budget
+from ferrule.session.children import SessionChildren
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import base_instructions, with_examples
 from ferrule.session.output_type import OutputType
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 
 RUNNING_BUDGET = OutputBudget(100)
 """Of the text of a command that still runs: enough to know it again."""
+
+
+class Parentage(msgspec.Struct, frozen=True):
+    """Where a session comes from: the session that started it, the role it was given, and the conversation that it
+    goes on from."""
+
+    parent: str | None = None
+    role: str | None = None
+    history: tuple[ResponseItem, ...] = ()
 
 
 class Dialogue:
@@ -51,6 +61,8 @@ class Dialogue:
         output_type: OutputType | None = None,
         stored: StoredSession | None = None,
         notes: list[str] | None = None,
+        parentage: Parentage = Parentage(),  # noqa: B008 - frozen
+        children: SessionChildren,
     ) -> None:
         self.settings = settings
         self.model = model
@@ -75,6 +87,8 @@ class Dialogue:
         )
         self._specs: tuple[list[ConfiguredToolSpec], tuple[ToolSpec, ...]] | None = None
         self._fixed: tuple[list[ConfiguredToolSpec], int] | None = None
+        self.parentage = parentage
+        self.children = children
         self._notes = [] if notes is None else notes
         self._steered: list[tuple[ContentPart, ...]] = []
         self._estimated = False

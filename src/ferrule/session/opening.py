@@ -26,7 +26,8 @@ from ferrule.session.brought import (
     runs_remote_mcp,
 )
 from ferrule.session.budget import Budget
-from ferrule.session.dialogue import Dialogue
+from ferrule.session.dialogue import Dialogue, Parentage
+from ferrule.session.family import Family, Parent
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.output_type import OutputType
 from ferrule.session.project_choice import without_unknown
@@ -61,6 +62,7 @@ async def open_session(
     env: Mapping[str, str] = os.environ,
     api_key: str | None = None,
     output_type: OutputType | None = None,
+    parent: Parent | None = None,
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
@@ -71,22 +73,28 @@ async def open_session(
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
     name = settings.model.model or ""
+    if parent is not None:
+        model = parent.model
     if model is None:
         model, name = await _open_model(settings, profiles, env, api_key)
-    budget = Budget(settings, name)
+    budget = Budget(settings, name, parent.budget if parent else None)
     profile = profiles.model(name)
     chosen = profiles.tool_set(settings.profile or profile.tools)
     profile = _with_risk(fitting_profile(profile, model), chosen, settings)
     if tools is not None:
         settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
-    hooks = (*settings.hooks, *hooks)
+    all_hooks = (*settings.hooks, *hooks)
     report = reporter(front_end)
-    runtime = build_runtime(settings, profile, env, _answers(front_end, hooks), report)
+    runtime = build_runtime(
+        settings, profile, env, _answers(front_end, all_hooks), report, policies=parent.policies if parent else None
+    )
     session_id = stored.meta.id if stored else new_session_id()
     rollout = _rollout_of(settings, session_id, stored)
     notes: list[str] = []
-    made_hooks = _session_hooks(hooks, settings, runtime, session_id, name, rollout, report, notes)
+    made_hooks = _session_hooks(all_hooks, settings, runtime, session_id, name, rollout, report, notes)
     brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
+    family = Family(open_session, settings, tools, hooks, env, name, session_id, model, runtime, budget, parent)
+    children = family.children(lambda: toolset.host, lambda: dialogue.history.items, lambda: servers)
     toolset = Toolset(
         runtime,
         tool_sources(runtime.conversation, chosen.include, brought.own, settings.features),
@@ -95,18 +103,29 @@ async def open_session(
         hooks=made_hooks,
         property_names=accepted_property_names(model),
         warnings=warnings,
+        children=children,
     )
     try:
-        await _complete(toolset, brought, model, settings, env)
+        servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)
     except BaseException:
         await toolset.aclose()
-        await model.aclose()
+        if parent is None:
+            await model.aclose()
         raise
-    record = SessionRecord(rollout, report)
     dialogue = Dialogue(
-        settings, model, name, toolset, record, budget=budget, output_type=output_type, stored=stored, notes=notes
+        settings,
+        model,
+        name,
+        toolset,
+        SessionRecord(rollout, report),
+        budget=budget,
+        output_type=output_type,
+        stored=stored,
+        notes=notes,
+        parentage=Parentage() if parent is None else Parentage(parent.session_id, parent.role, parent.history),
+        children=children,
     )
-    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None))
+    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), owns_model=parent is None)
 
 
 async def _open_model(
@@ -125,21 +144,30 @@ def _answers(front_end: FrontEnd | None, hooks: Sequence[Hook]) -> Answers:
 
 
 async def _complete(
-    toolset: Toolset, brought: Brought, model: Model, settings: Settings, env: Mapping[str, str]
-) -> None:
-    """Add the tools that others run, and wait until all is ready that the first request needs."""
+    toolset: Toolset,
+    brought: Brought,
+    model: Model,
+    settings: Settings,
+    env: Mapping[str, str],
+    shared: "McpSource | None",
+) -> "McpSource | None":
+    """Add the tools that others run, and wait until all is ready that the first request needs. Return the MCP servers,
+    which are `shared` in a sub-agent."""
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource(brought.hosted))
     if runs_remote_mcp(model):
         toolset.add_source(NativeSource(brought.remote))
     else:
         mcp_servers = {**mcp_servers, **as_servers(brought.remote)}
-    servers = _with_servers(toolset, mcp_servers, settings, env)
+    servers = shared or _with_servers(toolset, mcp_servers, settings, env)
+    if shared is not None:
+        toolset.add_source(shared)
     if brought.dynamic:
         toolset.add_dynamic_tools(brought.dynamic)
     await toolset.warm_up()
     if servers is not None:
         await servers.ready()
+    return servers
 
 
 def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:

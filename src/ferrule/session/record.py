@@ -22,14 +22,16 @@ class SessionRecord:
         self._report = report
         self._told = False
 
-    def begin(self, session_id: str, cwd: str, settings: Settings) -> None:
-        """Write the head of a new session."""
+    def begin(self, session_id: str, cwd: str, settings: Settings, parent: str | None, role: str | None) -> None:
+        """Write the head of a new session, which `parent` may have started as a sub-agent in a role."""
         meta = SessionMeta(
             id=session_id,
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             cwd=cwd,
             model_provider=settings.provider_name,
             instructions=settings.instructions,
+            parent_thread_id=parent,
+            agent_role=role,
         )
         self._write(lambda rollout: rollout.meta(meta))
 

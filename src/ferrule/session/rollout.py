@@ -23,6 +23,7 @@ from ferrule._version import __version__
 from ferrule.history.compaction import compacted, is_opening, summary_message, units
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import ANYWHERE, family_of
+from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
@@ -32,6 +33,8 @@ from ferrule.protocol.specs import Wire
 from ferrule.session.salvage import Line, salvage
 
 FOLDER_MODE = 0o700
+LONGEST_HEAD = 64 * 1024
+"""Bytes of a first line that are read to see whose session it is."""
 FILE_MODE = 0o600
 """A session's content is for its user alone."""
 
@@ -46,6 +49,9 @@ class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     cli_version: str = __version__
     model_provider: str = ""
     instructions: str | None = None
+    parent_thread_id: str | None = None
+    """The session that started this one as a sub-agent."""
+    agent_role: str | None = None
 
 
 class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -352,6 +358,13 @@ def stored_rollouts(home: str) -> list[Path]:
     return sorted((path for path in found if _ROLLOUT_NAME.fullmatch(path.name)), key=_id_of)
 
 
+def last_words(stored: StoredSession) -> str | None:
+    """Return the model's last message if nothing came after it: the last turn was completed."""
+    items = [item for response in stored.responses for item in response]
+    view = items[-1].view if items else None
+    return text_of(view.content) if isinstance(view, Message) and view.role == "assistant" else None
+
+
 def find_rollout(home: str, session_id: str | None) -> Path:
     """The rollout of a session by id or by an unambiguous beginning of it; None: the newest.
 
@@ -361,14 +374,23 @@ def find_rollout(home: str, session_id: str | None) -> Path:
     if not rollouts:
         raise UsageError(f"there is no session to resume in {home}")
     if session_id is None:
-        return max(rollouts, key=lambda path: path.stat().st_mtime_ns)
-    if not session_id.strip():
-        raise UsageError(f"the id of a session is empty; the newest is {_id_of(rollouts[-1])}")
+        newest_first = sorted(rollouts, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        return next((path for path in newest_first if not is_childs(path)), newest_first[0])
     matching = [path for path in rollouts if _id_of(path).startswith(session_id)]
     if len(matching) == 1:
         return matching[0]
     problem = "no session has" if not matching else f"{len(matching)} sessions have"
     raise UsageError(f"{problem} an id that begins with {session_id!r}; the newest is {_id_of(rollouts[-1])}")
+
+
+def is_childs(path: Path) -> bool:
+    """Return whether a rollout is that of a sub-agent, by its first line."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(LONGEST_HEAD)
+        return b'"parent_thread_id":"' in line
+    except OSError:
+        return False
 
 
 def is_own(path: Path, home: str) -> bool:

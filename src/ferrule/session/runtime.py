@@ -45,8 +45,10 @@ def build_runtime(
     env: Mapping[str, str] = os.environ,
     answers: Answers = Answers(True, True),  # noqa: B008 - a tuple
     report: Callable[[str], None] | None = None,
+    policies: PolicyStore | None = None,
 ) -> Runtime:
-    """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories.
+    """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
+    sub-agent shares the `policies` of the session that starts it.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -61,9 +63,11 @@ def build_runtime(
         env=env,
         report=report,
     )
-    own_rules = load_rules(rule_files([Path(settings.home)]))
-    rules, warnings = with_project_rules(own_rules, settings.project_rules)
-    policies = PolicyStore(rules, Path(settings.home) / DEFAULT_RULES)
+    warnings: tuple[str, ...] = ()
+    if policies is None:
+        own_rules = load_rules(rule_files([Path(settings.home)]))
+        rules, warnings = with_project_rules(own_rules, settings.project_rules)
+        policies = PolicyStore(rules, Path(settings.home) / DEFAULT_RULES)
     tokens = settings.tool_output_tokens
     conversation = Conversation(
         cwd=settings.cwd,
@@ -80,6 +84,7 @@ def build_runtime(
         ),
         turn_diff=TurnDiffTracker(settings.cwd),
         home=settings.home,
+        roles={name: role.description for name, role in settings.agents.items()},
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*warnings, *workspace.warnings))

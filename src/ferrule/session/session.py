@@ -7,6 +7,8 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
+import msgspec
+
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.errors import FerruleError, UsageError
@@ -22,7 +24,9 @@ from ferrule.protocol.events import (
 )
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.json_text import encodable
+from ferrule.protocol.settings import ReasoningEffort
 from ferrule.session.bounds import TurnTimeout, within
+from ferrule.session.children import Child
 from ferrule.session.compaction import Compacted, Compactor
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.images import image_input
@@ -36,6 +40,7 @@ from ferrule.session.turn import Turn
 from ferrule.session.turn_hooks import TurnHooks
 from ferrule.sync import LoopBound
 from ferrule.tools.answering import Listener
+from ferrule.tools.children import ChildOrder
 from ferrule.tools.questions import Answer, DynamicCallback, Question
 from ferrule.tools.tasks import end_tasks
 
@@ -51,7 +56,7 @@ ImageLike = str | bytes | os.PathLike[str]
 class Session(LoopBound):
     """One conversation. Made by `open_session`; belongs to the first loop that uses it. Runs one turn at a time."""
 
-    def __init__(self, dialogue: Dialogue, hooks: TurnHooks) -> None:
+    def __init__(self, dialogue: Dialogue, hooks: TurnHooks, *, owns_model: bool = True) -> None:
         self.id = dialogue.toolset.session_id
         self.settings = dialogue.settings
         self.model = dialogue.model
@@ -61,6 +66,7 @@ class Session(LoopBound):
         self.usage = TokenUsage()
         self._dialogue = dialogue
         self._hooks = hooks
+        self._owns_model = owns_model
         self._loading = ToolLoading(dialogue.toolset)
         self._compactor = Compactor(dialogue, hooks, self._opening)
         self._begun = False
@@ -144,6 +150,32 @@ class Session(LoopBound):
 
         return EventStream(run)
 
+    async def spawn(
+        self,
+        prompt: Prompt,
+        *,
+        role: str | None = None,
+        instructions: str | None = None,
+        model: str | None = None,
+        reasoning_effort: ReasoningEffort | None = None,
+        fork: bool = False,
+    ) -> Child:
+        """Start a sub-agent that works on `prompt` beside this session, as the tool `spawn_agent` does.
+
+        `role` is one of the settings' `agents`; `fork`: it begins with the conversation so far. Raises
+        `RespondToModel` where the role is unknown, too many run, or agents are nested too deeply.
+        """
+        self.bind_to_running_loop()
+        order = ChildOrder(
+            content=_content(prompt),
+            role=role,
+            instructions=instructions,
+            model=model,
+            reasoning_effort=reasoning_effort,
+            fork=fork,
+        )
+        return await self._dialogue.children.start(order)
+
     def steer(self, prompt: Prompt) -> None:
         """Say something while a turn runs: the model reads it before its next answer, and the turn goes on for it.
 
@@ -160,6 +192,7 @@ class Session(LoopBound):
 
     def interrupt(self) -> bool:
         """End the running turn and its calls; answers that have arrived stay. Return False if no turn runs."""
+        self._dialogue.children.interrupt()
         return self._turn is not None and self._turn.cancel()
 
     async def _run_turn(self, turn: Turn, prompt: Prompt) -> TurnResult:
@@ -170,18 +203,23 @@ class Session(LoopBound):
             finally:
                 await self._dialogue.check.settled()
         except asyncio.CancelledError:
+            self._dialogue.children.interrupt()
             self.toolset.pending.withdraw_all("the turn was interrupted")
             record.note("turn_aborted")
             emit(TurnAborted(turn_id=turn.id))
             raise
         except Exception as error:
+            if isinstance(error, TurnTimeout):
+                self._dialogue.children.interrupt()
             words = encodable(str(error) if isinstance(error, FerruleError) else f"internal error: {error!r}")
             record.note("error", words)
             emit(ErrorEvent(message=words))
             emit(TurnFailed(turn_id=turn.id, message=words))
             raise
         finally:
+            turn.usage += self._dialogue.children.new_usage()
             self.usage += turn.usage
+        result = msgspec.structs.replace(result, usage=turn.usage, cost=self._dialogue.budget.cost_of(turn.usage))
         emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text, cost=result.cost))
         return result
 
@@ -227,8 +265,11 @@ class Session(LoopBound):
         for warning in self.toolset.warnings:
             dialogue.emit(WarningEvent(message=warning))
         if dialogue.stored is None:
-            dialogue.record.begin(self.id, state.cwd, self.settings)
-            for item in self._opening():
+            came_from = dialogue.parentage
+            dialogue.record.begin(self.id, state.cwd, self.settings, came_from.parent, came_from.role)
+            if came_from.history:
+                dialogue.replace_history(came_from.history, "", TokenUsage())
+            for item in () if came_from.history else self._opening():
                 dialogue.add(item)
         elif dialogue.stored.damage:
             dialogue.emit(WarningEvent(message=dialogue.stored.damage))
@@ -282,9 +323,11 @@ class Session(LoopBound):
         """End the turn, its processes, the tools and the connections, even if one of them fails to end."""
         async with AsyncExitStack() as ends:
             ends.callback(self._dialogue.record.close)
-            ends.push_async_callback(self.model.aclose)
+            if self._owns_model:
+                ends.push_async_callback(self.model.aclose)
             ends.push_async_callback(self._dialogue.check.aclose)
             ends.push_async_callback(self.toolset.aclose)
+            ends.push_async_callback(self._dialogue.children.aclose)
             if self._turn is not None:
                 await end_tasks([self._turn])
             if self._telling is not None:

@@ -9,7 +9,7 @@ from ferrule.builtin.shell_selection import SHELL_TOOLS, current_platform, selec
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
-from ferrule.protocol.settings import ShellFeatures
+from ferrule.protocol.settings import Features
 from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSearchTool, ToolSpec, runs_here
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
@@ -38,6 +38,8 @@ _FUNCTION_FORMS: dict[type[Any], str] = {
 _NATIVE_SHELLS = frozenset({"local_shell", "native_shell"})
 
 
+AGENT_TOOLS = ("spawn_agent", "send_input", "wait", "wait_agent", "resume_agent", "close_agent", "list_agents")
+"""The tools by which a model works with sub-agents."""
 ASKS_USER = "request_user_input"
 """Shown to the model only where somebody answers."""
 
@@ -141,7 +143,7 @@ class DefinitionSource:
 def expand_profile(
     include: Iterable[str],
     profile: ModelProfile,
-    features: ShellFeatures = ShellFeatures(),  # noqa: B008 - frozen
+    features: Features = Features(),  # noqa: B008 - frozen
 ) -> list[str]:
     """The built-in tools of a model: its form of shell, its form of patches, and what its tool set includes."""
     names = list(SHELL_TOOLS[select_shell(profile, features, current_platform())])
@@ -149,6 +151,8 @@ def expand_profile(
         names.append("apply_patch")
     for entry in include:
         names.extend(matching_names(entry, BUILTINS))
+    if features.multi_agent:
+        names.extend(AGENT_TOOLS)
     return [name for name in dict.fromkeys(names) if name in BUILTINS]
 
 

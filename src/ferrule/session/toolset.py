@@ -26,12 +26,13 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
     as_policy,
 )
-from ferrule.protocol.settings import Settings, ShellFeatures
+from ferrule.protocol.settings import Features, Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire, spec_name
 from ferrule.session.brought import NativeSource, group_by_owner
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.sources import (
+    AGENT_TOOLS,
     BuiltinSource,
     DefinitionSource,
     SearchSource,
@@ -42,6 +43,7 @@ from ferrule.session.sources import (
 )
 from ferrule.sync import Closing, LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
+from ferrule.tools.children import Children, NoChildren
 from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.files import Files
@@ -70,6 +72,7 @@ class Toolset(LoopBound, Closing):
         hooks: SessionHooks | None = None,
         property_names: re.Pattern[str] | None = None,
         warnings: Sequence[str] = (),
+        children: Children = NoChildren(),  # noqa: B008 - has no state
     ) -> None:
         self.conversation = runtime.conversation
         self.asks_for_risk = runtime.conversation.profile.security_risk
@@ -88,6 +91,7 @@ class Toolset(LoopBound, Closing):
         sees_calls = hooks is not None and (hooks.has("PreToolUse") or hooks.has("PostToolUse"))
         self._hooks: ToolHooks | None = hooks if sees_calls else None
         self.session_id = session_id
+        self._children = children
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
 
     @classmethod
@@ -225,6 +229,7 @@ class Toolset(LoopBound, Closing):
             invocation.turn_id,
             invocation.risk,
             caller,
+            self._children,
         )
 
     async def run(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
@@ -346,12 +351,14 @@ def tool_sources(
     conversation: Conversation,
     include: Iterable[str],
     tools: Sequence[ToolLike] | None,
-    features: ShellFeatures = ShellFeatures(),  # noqa: B008 - frozen
+    features: Features = Features(),  # noqa: B008 - frozen
 ) -> list[ToolSource]:
     """Return the sources of the requested tools, or of the tool set's if none are requested."""
     if tools is None:
         return [BuiltinSource(expand_profile(include, conversation.profile, features), conversation)]
     names, made = split_tools(tools, conversation)
+    if features.multi_agent:
+        names = list(dict.fromkeys((*names, *AGENT_TOOLS)))
     return [BuiltinSource(names, conversation), DefinitionSource(made)]
 
 

@@ -307,6 +307,8 @@ class Turn:
         dialogue.budget.check()
         await toolset.settled()
         await self._add_steered()
+        for notice in dialogue.children.notices():
+            dialogue.say(notice)
         self._went_on(await self._compactor.make_room(self.id))
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)

@@ -174,4 +174,6 @@ class ScriptedModel:
             started.set_result(server.sockets[0].getsockname()[1])
             await stopped.wait()
             server.close()
-            await asyncio.gather(*(connection.abort() for connection in list(connections)))
+            while connections or len(asyncio.all_tasks()) > 1:  # one may just be being accepted
+                await asyncio.gather(*(connection.abort() for connection in list(connections)))
+                await asyncio.sleep(0)

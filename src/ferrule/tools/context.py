@@ -17,6 +17,7 @@ from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPol
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.sync import Closing
 from ferrule.tools.answering import Approver, Listener, Questioned
+from ferrule.tools.children import Children, NoChildren
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.files import Files
@@ -110,6 +111,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     turn_id: str = ""
     risk: SecurityRisk = SecurityRisk.UNKNOWN
     caller: ToolCaller = NoOtherTools()
+    children: Children = NoChildren()
 
     @staticmethod
     def local(

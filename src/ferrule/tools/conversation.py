@@ -1,6 +1,6 @@
 """What a tool may know of the conversation when it is created: narrow, and the same for every tool."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -61,10 +61,13 @@ class ConversationState(Protocol):
     def home(self) -> str: ...
     @property
     def shared(self) -> Shared: ...
+    @property
+    def roles(self) -> Mapping[str, str]: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's implementation of that state. `home` is the folder of Ferrule's own files."""
+    """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
+    sub-agents and what they are for."""
 
     cwd: str
     permissions: Permissions
@@ -74,3 +77,4 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     turn_diff: TurnDiffTracker
     home: str = ""
     shared: Shared = msgspec.field(default_factory=Shared)
+    roles: Mapping[str, str] = {}

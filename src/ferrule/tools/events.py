@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.protocol.events import Event
+
 if TYPE_CHECKING:
     from ferrule.tools.action import Action, Observation
 else:
@@ -34,4 +36,12 @@ class AgentErrorEvent(msgspec.Struct, frozen=True):
     error: str
 
 
-ToolEvent = ActionEvent | ObservationEvent | AgentErrorEvent
+class ChildEvent(msgspec.Struct, frozen=True):
+    """An event of a sub-agent, whose session is `thread_id`; `parent_thread_id` is the session that started it."""
+
+    thread_id: str
+    parent_thread_id: str
+    event: "Event | ToolEvent"
+
+
+ToolEvent = ActionEvent | ObservationEvent | AgentErrorEvent | ChildEvent

@@ -39,6 +39,8 @@ from ferrule.protocol.events import (
     ThreadStarted,
     TokenCount,
     TurnCompleted,
+    TurnFailed,
+    TurnStarted,
     WarningEvent,
 )
 from ferrule.protocol.hosted import hosted_line
@@ -47,7 +49,7 @@ from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.prices import money
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.thoughts import shown
-from ferrule.tools.events import ObservationEvent, ToolEvent
+from ferrule.tools.events import ChildEvent, ObservationEvent, ToolEvent
 
 if TYPE_CHECKING:
     from ferrule.doors.headless.live import Live
@@ -124,8 +126,21 @@ class Human:
                 self._block(self._out.style(f"conversation compacted: {before:,} -> {after:,} tokens", DIM))
             case TurnCompleted():
                 self._completed = event
+            case ChildEvent():
+                self._show_child(event)
             case _:
                 self._follow(event)
+
+    def _show_child(self, event: ChildEvent) -> None:
+        """Tell that a sub-agent has begun or ended, in one line; its parent reads the rest."""
+        match event.event:
+            case TurnStarted():
+                self._out.line(self._out.style(f"sub-agent {event.thread_id} works", DIM))
+            case TurnCompleted(last_message=text):
+                said = safe(text).strip().partition("\n")[0][:LONGEST_LINE]
+                self._out.line(self._out.style(f"sub-agent {event.thread_id}: {said}", DIM))
+            case TurnFailed(message=message):
+                self._out.line(self._out.style(f"sub-agent {event.thread_id} failed: {safe(message)}", RED))
 
     def _follow(self, event: Event | ToolEvent) -> None:
         """Follow what a call does."""

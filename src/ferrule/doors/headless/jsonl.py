@@ -42,6 +42,7 @@ from ferrule.protocol.events import (
     TokenUsage,
     TurnAborted,
     TurnCompleted,
+    TurnFailed,
     TurnStarted,
     WarningEvent,
 )
@@ -49,7 +50,7 @@ from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCa
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import shown
-from ferrule.tools.events import ObservationEvent, ToolEvent
+from ferrule.tools.events import ChildEvent, ObservationEvent, ToolEvent
 
 INTERRUPTED = "interrupted"
 KILLED = 128 + signal.SIGKILL
@@ -84,8 +85,11 @@ class JsonLines:
 
     can_answer = False
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, thread: Fields = {}) -> None:  # noqa: B006 - only read
+        """`thread` says in each line whose it is: nothing for the session itself, the ids of a sub-agent's."""
         self._stream = stream
+        self._thread = thread
+        self._children: dict[str, JsonLines] = {}
         self._next = 0
         self._cwd = ""
         self._running: dict[str, _Running] = {}
@@ -106,6 +110,7 @@ class JsonLines:
                 self._cwd = event.cwd
                 self._write("thread.started", thread_id=thread_id, model=model)
             case TurnStarted():
+                self._usage, self._error, self._is_over = None, "", False
                 self._write("turn.started")
             case ItemStarted(item=item):
                 self._start(item)
@@ -125,6 +130,8 @@ class JsonLines:
                 self._error = message
             case TurnAborted():
                 self._error = INTERRUPTED
+            case ChildEvent():
+                self._show_child(event)
             case _:
                 self._follow(event)
 
@@ -145,6 +152,15 @@ class JsonLines:
             self._write("error", message=message)
             self._write("turn.failed", error={"message": message})
             self._is_over = True
+
+    def _show_child(self, event: ChildEvent) -> None:
+        """Write what a sub-agent does, in lines that name it; its turn is over when it says so."""
+        thread: Fields = {"thread_id": event.thread_id, "parent_thread_id": event.parent_thread_id}
+        child = self._children.get(event.thread_id) or JsonLines(self._stream, thread)
+        self._children[event.thread_id] = child
+        child.on_event(event.event)
+        if isinstance(event.event, TurnCompleted | TurnFailed | TurnAborted):
+            child.finish()
 
     def _follow(self, event: Event | ToolEvent) -> None:
         """Show what a call does; say on stderr what is waited for."""
@@ -246,7 +262,7 @@ class JsonLines:
         return f"item_{self._next - 1}"
 
     def _write(self, kind: str, **fields: object) -> None:
-        self._stream.write(msgspec.json.encode({"type": kind, **fields}) + b"\n")
+        self._stream.write(msgspec.json.encode({"type": kind, **self._thread, **fields}) + b"\n")
         self._stream.flush()
 
 

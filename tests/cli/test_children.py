@@ -1,0 +1,52 @@
+"""`ferrule exec` with sub-agents: a parent with three children; one crashes, one asks, one is ended."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ferrule.protocol.specs import Wire
+from ferrule.testing import ScriptedModel, function_call, http_error
+from tests.cli.command import FULL_ACCESS, Place
+
+
+def ids(request: Any) -> list[str]:
+    answers = [json.loads(output.text) for output in request.outputs if output.text.startswith("{")]
+    return [str(answer["agent_id"]) for answer in answers if "agent_id" in answer]
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+def test_lines_of_children_name_them(place: Place, wire: Wire) -> None:
+    spawns = [function_call("spawn_agent", {"message": text}) for text in ("CRASH", "ASKS", "SLEEPS")]
+    script: list[Any] = [
+        spawns,
+        lambda request: [function_call("wait", {"ids": ids(request)[:1]})],
+        lambda request: [function_call("wait", {"ids": ids(request)[1:2]})],
+        lambda request: [function_call("close_agent", {"id": ids(request)[2]})],
+        "all done",
+    ]
+    with ScriptedModel(script) as server:
+        server.play(http_error(400, "it does not work"), when="CRASH")
+        question = {"questions": [{"id": "q", "question": "Which way?"}]}
+        server.play([function_call("request_user_input", question)], "nobody told me", when="ASKS")
+        server.play([function_call("shell_command", {"command": "sleep 600"})], when="SLEEPS")
+        done = place.run(
+            "exec", "--json", *FULL_ACCESS, "--base-url", server.base_url, "--wire", wire,
+            "-c", "features.multi_agent=true", "go",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        assert not server.failures
+    lines = done.lines
+    root = lines[0]["thread_id"]
+    children = [line for line in lines if "parent_thread_id" in line]
+    assert {line["parent_thread_id"] for line in children} == {root}
+    assert len({line["thread_id"] for line in children}) == 3
+    kinds = [line["type"] for line in children]
+    assert kinds.count("thread.started") == kinds.count("turn.started") == 3
+    assert kinds.count("turn.completed") == 1 and kinds.count("turn.failed") == 2
+    assert any(line.get("item", {}).get("text") == "nobody told me" for line in children)
+    assert lines[-1]["type"] == "turn.completed" and "thread_id" not in lines[-1]
+    spent = sum(line["usage"]["input_tokens"] for line in children if line["type"] == "turn.completed")
+    assert 0 < spent < lines[-1]["usage"]["input_tokens"]
+    notices = [text for text in server.last_request.raw.decode().split("subagent_notification") if "errored" in text]
+    assert notices
