@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,6 @@ from ferrule.cli.main import COMMANDS, main
 from ferrule.testing import ScriptedModel
 from tests.cli.command import Place
 from tests.cli.test_exec import exec_against
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    (tmp_path / "work").mkdir()
-    return Place(tmp_path / "work", tmp_path / "user" / ".ferrule")
 
 
 @pytest.mark.parametrize(

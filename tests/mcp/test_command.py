@@ -4,7 +4,6 @@ import json
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from ferrule.cli.main import main
 from ferrule.config.edit import put_server, remove_server
 from ferrule.mcp.logins import Login, LoginStore
 from tests.cli.command import Place
-from tests.cli.warm import Warm, WarmPlace, warm
 from tests.mcp.stub import server
 from tests.mcp.web import mcp_result, stub
 
@@ -33,18 +31,9 @@ trust_level = "trusted"
 """
 
 
-@pytest.fixture(scope="module")
-def forker() -> Iterator[Warm]:
-    with warm() as started:
-        yield started
-
-
-@pytest.fixture
-def place(tmp_path: Path, forker: Warm) -> Place:
-    (tmp_path / "work").mkdir()
-    place = WarmPlace((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule", forker)
+@pytest.fixture(autouse=True)
+def home(place: Place) -> None:
     place.home.mkdir(parents=True)
-    return place
 
 
 def test_a_login_without_the_extra_says_how_to_get_it(

@@ -16,12 +16,6 @@ from tests.mcp.web import stub
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    (tmp_path / "work").mkdir()
-    return Place((tmp_path / "work").resolve(), tmp_path / "user" / ".ferrule")
-
-
-@pytest.fixture
 def model() -> Iterator[ScriptedModel]:
     with ScriptedModel([[message("done")]]) as model:
         yield model
