@@ -112,7 +112,7 @@ async def test_an_answer_that_stays_of_another_type_is_an_error(tmp_path: Path) 
 
 
 def test_a_type_that_is_no_object_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="output_type: int is no pydantic model"):
+    with pytest.raises(UsageError, match="output_type: int is not a pydantic model"):
         Agent("m", cwd=tmp_path, output_type=int)
 
 
