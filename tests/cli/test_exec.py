@@ -154,6 +154,13 @@ def test_prompt_from_standard_input_with_image_schema_and_settings(place: Place)
     assert "json_schema" in json.dumps(request.body)
 
 
+@pytest.mark.parametrize("words", [["--", "--yolo is a flag"], ["--json", "--", "-p"]])
+def test_a_prompt_behind_two_dashes_may_begin_with_one(place: Place, words: list[str]) -> None:
+    with ScriptedModel(["Done."]) as model:
+        assert exec_against(place, model, *words).code == 0
+        assert f'"{words[-1]}"' in model.requests[0].raw.decode()
+
+
 def test_max_turns_ends_the_turn_with_code_1(place: Place) -> None:
     with ScriptedModel([shell("true"), shell("true")]) as model:
         done = exec_against(place, model, "--json", "--max-turns", "1", *FULL_ACCESS, "go")

@@ -29,8 +29,8 @@ from ferrule.tools.registry import ToolRegistryBuilder
 
 log = logging.getLogger("ferrule.mcp")
 
-QUIET = 0.5
-"""Seconds to wait for servers before saying so: most are ready by then."""
+QUIET = 0.2
+"""Seconds to wait for servers before saying so: whoever starts a run sees a line within a second."""
 LIST_PATIENCE = 2.0
 """Seconds that a request waits for a list that is being reread."""
 LIST_PAUSE = 1.0

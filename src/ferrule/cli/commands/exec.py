@@ -18,6 +18,7 @@ from ferrule.cli.options import (
     add_rights_flags,
     configuration,
     is_given,
+    split_command,
     working_directory,
 )
 from ferrule.cli.running import Interrupted, run_interruptibly
@@ -50,8 +51,10 @@ class _Job(msgspec.Struct, frozen=True):
 
 def main(arguments: list[str]) -> int:
     """Run one turn."""
-    answer_habits(arguments)
-    options = _parser().parse_intermixed_args(arguments)
+    own, words = split_command(arguments)
+    answer_habits(own)
+    options = _parser().parse_intermixed_args(own)
+    options.words += words
     translate(options)
     lines = JsonLines(sys.stdout.buffer) if options.json else None
     view: Human | JsonLines | None = lines
