@@ -44,7 +44,7 @@ def as_script(command: Any) -> Any:
 
 
 def as_argv(command: Any) -> Any:
-    """The argv that runs a script; anything else as it is, a list as the tuple that strict reading wants."""
+    """Return the argv that runs a script; a list as the tuple that strict reading expects; anything else as it is."""
     if isinstance(command, str):
         return ("bash", "-lc", command)
     return tuple(command) if isinstance(command, list) else command
@@ -59,9 +59,8 @@ def patch_in(command: Command) -> Invocation | None:
 
 
 def patch_text(given: JsonValue) -> str | None:
-    """The patch in what a model gave the patch tool: text, JSON in a text, an argument by any of its names, or the
-    command that would apply it; an argument of another name counts if it begins as a patch does. None where there is
-    none."""
+    """Find the patch in a model's input for the patch tool: text, JSON as text, an argument by any of its names, or the
+    command that would apply it. An argument of another name counts if it begins like a patch. None if there is none."""
     if isinstance(given, Mapping):
         named = (given.get(name) for name in PATCH_NAMES)
         marked = (value for value in given.values() if isinstance(value, str) and value.lstrip().startswith(BEGIN))

@@ -50,7 +50,7 @@ class Editor:
         self._undo: dict[str, list[tuple[bytes | None, bytes]]] = defaultdict(list)
 
     def view(self, path: str, view_range: Sequence[int] | None, ctx: ToolContext) -> str:
-        """The file as `cat -n` shows it, or a directory two levels deep. Blocks: call it on a thread."""
+        """Show a file like `cat -n`, or a directory two levels deep. Blocks: call it on a thread."""
         entry = _looked_at(path, ctx)
         if entry.kind is Kind.DIRECTORY:
             if view_range:

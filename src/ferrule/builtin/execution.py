@@ -188,8 +188,8 @@ async def argv_command(commands: Commands, argv: Sequence[str], cwd: str, change
 
 
 def shell_word(commands: Commands, name: str, env: Mapping[str, str]) -> str:
-    """What is started for the first word: a shell by its bare name is one that no command could have put there. People
-    and rules see its script alone."""
+    """Return the program to start for the first word. A shell by its bare name becomes one that no command could have
+    put there; people and rules see its script alone."""
     if name not in POSIX_SHELLS:
         return name
     found = locate(name, env.get("PATH"), commands.places)

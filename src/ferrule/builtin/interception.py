@@ -14,7 +14,7 @@ PATCH_TOOL = "apply_patch"
 
 
 def intercepted(argv: tuple[str, ...], cwd: str) -> Invocation | None:
-    """The patch that `argv`, started in `cwd`, would apply; its `workdir` is then absolute. None: run it as it is.
+    """Return the patch that `argv` would apply in `cwd`, with an absolute `workdir`; None to run it as it is.
 
     Raises `RespondToModel` for a patch that names no program.
     """

@@ -37,8 +37,8 @@ OnEnd = Callable[[int, Captured], None]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a command until now. `exit_code` None: it still runs, because nothing was written for a while or,
-    `timed_out`, because its time was over. `ended`: the shell itself ended with it."""
+    """The state of a command. `exit_code` None: it still runs; it wrote nothing for a while or, with `timed_out`, its
+    time was up. `ended`: the shell ended with it."""
 
     output: Captured
     exit_code: int | None = None
@@ -103,8 +103,8 @@ class KeptShell:
         on_output: OnOutput | None = None,
         on_end: OnEnd | None = None,
     ) -> Step:
-        """Run a script of any number of lines, and `wait`. A cancelled wait ends the command. `on_end` is called when
-        it ends, whoever waits."""
+        """Run a script of any number of lines, then `wait`. A cancelled wait ends the command. `on_end` is called
+        at its end, even if nobody waits."""
         self._on_output, self._on_end, self._whole = capped(on_output), on_end, HeadTail()
         self._idle.clear()
         self._send(f"eval -- {shlex.quote(script)}\n")

@@ -19,8 +19,8 @@ REPLACEMENT = "\ufffd"
 
 
 class OutputText(msgspec.Struct, frozen=True):
-    """An output as a person would see it. `omitted`: bytes of its middle that were not kept; `unreadable`: bytes that
-    are no text."""
+    """An output as a person would see it. `omitted`: bytes cut from its middle; `unreadable`: bytes that are not
+    text."""
 
     text: str
     omitted: int = 0

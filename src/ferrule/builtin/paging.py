@@ -18,8 +18,8 @@ def whole(value: float | None, name: str, default: int) -> int:
 
 
 def shown_line(line: bytes, limit: int = LINE_BYTES) -> str:
-    """A line as text, without its line end: bytes that are no UTF-8 become U+FFFD; what is longer than `limit` bytes
-    is cut on a character boundary and marked."""
+    """Return a line as text without its line end. Bytes that are not UTF-8 become U+FFFD; a line longer than `limit`
+    bytes is cut on a character boundary and marked."""
     line = line.removesuffix(b"\r")
     if len(line) <= limit:
         return line.decode(errors="replace")
@@ -30,8 +30,8 @@ def shown_line(line: bytes, limit: int = LINE_BYTES) -> str:
 
 
 def shown_name(name: str, limit: int = LINE_BYTES) -> str:
-    """A file name in one line: line ends and other control characters are written as escapes, bytes that are no UTF-8
-    become U+FFFD, and it is cut like a line."""
+    """Return a file name on one line: control characters are escaped, bytes that are not UTF-8 become U+FFFD, and it is
+    cut like a line."""
     if not name.isprintable():
         name = "".join(_shown_character(character) for character in name)
     data = name.encode(errors="replace")

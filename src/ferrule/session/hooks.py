@@ -127,7 +127,7 @@ class _Failed(Exception):
 class SessionHooks:
     """All hooks of a session: the `ToolHooks` of dispatch, and those of the orchestrator and the turn.
 
-    `programs` are what a project's hooks may start, as it was confirmed. `report` hears of hooks that failed;
+    `programs` are those that a project's hooks may start, as confirmed. `report` is told of failed hooks;
     `add_context` takes the text that hooks add for the model.
     """
 

@@ -61,7 +61,7 @@ def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]
 
 
 def opening_items(state: ConversationState, warn: Callable[[str], object]) -> Iterator[ResponseInputItem]:
-    """The messages that come before the user's first. `warn` is told what was left out."""
+    """Yield the messages before the user's first. `warn` is told what was left out."""
     guidance = agents_text(Path(state.cwd), warn)
     if guidance:
         yield _user(f"# AGENTS.md instructions for {state.cwd}\n\n{guidance}")

@@ -1,7 +1,7 @@
 """Read all that can be read of a session file, whatever an editor, a crash or another program did to it.
 
-Whole lines are read as they are. Where lines cannot be read, what stands in them is searched for records: one behind a
-torn write, two in one line, one over several lines.
+Intact lines are read as they are. Unreadable lines are searched for records: one after a torn write, two on one line,
+one over several lines.
 """
 
 import json

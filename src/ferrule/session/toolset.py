@@ -107,7 +107,7 @@ class Toolset(LoopBound, Closing):
         on_approval: Approver | None = None,
         on_question: Questioned | None = None,
     ) -> "Toolset":
-        """The tools that `model` was trained on, or `tools`, working in `cwd`.
+        """Return the tools that `model` was trained on, or `tools`, working in `cwd`.
 
         `on_approval` decides what `approval_policy` asks (`on-request` with it, `never` without, unless given),
         `on_question` answers the rest, `on_event` sees everything.

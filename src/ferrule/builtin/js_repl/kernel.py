@@ -32,8 +32,8 @@ CallTool = Callable[[str, str, bool], Awaitable[JsonValue]]
 
 
 class CellResult(msgspec.Struct, frozen=True, tag="exec_result", tag_field="type"):
-    """How a cell ended. `output`: what it printed; `images`: data URLs; `inherited`: what its children wrote on the
-    kernel's own outputs."""
+    """The outcome of a cell. `output`: what it printed; `images`: data URLs; `inherited`: what its children wrote to
+    the kernel's own outputs."""
 
     id: str
     ok: bool

@@ -21,11 +21,11 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def block_around(lines: Sequence[bytes], anchor: int, reach: Reach) -> range:
-    """The indices of the lines that belong to the block of line `anchor`, without blank lines at its ends.
+    """Return the indices of the lines in the block of line `anchor`, without blank lines at its ends.
 
-    It grows by turns one line up and one line down, while what it meets is indented at least as the outermost block
-    that is wanted. Of the lines at exactly that indentation only the block's head and its closing line are taken,
-    unless siblings are wanted too; above the head comments are its header.
+    The block grows alternately by one line up and one line down, as long as these are indented at least as far as the
+    outermost wanted block. Of lines with exactly that indentation only the block's head and closing line are taken,
+    unless siblings are wanted too; comments above the head are its header.
     """
     if reach.cap == 1:
         return range(anchor, anchor + 1)
@@ -68,8 +68,8 @@ def _closes(line: bytes) -> bool:
 
 
 class _Side:
-    """One direction of growth; once it refused a line it is over. `complete`: the head, or the closing line, is there
-    already."""
+    """One direction of growth, which ends at the first refused line. `complete`: the head, or the closing line, has
+    been taken."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ class GlobError(RespondToModel):
 
 
 class Rule(NamedTuple):
-    """One line of an ignore file: what it matches, whether it takes back an earlier line, and whether it is for
+    """One line of an ignore file: what it matches, whether it negates an earlier line, and whether it is for
     directories only. Paths are relative to the file's folder, without a leading or trailing slash."""
 
     matches: "re.Pattern[str]"

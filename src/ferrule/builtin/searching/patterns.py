@@ -40,8 +40,8 @@ class LinePattern:
         return self._line.search(line) is not None
 
     def in_text(self, text: str) -> bool:
-        """Whether one line of a text matches. One search in the whole is quick, and where it finds nothing, no line
-        matches; what it finds may cross lines, and is looked at again."""
+        """Tell whether a line of a text matches. One search of the whole is quick: if it finds nothing, no line
+        matches; what it finds may cross lines, and is checked again."""
         found = self._text.search(text)
         if found is None:
             return False

@@ -33,7 +33,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundLine(NamedTuple):
-    """A line of a file: its 1-based number, its first bytes, and whether it matches or only stands beside a match."""
+    """A line of a file: its 1-based number, its first bytes, and whether it matches or is only near a match."""
 
     path: str
     number: int
@@ -42,8 +42,8 @@ class FoundLine(NamedTuple):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a search found. `files` are paths, the last changed first, and `count` is how many there were before the cut
-    to the newest. `warnings` are sentences on what could not be searched; `cut`: there were more lines."""
+    """The result of a search. `files` are paths, last changed first; `count` is their number before the cut to the
+    newest. `warnings` are sentences on what could not be searched; `cut`: there were more lines."""
 
     files: list[str] = []
     count: int = 0
