@@ -158,7 +158,7 @@ def test_prompt_from_standard_input_with_image_schema_and_settings(place: Place)
 def test_a_prompt_behind_two_dashes_may_begin_with_one(place: Place, words: list[str]) -> None:
     with ScriptedModel(["Done."]) as model:
         assert exec_against(place, model, *words).code == 0
-        assert f'"{words[-1]}"' in model.requests[0].raw.decode()
+        assert f'\\n{words[-1]}"' in model.requests[0].raw.decode()
 
 
 def test_max_turns_ends_the_turn_with_code_1(place: Place) -> None:
