@@ -138,7 +138,7 @@ def test_a_hostile_file_ends_in_bounded_time_and_memory(tmp_path: Path, text: st
     started = time.monotonic()
     with pytest.raises(RulesError):
         load(tmp_path, text)
-    assert time.monotonic() - started < 12
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("text", ["prefix_rule(pattern=x)", "f('a')", "'a'.upper()", "x = 1", "['a' for a in 'b']"])
@@ -158,7 +158,7 @@ def test_a_thousand_rules_load_in_seconds(tmp_path: Path) -> None:
     path.write_text("".join(f'prefix_rule(pattern=["tool{i}", "x"])\n' for i in range(1000)))
     started = time.monotonic()
     assert len(load_file(path).prefix) == 1000
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def test_layers_lowest_first_and_sorted(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ async def test_an_output_schema_of_a_server_is_not_run_here() -> None:
         assert len(await client.list_tools()) == 1
         started = time.monotonic()
         await client.call_tool("t", {"structured": "a" * 40})
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
 
 def create_client(*modes: str) -> MCPClient:

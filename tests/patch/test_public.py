@@ -29,7 +29,7 @@ def test_importing_it_is_cheap() -> None:
     start = time.perf_counter()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 30
 
 
 def test_the_grammar_names_every_marker() -> None:

@@ -61,9 +61,9 @@ def test_scrolled_lines_are_kept_and_cannot_be_overwritten() -> None:
 
 def test_long_lines_with_many_colours_cost_linear_time() -> None:
     text = "\x1b[31mx\x1b[0m" * 100_000
-    started = time.perf_counter()
+    started = time.process_time()
     assert visible_text(text) == "x" * 100_000
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_long_progress() -> None:
@@ -71,6 +71,6 @@ def test_long_progress() -> None:
 
 
 def test_an_open_string_sequence_costs_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     visible_text("\x1b]0;" * 20_000)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
