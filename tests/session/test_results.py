@@ -152,6 +152,18 @@ async def test_a_stream_raises_what_the_turn_raises(tmp_path: Path) -> None:
             pass
 
 
+async def test_a_stream_runs_its_turn_once(tmp_path: Path) -> None:
+    with ScriptedModel(["Done.", "never"]) as model:
+        stream = agent(model, tmp_path).stream("go")
+        async for _ in stream:
+            pass
+        with pytest.raises(UsageError, match="a stream runs its turn once"):
+            async for _ in stream:
+                pass
+        assert len(model.requests) == 1
+    assert stream.result is not None and stream.result.text == "Done."
+
+
 async def test_a_turn_that_takes_too_long_raises_timeout_error(tmp_path: Path) -> None:
     call = function_call("shell_command", {"command": "sleep 60"})
     with ScriptedModel([[call], "Done."]) as model:

@@ -232,6 +232,9 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> 
     assert find_rollout(home, second.stem[-36:]) == second
     with pytest.raises(UsageError, match="2 sessions have an id that begins with"):
         find_rollout(home, second.stem[-36:-30])
+    for empty in ("", " "):  # a variable of a script that is not set
+        with pytest.raises(UsageError, match="the id of a session is empty; the newest is"):
+            find_rollout(home, empty)
     with pytest.raises(UsageError, match="no session has an id that begins with 'zz'"):
         find_rollout(home, "zz")
 

@@ -376,6 +376,8 @@ def find_rollout(home: str, session_id: str | None) -> Path:
     if session_id is None:
         newest_first = sorted(rollouts, key=lambda path: path.stat().st_mtime_ns, reverse=True)
         return next((path for path in newest_first if not is_childs(path)), newest_first[0])
+    if not session_id.strip():
+        raise UsageError(f"the id of a session is empty; the newest is {_id_of(rollouts[-1])}")
     matching = [path for path in rollouts if _id_of(path).startswith(session_id)]
     if len(matching) == 1:
         return matching[0]
