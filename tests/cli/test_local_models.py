@@ -2,7 +2,11 @@
 
 import base64
 import json
+import os
+import re
 from pathlib import Path
+
+import pytest
 
 from ferrule.testing import ScriptedModel
 from tests.cli.command import FULL_ACCESS, Done, Place
@@ -90,3 +94,15 @@ def test_a_server_that_does_not_answer_such_questions_is_silent_and_holds_nothin
     with own_server(held=["GET /props"]) as server:
         done = ask(place, server, "--json", "go")
         assert (done.code, done.err, errors(done)) == (0, "", [])
+
+
+REAL = os.environ.get("FERRULE_TEST_LLAMACPP")
+"""The base URL of a llama.cpp that runs a model: `docs/local_models.md` says how to start one from PyPI alone."""
+
+
+@pytest.mark.skipif(REAL is None, reason="FERRULE_TEST_LLAMACPP is not set")
+def test_a_real_llama_cpp_is_understood(place: Place) -> None:
+    assert REAL is not None
+    report = place.run("doctor", "--base-url", REAL)
+    said = r"^abilities +llama\.cpp: tools: (yes|no), images: (yes|no), context window: [\d,]+ tokens$"
+    assert re.search(said, report.out, re.MULTILINE)
