@@ -1,6 +1,7 @@
 """What a server of one's own is asked, and what its answers mean; and that none of them can do harm."""
 
 import gzip
+import json
 
 import pytest
 
@@ -83,15 +84,16 @@ async def test_a_server_that_knows_no_path_is_silent_and_not_posted_to_unless_it
         assert await asked(server) is None and not [path for path in server.asked if path.startswith("POST")]
 
 
+WINDOW = {"default_generation_settings": {"n_ctx": 4096}}
 HOSTILE: dict[str, Reply] = {
-    "100 MB": says(b'{"chat_template": "' + b"x" * 100_000_000),
+    "30 MB": says({"chat_template": "x" * 30_000_000, **WINDOW}),
     "garbage": says(b"\xff\xfe{{{"),
     "nesting": says(b"[" * 500_000),
     "a page": (200, {"content-type": "text/html"}, b"<html>hello</html>"),
     "a list": says([1, 2, 3]),
     "other types": says({"chat_template": 5, "default_generation_settings": {"n_ctx": "many"}, "modalities": []}),
     "no number": says({"default_generation_settings": {"n_ctx": -1}, "modalities": {"vision": "yes"}}),
-    "a bomb": (200, {"content-encoding": "gzip"}, gzip.compress(b"0" * 50_000_000)),
+    "a bomb": (200, {"content-encoding": "gzip"}, gzip.compress(json.dumps(WINDOW).encode() + b" " * 30_000_000)),
     "no key": says({"error": "Unauthorized"}, 401),
     "a fault": says(b"", 500),
 }
@@ -131,6 +133,8 @@ def test_only_servers_of_ones_own_are_asked() -> None:
         assert is_own(profiles, "generic", url), url
     for url in OTHERS:
         assert not is_own(profiles, "generic", url), url
+    assert not is_own(profiles, "vllm", "https://api.openai.com/v1")
+    assert not is_own(profiles, "ollama", "https://ollama.com/v1")
     assert is_own(profiles, "vllm", "https://llm.example.com/v1"), "the user has said that it is one"
     for name, profile in profiles.providers.items():
         if profile.base_url and profile.env_key and name not in ("vllm", "litellm"):

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from ferrule.model.adapt import WireTool
@@ -172,6 +173,7 @@ def test_a_call_that_a_limit_cuts_is_text(rest: str) -> None:
     whole = f"<tool_call>{CALL}</tool_call>"
     text, calls, ending = read(f"{whole}<tool_call>{rest}", cut=True)
     assert (calls, ending.unread) == (WANTED, ()) and text.endswith(f"<tool_call>{rest}")
+    assert read(f"```json\n{CALL}", cut=True)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_reading_a_long_call_in_small_pieces_takes_linear_time() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [" " * 60_000, '{"name": \n' * 6_000, "<tool_call>{a" + " " * 60_000, "<tool_call>[" + CALL * 1_000, "[" * 60_000],
+    [" " * 60_000, '{"name": \n' * 9_000, "<tool_call>{a" + " " * 60_000, "<tool_call>[" + CALL * 1_000, "[" * 60_000],
 )
 def test_no_answer_takes_long_to_read(text: str) -> None:
     for step in (7, len(text)):
@@ -218,7 +220,8 @@ def chunks(*texts: str, finish: str = "stop") -> bytes:
 
 def model(server: Server) -> TextModel:
     profiles = load_profiles()
-    return TextModel(server, profiles.providers["generic"], profiles, max_retries=0)
+    knows_custom_tools = msgspec.structs.replace(profiles.providers["generic"], custom_tools=True)
+    return TextModel(server, knows_custom_tools, profiles, max_retries=0)
 
 
 async def answered(*texts: str, finish: str = "stop") -> Outcome:
