@@ -284,7 +284,14 @@ async def test_the_request_has_no_tools_and_tells_of_them_in_words() -> None:
     body = json.loads(client.body(asked))
     assert not {"tools", "tool_choice", "response_format", "parallel_tool_calls"} & body.keys()
     system, first, said, outputs = body["messages"]
-    for words in ("<tool_call>", '"exec_command"', "<parameter=input>", "must be a call of `exec_command`", "JSON"):
+    for words in (
+        "<tool_call>",
+        '"exec_command"',
+        '{"name": "apply_patch"',
+        "<parameter=input>",
+        "must be a call of `exec_command`",
+        "JSON",
+    ):
         assert words in system["content"]
     assert first == {"role": "user", "content": "go"}
     assert said["role"] == "assistant" and "tool_calls" not in said
