@@ -325,7 +325,7 @@ def test_b155_resume_restores_directory_and_rights(place: Place, tmp_path: Path)
         first = exec_against(place, model, "--json", "-s", "read-only", "first")
         thread = first.lines[0]["thread_id"]
         arguments = ("exec", "--base-url", model.base_url, "resume")
-        second = place.run(*arguments, "--last", "second", cwd=elsewhere)
+        second = place.run(*arguments, "--last", "--all", "second", cwd=elsewhere)
         third = place.run(*arguments, thread, "third", *FULL_ACCESS, "-C", str(elsewhere), cwd=tmp_path)
         asked = [request.user_text for request in model.requests if request.step is not None]
     assert (first.code, second.code, third.code) == (0, 0, 0), second.err + third.err
@@ -340,7 +340,7 @@ def test_b155_resume_in_a_missing_directory_stops(place: Place, tmp_path: Path) 
     with ScriptedModel(["One."]) as model:
         exec_against(place, model, "first")
         place.cwd.rmdir()
-        done = place.run("exec", "--base-url", model.base_url, "resume", "--last", "second", cwd=tmp_path)
+        done = place.run("exec", "--base-url", model.base_url, "resume", "--last", "--all", "second", cwd=tmp_path)
         assert len(model.requests) == 1
     assert done.code == 2
     assert str(place.cwd) in done.err and "-C" in done.err and done.err.count("\n") == 1

@@ -23,7 +23,7 @@ from ferrule.session.children import SessionChildren
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import base_instructions, with_examples
 from ferrule.session.output_type import OutputType
-from ferrule.session.record import SessionRecord
+from ferrule.session.record import Parentage, SessionRecord
 from ferrule.session.rollout import ImagesRefused, StoredSession
 from ferrule.session.server_check import ServerCheck
 from ferrule.session.toolset import Toolset
@@ -34,15 +34,6 @@ if TYPE_CHECKING:
 
 RUNNING_BUDGET = OutputBudget(100)
 """Of the text of a command that still runs: enough to know it again."""
-
-
-class Parentage(msgspec.Struct, frozen=True):
-    """Where a session comes from: the session that started it, the role it was given, and the conversation that it
-    goes on from."""
-
-    parent: str | None = None
-    role: str | None = None
-    history: tuple[ResponseItem, ...] = ()
 
 
 class Dialogue:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ferrule.dispatch.front_end import Answers, FrontEnd, answers_of, reporter
+from ferrule.history.pairs import settled
 from ferrule.model.profiles import Profiles, load_profiles
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
@@ -26,17 +27,18 @@ from ferrule.session.brought import (
     runs_remote_mcp,
 )
 from ferrule.session.budget import Budget
-from ferrule.session.dialogue import Dialogue, Parentage
+from ferrule.session.dialogue import Dialogue
 from ferrule.session.family import Family, Parent
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
+from ferrule.session.index import locate
 from ferrule.session.output_type import OutputType
 from ferrule.session.project_choice import without_unknown
-from ferrule.session.record import SessionRecord
+from ferrule.session.record import Parentage, SessionRecord
 from ferrule.session.rollout import (
     Rollout,
     StoredSession,
     TurnContext,
-    find_rollout,
+    is_brought,
     is_own,
     new_session_id,
     read_rollout,
@@ -84,6 +86,10 @@ async def open_session(
     if tools is not None:
         settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
     all_hooks = (*settings.hooks, *hooks)
+    came_from = Parentage() if parent is None else Parentage(parent.session_id, parent.role, None, parent.history)
+    if stored is not None and is_brought(stored.path, settings.home):
+        items = settled(stored.responses)
+        came_from, stored = Parentage(forked_from=stored.meta.id, history=tuple(items)), None
     report = reporter(front_end)
     runtime = build_runtime(
         settings, profile, env, _answers(front_end, all_hooks), report, policies=parent.policies if parent else None
@@ -122,7 +128,7 @@ async def open_session(
         output_type=output_type,
         stored=stored,
         notes=notes,
-        parentage=Parentage() if parent is None else Parentage(parent.session_id, parent.role, parent.history),
+        parentage=came_from,
         children=children,
     )
     return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), owns_model=parent is None)
@@ -244,14 +250,17 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool = False
 
 
-def resume_settings(settings: Settings, session_id: str | None, given: Given) -> tuple[Settings, StoredSession]:
-    """Return the stored session (None: the newest) and the settings to go on with: its directory, policies, server,
-    model and tools, unless given.
+def resume_settings(
+    settings: Settings, session_id: str | None, given: Given, *, begun_in: str | None = None
+) -> tuple[Settings, StoredSession]:
+    """Return the stored session and the settings to go on with: its directory, policies, server, model and tools,
+    unless given. `session_id` may be the beginning of one, a name, or the path of a session file, of which a copy goes
+    on; None: the newest, in the directory `begun_in` if one is given.
 
     A file that lies elsewhere decides none of this: it could send a key to another server. Raises `UsageError` when the
     directory is gone: nothing is opened then.
     """
-    path = find_rollout(settings.home, session_id)
+    path = locate(settings.home, session_id, begun_in)
     stored = read_rollout(path)
     context = stored.context if is_own(path, settings.home) else None
     cwd = settings.cwd if given.cwd else (context.cwd if context else "") or settings.cwd

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from ferrule.model.lessons import Lesson
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import ResponseItem
@@ -10,6 +12,16 @@ from ferrule.protocol.settings import Settings
 from ferrule.session.rollout import ImagesRefused, Rollout, SessionMeta, TurnContext
 
 Report = Callable[[str], None]
+
+
+class Parentage(msgspec.Struct, frozen=True):
+    """Where a session comes from: the session that started it as a sub-agent and the role it was given, the session
+    that it is a copy of, and the conversation that it goes on from."""
+
+    parent: str | None = None
+    role: str | None = None
+    forked_from: str | None = None
+    history: tuple[ResponseItem, ...] = ()
 
 
 class SessionRecord:
@@ -22,16 +34,17 @@ class SessionRecord:
         self._report = report
         self._told = False
 
-    def begin(self, session_id: str, cwd: str, settings: Settings, parent: str | None, role: str | None) -> None:
-        """Write the head of a new session, which `parent` may have started as a sub-agent in a role."""
+    def begin(self, session_id: str, cwd: str, settings: Settings, came_from: Parentage) -> None:
+        """Write the head of a new session."""
         meta = SessionMeta(
             id=session_id,
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             cwd=cwd,
             model_provider=settings.provider_name,
             instructions=settings.instructions,
-            parent_thread_id=parent,
-            agent_role=role,
+            parent_thread_id=came_from.parent,
+            agent_role=came_from.role,
+            forked_from_id=came_from.forked_from,
         )
         self._write(lambda rollout: rollout.meta(meta))
 

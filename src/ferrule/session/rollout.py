@@ -32,6 +32,8 @@ from ferrule.protocol.settings import CompactedBy, ProviderSettings, ToolCallFor
 from ferrule.protocol.specs import Wire
 from ferrule.session.salvage import Line, salvage
 
+ARCHIVE = "archived_sessions"
+"""The folder of archived sessions in Ferrule's home, beside `sessions`; Codex's name."""
 FOLDER_MODE = 0o700
 LONGEST_HEAD = 64 * 1024
 """Bytes of a first line that are read to see whose session it is."""
@@ -52,6 +54,8 @@ class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     parent_thread_id: str | None = None
     """The session that started this one as a sub-agent."""
     agent_role: str | None = None
+    forked_from_id: str | None = None
+    """The session that this one is a copy of."""
 
 
 class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -349,13 +353,13 @@ def _event_type(payload: msgspec.Raw) -> str:
     return msgspec.json.decode(payload, type=_EventType).type
 
 
-_ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")
+ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")
 
 
 def stored_rollouts(home: str) -> list[Path]:
     """Return all rollouts under `home`, oldest first (by id, which begins with the time)."""
     found = Path(home, "sessions").glob("*/*/*/rollout-*.jsonl")
-    return sorted((path for path in found if _ROLLOUT_NAME.fullmatch(path.name)), key=_id_of)
+    return sorted((path for path in found if ROLLOUT_NAME.fullmatch(path.name)), key=_id_of)
 
 
 def last_words(stored: StoredSession) -> str | None:
@@ -365,8 +369,9 @@ def last_words(stored: StoredSession) -> str | None:
     return text_of(view.content) if isinstance(view, Message) and view.role == "assistant" else None
 
 
-def find_rollout(home: str, session_id: str | None) -> Path:
-    """The rollout of a session by id or by an unambiguous beginning of it; None: the newest.
+def find_rollout(home: str, session_id: str | None, cwd: str | None = None) -> Path:
+    """Return the rollout of a session by id or by an unambiguous beginning of it; None: the newest that people have
+    begun, in `cwd` if one is given.
 
     Raises `UsageError` that says what there is.
     """
@@ -375,7 +380,13 @@ def find_rollout(home: str, session_id: str | None) -> Path:
         raise UsageError(f"there is no session to resume in {home}")
     if session_id is None:
         newest_first = sorted(rollouts, key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        return next((path for path in newest_first if not is_childs(path)), newest_first[0])
+        for path in newest_first:
+            head = read_head(path)
+            if cwd is None and (head is None or head.parent_thread_id is None):
+                return path
+            if head is not None and head.parent_thread_id is None and head.cwd == cwd:
+                return path
+        raise UsageError(f"no session was begun in {cwd}; --all takes the newest of any directory")
     if not session_id.strip():
         raise UsageError(f"the id of a session is empty; the newest is {_id_of(rollouts[-1])}")
     matching = [path for path in rollouts if _id_of(path).startswith(session_id)]
@@ -385,21 +396,27 @@ def find_rollout(home: str, session_id: str | None) -> Path:
     raise UsageError(f"{problem} an id that begins with {session_id!r}; the newest is {_id_of(rollouts[-1])}")
 
 
-def is_childs(path: Path) -> bool:
-    """Return whether a rollout is that of a sub-agent, by its first line."""
+def read_head(path: Path) -> SessionMeta | None:
+    """Return what the first line of a rollout says; None if it cannot be read."""
     try:
         with path.open("rb") as file:
             line = file.readline(LONGEST_HEAD)
-        return b'"parent_thread_id":"' in line
-    except OSError:
-        return False
+        return msgspec.json.decode(msgspec.json.decode(line, type=Line).payload, type=SessionMeta)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def is_own(path: Path, home: str) -> bool:
     """Return whether a session's file really lies in the home: no link to a file from elsewhere."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(Path(home, "sessions")))
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(Path(home, folder))) for folder in ("sessions", ARCHIVE))
+
+
+def is_brought(path: Path, home: str) -> bool:
+    """Return whether a session's file was given by its path: it is read, and a copy in the home goes on."""
+    return not any(path.absolute().is_relative_to(Path(home, folder)) for folder in ("sessions", ARCHIVE))
 
 
 def _id_of(path: Path) -> str:
-    match = _ROLLOUT_NAME.fullmatch(path.name)
+    match = ROLLOUT_NAME.fullmatch(path.name)
     return match["id"] if match else ""

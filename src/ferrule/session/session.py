@@ -266,9 +266,10 @@ class Session(LoopBound):
             dialogue.emit(WarningEvent(message=warning))
         if dialogue.stored is None:
             came_from = dialogue.parentage
-            dialogue.record.begin(self.id, state.cwd, self.settings, came_from.parent, came_from.role)
+            dialogue.record.begin(self.id, state.cwd, self.settings, came_from)
             if came_from.history:
                 dialogue.replace_history(came_from.history, "", TokenUsage())
+                self.toolset.recall(came_from.history)
             for item in () if came_from.history else self._opening():
                 dialogue.add(item)
         elif dialogue.stored.damage:

@@ -39,7 +39,8 @@ from ferrule.session.session import Prompt
 
 EPILOG = """\
 `exec resume ID PROMPT` and `exec resume --last PROMPT` go on with an earlier session, in its directory and with its
-rights unless you give others. What happens goes to standard error, the last message to standard output.
+rights unless you give others. ID is a session's id, its beginning, its name, or the path of a session file, also one of
+Codex. What happens goes to standard error, the last message to standard output.
 exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted"""
 
 
@@ -86,7 +87,8 @@ def _parser() -> Parser:
     parser.usage = "ferrule exec [OPTION]... PROMPT|-\n       ferrule exec [OPTION]... resume ID|--last PROMPT|-"
     parser.epilog = EPILOG
     parser.add_argument("words", nargs="*", metavar="PROMPT", help="what to do; `-` reads it from standard input")
-    parser.add_argument("--last", action="store_true", help="with `resume`: the newest session")
+    parser.add_argument("--last", action="store_true", help="with `resume`: the newest session of this directory")
+    parser.add_argument("--all", action="store_true", help="with `resume --last`: of any directory")
     add_model_flags(parser)
     add_profile_flag(parser)
     add_rights_flags(parser)
@@ -118,6 +120,8 @@ def _job(options: argparse.Namespace) -> _Job:
     resume = bool(words) and words[0] == "resume"
     if options.last and not resume:
         raise UsageError("--last belongs to `ferrule exec resume --last PROMPT`")
+    if options.all and not options.last:
+        raise UsageError("--all belongs to `ferrule exec resume --last --all PROMPT`")
     session_id, rest = _session_and_rest(words[1:], last=options.last) if resume else (None, words)
     settings, stored = _resumed(options, session_id) if resume else (_settings(options), None)
     if options.output is not None and not Path(options.output).absolute().parent.is_dir():
@@ -159,8 +163,9 @@ def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Setti
             "`exec resume` restores the session's sandbox: to change its roots, give its mode too, with -s"
         )
     here = working_directory(options.directory) if given.cwd or os.path.exists(os.curdir) else "/"
-    there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, given)
-    return resume_settings(_settings(options, there.cwd), stored.meta.id, given)
+    begun_in = here if options.last and not options.all else None
+    there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, given, begun_in=begun_in)
+    return resume_settings(_settings(options, there.cwd), str(stored.path), given)
 
 
 def _prompt(words: Sequence[str]) -> str:

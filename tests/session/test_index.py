@@ -1,0 +1,159 @@
+"""The index of stored sessions: always what the files say."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferrule.protocol.errors import UsageError
+from ferrule.session.index import INDEX_FILE, SessionIndex, locate
+from ferrule.session.rollout import Rollout, SessionMeta, new_session_id, read_rollout
+from tests.session.models import says
+
+
+def line(kind: str, payload: Any) -> bytes:
+    return msgspec.json.encode({"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}) + b"\n"
+
+
+def user(text: str) -> bytes:
+    return line("response_item", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
+
+
+class Home:
+    """Makes sessions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.index = SessionIndex(str(folder))
+
+    def session(self, cwd: str, *prompts: str, parent: str | None = None) -> str:
+        session_id = new_session_id()
+        rollout = Rollout.create(str(self.folder), session_id)
+        rollout.meta(SessionMeta(session_id, "2026-01-01T00:00:00.000Z", cwd, parent_thread_id=parent))
+        rollout.close()
+        with rollout.path.open("ab") as file:
+            file.write(user("# AGENTS.md instructions for here"))
+            for prompt in prompts:
+                file.write(line("turn_context", {"cwd": cwd, "approval_policy": "never", "model": "m",
+                                                 "sandbox_policy": {"type": "read-only"}}))  # fmt: skip
+                file.write(user(prompt))
+                file.write(line("response_item", msgspec.json.decode(msgspec.json.encode(says(f"done {prompt}")))))
+        return session_id
+
+    def ids(self, **wanted: Any) -> list[str]:
+        return [entry.id for entry in self.index.entries(**wanted)]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_sessions_are_listed_by_directory_the_newest_first(home: Home) -> None:
+    first, second, third = home.session("/a", "one"), home.session("/b", "two"), home.session("/a", "three", "four")
+    home.session("/a", "child", parent=third)
+    assert home.ids() == [third, second, first] and home.ids(cwd="/a") == [third, first]
+    entry = home.index.find(third)
+    assert (entry.prompt, entry.turns, entry.cwd, entry.archived) == ("three", 2, "/a", False)
+    os.utime(home.index.find(first).path)
+    assert home.ids()[0] == first
+
+
+def test_a_session_is_found_by_id_beginning_and_name(home: Home) -> None:
+    first, second = home.session("/a", "one"), home.session("/a", "two")
+    assert home.index.rename(first, "my work").name == "my work"
+    assert home.index.find("my work").id == home.index.find(first[:-1]).id == first
+    assert locate(str(home.folder), "my work") == Path(home.index.find(first).path)
+    with pytest.raises(UsageError, match="2 sessions are meant"):
+        home.index.find(first[:5])
+    with pytest.raises(UsageError, match="no session has the id or the name"):
+        home.index.find("nobody")
+    with pytest.raises(UsageError, match="another session has the name"):
+        home.index.rename(second, "my work")
+    with pytest.raises(UsageError, match="a line of text"):
+        home.index.rename(second, "a\nb")
+    home.index.rename(first, "other")
+    assert home.index.find("other").id == first
+    with pytest.raises(UsageError):
+        home.index.find("my work")
+
+
+def test_the_index_is_made_from_the_files_again(home: Home) -> None:
+    first = home.session("/a", "one")
+    home.index.rename(first, "work")
+    before = home.index.entries()
+    file = home.folder / "sessions" / INDEX_FILE
+    for damage in (b"", b"not a database" * 100):
+        file.write_bytes(damage)
+        assert home.index.entries() == before
+    file.unlink()
+    assert home.index.entries() == before
+    with sqlite3.connect(file) as database:
+        database.execute("create table other (x)")
+        database.execute("pragma user_version = 99")
+    assert home.index.entries() == before
+
+
+def test_what_is_appended_is_taken_in_and_a_torn_line_waits(home: Home) -> None:
+    first = home.session("/a", "one")
+    path = Path(home.index.find(first).path)
+    whole = line("turn_context", {"cwd": "/a"})
+    with path.open("ab") as file:
+        file.write(whole[:70])
+    assert home.index.find(first).turns == 1
+    with path.open("ab") as file:
+        file.write(whole[70:])
+    assert home.index.find(first).turns == 2
+    path.write_bytes(path.read_bytes()[:200])
+    assert home.index.find(first).turns == 0
+
+
+def test_words_in_a_message_are_no_events(home: Home) -> None:
+    trap = '{"type":"event_msg","payload":{"type":"session_renamed","message":"trap"}} "type":"turn_context"'
+    first = home.session("/a", trap)
+    entry = home.index.find(first)
+    assert (entry.name, entry.turns) == ("", 1) and entry.prompt.startswith('{"type"')
+
+
+def test_a_fork_is_a_copy_up_to_a_turn(home: Home) -> None:
+    first = home.session("/a", "one", "two", "three")
+    home.index.rename(first, "work")
+    whole, part = home.index.fork("work"), home.index.fork(first, 2)
+    assert len({first, whole, part}) == 3
+    assert home.index.find(whole).turns == 3 and home.index.find(part).turns == 2 and not home.index.find(part).name
+    stored = read_rollout(Path(home.index.find(part).path))
+    assert (stored.meta.id, stored.meta.forked_from_id) == (part, first) and not stored.damage
+    assert "done two" in str(stored.responses) and "three" not in str(stored.responses)
+    for turns in (0, 4):
+        with pytest.raises(UsageError, match="has 3 turns"):
+            home.index.fork(first, turns)
+
+
+def test_archived_and_removed_sessions_are_not_listed(home: Home) -> None:
+    first, second = home.session("/a", "one"), home.session("/a", "two")
+    moved = home.index.archive(first)
+    assert moved.archived and Path(moved.path).is_file()
+    assert home.ids() == [second] and home.ids(archived=True) == [first]
+    assert locate(str(home.folder), first) == Path(moved.path)
+    gone = home.index.remove(second)
+    assert not Path(gone.path).exists() and home.ids() == []
+
+
+def test_the_newest_is_that_of_a_directory_and_no_childs(home: Home) -> None:
+    first = home.session("/a", "one")
+    second = home.session("/b", "two")
+    home.session("/a", "child", parent=second)
+    where = str(home.folder)
+    assert locate(where, None).name.endswith(f"{second}.jsonl")
+    assert locate(where, None, "/a").name.endswith(f"{first}.jsonl")
+    with pytest.raises(UsageError, match="no session was begun in /c; --all"):
+        locate(where, None, "/c")
+    with pytest.raises(UsageError, match="there is no session file"):
+        locate(where, "/nowhere/x.jsonl")
+
+
+def test_a_home_without_sessions_lists_none(home: Home) -> None:
+    assert home.index.entries() == [] and not list(home.folder.iterdir())
