@@ -19,6 +19,7 @@ from ferrule.testing.steps import StepLike
 from tests.cli.command import COMMAND, FULL_ACCESS, Place
 from tests.cli.played import execute, play
 from tests.cli.tty import Tty
+from tests.processes import alive, eventually
 
 STATUS = re.compile(r" · \d+ s( · |$)")
 """The line at the bottom."""
@@ -83,6 +84,18 @@ async def test_a_long_block_shows_its_end_and_scrolls_nothing_away_twice(tmp_pat
     assert shown == [f" • item {number}" for number in range(40)]
     frames = re.findall(rb"\x1b\[\?7l(.*?)\x1b\[\?7h", tty.raw, re.DOTALL)
     assert max(frame.count(b"\n") for frame in frames) == 8, "9 of 10 rows: no frame scrolls the one before away"
+
+
+async def test_a_window_that_is_closed_interrupts(place: Place, tty: Tty) -> None:
+    with ScriptedModel([execute("echo $$ > pid; sleep 60", 30_000)]) as model:
+        child = await asyncio.create_subprocess_exec(
+            *COMMAND, "exec", "--base-url", model.base_url, "--wire", "responses", "-m", "gpt-5.5", *FULL_ACCESS, "go",
+            cwd=place.cwd, env=place.env({"TERM": "xterm"}), preexec_fn=lambda: os.login_tty(tty.slave),
+        )  # fmt: skip
+        await tty.until(r"sleep 60 · [1-9]")
+        tty.hang_up()
+        assert await child.wait() == 130
+    assert eventually(lambda: not alive(int((place.cwd / "pid").read_text())))
 
 
 async def test_what_others_write_to_standard_error_stands_above_the_line(tmp_path: Path, tty: Tty) -> None:

@@ -51,6 +51,12 @@ class Tty:
                 await self._news.wait()
         return found[-1]
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+        self._master = -1
+
     def read(self) -> None:
         """Take what was written."""
         with suppress(OSError):  # the other side is closed
@@ -66,7 +72,7 @@ class Tty:
         try:
             yield self
         finally:
-            loop.remove_reader(self._master)
             self.stream.close()
             os.close(self.slave)
-            os.close(self._master)
+            if self._master >= 0:
+                self.hang_up()

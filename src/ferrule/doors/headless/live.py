@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from contextlib import suppress
 
 from ferrule.doors.headless.calls import CommandCall, InputCall, call_line, read_call
 from ferrule.doors.headless.cells import cut, width_of
@@ -139,10 +138,9 @@ class Live:
 
     def _tick(self) -> None:
         started = time.monotonic()
-        with suppress(OSError):  # the terminal is gone; the session's own signals end it
-            if self._prose is not None:
-                self._print(self._prose.take())
-            self._out.show(self._region())
+        if self._prose is not None:
+            self._print(self._prose.take())
+        self._out.show(self._region())
         self._pause = max(FRAME, BUSY_SHARE * (time.monotonic() - started))
         self._arm(max(TICK, self._pause))
 

@@ -62,8 +62,7 @@ class Terminal:
     def write(self, text: str) -> None:
         """Write at once, without a line break."""
         if text:
-            self.stream.write(f"{self._erased()}{text}")
-            self.stream.flush()
+            self._put(f"{self._erased()}{text}")
             self._line_open = not text.removesuffix("\x1b[0m").endswith("\n")
 
     def line(self, text: str = "") -> None:
@@ -92,8 +91,7 @@ class Terminal:
         self.end_line()
         lines = "\r\n".join(rows)
         region = f"{_WRAP_OFF}{lines}{_WRAP_ON}{up}\r" if rows else ""
-        self.stream.write(f"{_ERASE}{region}")
-        self.stream.flush()
+        self._put(f"{_ERASE}{region}")
         self._shown = rows
 
     @contextmanager
@@ -105,6 +103,17 @@ class Terminal:
             return
         with redirect_stderr(cast("TextIO", _Others(self))):
             yield
+
+    def _put(self, text: str) -> None:
+        """Write at once. A terminal whose window was closed takes no more, and its signal ends the run: what is still
+        said then goes nowhere, instead of failing here, in every callback and once more at the interpreter's end."""
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except OSError:
+            if not self.live:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
 
     def _erased(self) -> str:
         shown, self._shown = self._shown, ()
