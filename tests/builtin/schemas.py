@@ -41,7 +41,7 @@ def as_data(name: str, called: str, tool: ToolDefinition[Any, Any], freeform: ob
         hidden=hidden,
         starts_processes=tool.starts_processes,
         command_field=tool.command_field,
-        description=command.template if command else function.description if function else "",
+        description=getattr(tool, "template", function.description if function else ""),
         windows_description=command.windows_template if command else None,
         parameters=msgspec.Raw(ToolDefinition.parameters(tool).encoded if function else b"null"),
         escalates=command is not None,

@@ -1,13 +1,18 @@
 """`spawn_agent`: the model starts a sub-agent."""
 
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
 from pydantic import AliasChoices, Field
 
 from ferrule.builtin.agent_content import AgentItem, AgentObservation, content_of
+from ferrule.builtin.escalation import described
 from ferrule.builtin.hints import KEEPS
 from ferrule.protocol.settings import ReasoningEffort
 from ferrule.tools.action import Action
 from ferrule.tools.children import ChildOrder
 from ferrule.tools.context import ToolContext
+from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
 
@@ -51,6 +56,16 @@ class SpawnAgentExecutor(ToolExecutor[SpawnAgentAction, AgentObservation]):
         return AgentObservation(answer={"agent_id": agent_id, "nickname": None})
 
 
-TOOL = ToolDefinition(
-    name="spawn_agent", description=DESCRIPTION, executor=SpawnAgentExecutor(), annotations=KEEPS, parallel=True
-)
+class SpawnAgentTool(ToolDefinition[SpawnAgentAction, AgentObservation]):
+    """Starts children of the session; its description lists their roles."""
+
+    template: ClassVar[str] = DESCRIPTION
+
+    @classmethod
+    def create(cls, conv_state: ConversationState, **params: object) -> Sequence[Self]:
+        """Create one for the conversation."""
+        text = described(cls.template, None, conv_state)
+        return [cls(description=text, executor=SpawnAgentExecutor(), annotations=KEEPS, parallel=True)]
+
+
+TOOL = SpawnAgentTool
