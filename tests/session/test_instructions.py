@@ -3,8 +3,11 @@
 from pathlib import Path
 
 from ferrule import Agent, tool
-from ferrule.session.instructions import AGENTS_BYTES, BASE_INSTRUCTIONS, agents_text, base_instructions
+from ferrule.protocol.settings import PROJECT_DOC_BYTES, Settings
+from ferrule.session.instructions import BASE_INSTRUCTIONS, agents_text, base_instructions
+from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel
+from tests.session.models import InProcessModel, says
 
 
 def folder(path: Path, text: str | None = None) -> Path:
@@ -32,9 +35,9 @@ def test_without_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> N
 
 def test_agents_files_are_bounded_together(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    folder(tmp_path, "a" * (AGENTS_BYTES - 1))
+    folder(tmp_path, "a" * (PROJECT_DOC_BYTES - 1))
     text = agents_text(folder(tmp_path / "b", "bc"))
-    assert text == "a" * (AGENTS_BYTES - 1) + "\n\nb"
+    assert text == "a" * (PROJECT_DOC_BYTES - 1) + "\n\nb"
 
 
 async def test_the_first_request_says_how_to_work_and_where(tmp_path: Path) -> None:
@@ -97,3 +100,42 @@ async def test_own_instructions_replace_what_is_said_of_exploring(tmp_path: Path
         made = Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses", instructions="Be brief.")
         await made.run("go")
         assert model.requests[0].body["instructions"] == "Be brief."
+
+
+def test_an_override_comes_first_and_fallbacks_last(tmp_path: Path) -> None:
+    top = folder(tmp_path, "plain")
+    (top / "CLAUDE.md").write_text("for claude")
+    assert agents_text(top, fallbacks=["CLAUDE.md"]) == "plain"
+    (top / "AGENTS.override.md").write_text("instead")
+    assert agents_text(top, fallbacks=["CLAUDE.md"]) == "instead"
+    (top / "AGENTS.override.md").write_text("  \n")
+    assert agents_text(top) == "plain"
+    (top / "AGENTS.md").unlink()
+    assert agents_text(top) == "" and agents_text(top, fallbacks=["NONE.md", "CLAUDE.md"]) == "for claude"
+
+
+def test_the_users_own_file_comes_first(tmp_path: Path) -> None:
+    top, home = folder(tmp_path / "work", "of the project"), folder(tmp_path / "home", "my own")
+    assert agents_text(top, home=str(home)) == "my own\n\nof the project"
+    (home / "CLAUDE.md").write_text("not mine")
+    (home / "AGENTS.md").unlink()
+    assert agents_text(top, home=str(home), fallbacks=["CLAUDE.md"]) == "of the project"
+    assert agents_text(top, home=str(tmp_path / "nowhere")) == "of the project"
+
+
+def test_the_limit_holds_for_all_files_together(tmp_path: Path) -> None:
+    top, home = folder(tmp_path / "work", "of the project"), folder(tmp_path / "home", "my own")
+    assert agents_text(top, home=str(home), limit=8) == "my own\n\nof"
+    assert agents_text(top, home=str(home), limit=0) == ""
+
+
+async def test_the_settings_say_which_files_and_how_much(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_text("CLAUDES WORDS")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "AGENTS.md").write_text("MY WORDS")
+    settings = Settings(cwd=str(tmp_path), home=str(tmp_path / "home"), project_doc_fallback_filenames=("CLAUDE.md",))
+    model = InProcessModel([says("ok")])
+    async with await open_session(settings, model=model, tools=[]) as session:
+        await session.run("go")
+    opening = model.requests[0].items[0].raw.decode()
+    assert "MY WORDS" in opening and "CLAUDES WORDS" in opening

@@ -64,6 +64,8 @@ MAY_SET: Rows = {
     "model_temperature": free,
     "parallel_tool_calls": free,
     "instructions": unless_yours,
+    "project_doc_fallback_filenames": unless_yours,
+    "project_doc_max_bytes": at_most,
     "approval_policy": up_to(
         AskForApproval.UNTRUSTED,
         AskForApproval.ON_REQUEST,

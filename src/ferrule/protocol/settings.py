@@ -22,6 +22,9 @@ Verbosity = Literal["low", "medium", "high"]
 CompactedBy = Literal["local", "endpoint", "context_management"]
 """By a summary asked of the model, by `POST /responses/compact`, or by the server in the middle of an answer."""
 
+PROJECT_DOC_BYTES = 32 * 1024
+"""How much of all AGENTS.md files is read: enough for instructions, too little to crowd out the task."""
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[^/\\\x00]+$")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -156,6 +159,10 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Names, globs or `/regex/` of tools that override the profile's."""
     instructions: str | None = None
     """Replaces the base instructions."""
+    project_doc_fallback_filenames: tuple[FileName, ...] = ()
+    """Files that are read where a folder has no AGENTS.md, such as CLAUDE.md."""
+    project_doc_max_bytes: Count = PROJECT_DOC_BYTES
+    """How much of all AGENTS.md files is read."""
     max_turns: Positive | None = None
     """How many times the model may be asked in one turn."""
     max_tool_calls: Positive | None = None

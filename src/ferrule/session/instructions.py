@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from ferrule.config import project_root
 from ferrule.protocol.content import InputText
 from ferrule.protocol.items import Message, ResponseInputItem, make_item
-from ferrule.protocol.settings import ReasoningEffort
+from ferrule.protocol.settings import PROJECT_DOC_BYTES, ReasoningEffort, Settings
 from ferrule.reading import Unreadable, read_inside
 from ferrule.tools.conversation import ConversationState
 
@@ -50,8 +50,8 @@ def base_instructions(effort: ReasoningEffort | None) -> str:
 
 
 AGENTS_FILE = "AGENTS.md"
-AGENTS_BYTES = 32 * 1024
-"""Bytes read of all AGENTS.md files: enough for instructions, too little to crowd out the task."""
+OVERRIDE_FILE = "AGENTS.override.md"
+"""Read instead of an AGENTS.md beside it: for one's own words, which are not committed."""
 
 
 def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]]]) -> str:
@@ -60,9 +60,17 @@ def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]
     return "\n\n".join([instructions, "# Examples", *shown]) if shown else instructions
 
 
-def opening_items(state: ConversationState, warn: Callable[[str], object]) -> Iterator[ResponseInputItem]:
+def opening_items(
+    state: ConversationState, settings: Settings, warn: Callable[[str], object]
+) -> Iterator[ResponseInputItem]:
     """Yield the messages before the user's first. `warn` is told what was left out."""
-    guidance = agents_text(Path(state.cwd), warn)
+    guidance = agents_text(
+        Path(state.cwd),
+        warn,
+        fallbacks=settings.project_doc_fallback_filenames,
+        limit=settings.project_doc_max_bytes,
+        home=state.home,
+    )
     if guidance:
         yield _user(f"# AGENTS.md instructions for {state.cwd}\n\n{guidance}")
     yield _user(environment_context(state))
@@ -82,14 +90,36 @@ def environment_context(state: ConversationState) -> str:
     return "\n".join(["<environment_context>", *lines, "</environment_context>"])
 
 
-def agents_text(cwd: Path, warn: Callable[[str], object] = lambda text: None) -> str:
-    """The AGENTS.md files from the repository's top down to `cwd`, the more special later, cut at `AGENTS_BYTES`.
+def agents_text(
+    cwd: Path,
+    warn: Callable[[str], object] = lambda text: None,
+    *,
+    fallbacks: Sequence[str] = (),
+    limit: int = PROJECT_DOC_BYTES,
+    home: str | None = None,
+) -> str:
+    """Return the user's own AGENTS.md in `home`, then those of the repository from its top down to `cwd`, the more
+    special later, cut at `limit` bytes.
 
-    `warn` is told of one that is there but is not read: it is no regular file, or a link out of the repository.
+    In each folder the first that says something counts: `AGENTS.override.md`, `AGENTS.md`, then the `fallbacks`. `warn`
+    is told of one that is there but is not read: it is no regular file, or a link out of the repository.
     """
+    names = (OVERRIDE_FILE, AGENTS_FILE, *fallbacks)
+    places = [(home, ".", names[:2])] if home else []
+    places += [(top, folder, names) for top, folder in _from_repository_top(os.path.realpath(cwd))]
     texts: list[str] = []
-    room = AGENTS_BYTES
-    for top, path in _from_repository_top(os.path.realpath(cwd)):
+    for top, folder, wanted in places:
+        if limit <= 0:
+            break
+        data = _first_that_speaks(top, [os.path.normpath(os.path.join(folder, name)) for name in wanted], limit, warn)
+        limit -= len(data)
+        if data:
+            texts.append(data.decode(errors="replace").strip())
+    return "\n\n".join(texts)
+
+
+def _first_that_speaks(top: str, paths: Iterable[str], room: int, warn: Callable[[str], object]) -> bytes:
+    for path in paths:
         try:
             data = read_inside(top, path, room, cut=True)
         except FileNotFoundError:
@@ -97,21 +127,17 @@ def agents_text(cwd: Path, warn: Callable[[str], object] = lambda text: None) ->
         except Unreadable as problem:
             warn(f"{os.path.join(top, path)} {problem}; the model is not told what it says")
             continue
-        text = data.decode(errors="replace").strip()
-        room -= len(data)
-        if text:
-            texts.append(text)
-        if room <= 0:
-            break
-    return "\n\n".join(texts)
+        if data.strip():
+            return data
+    return b""
 
 
 def _from_repository_top(cwd: str) -> Iterator[tuple[str, str]]:
-    """The repository's top, and each place below it where an AGENTS.md may stand."""
+    """Yield the repository's top with each folder from it down to `cwd`."""
     top = project_root(cwd)
     parts = PurePath(cwd).relative_to(top).parts
     for depth in range(len(parts) + 1):
-        yield top, os.path.join(*parts[:depth], AGENTS_FILE)
+        yield top, os.path.join(*parts[:depth]) if depth else "."
 
 
 def _user(text: str) -> ResponseInputItem:

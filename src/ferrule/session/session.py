@@ -277,7 +277,8 @@ class Session(LoopBound):
 
     def _opening(self) -> Iterator[ResponseItem]:
         dialogue = self._dialogue
-        return opening_items(self.toolset.conversation, lambda text: dialogue.emit(WarningEvent(message=text)))
+        warn = lambda text: dialogue.emit(WarningEvent(message=text))  # noqa: E731
+        return opening_items(self.toolset.conversation, self.settings, warn)
 
     async def _tell_sandbox(self) -> None:
         if self.toolset.runs_commands:
