@@ -9,7 +9,7 @@ import pytest
 
 from ferrule import Agent
 from ferrule.protocol.errors import FerruleError
-from ferrule.testing import ScriptedModel, message
+from ferrule.testing import ScriptedModel, function_call, message
 from tests.cli.command import Done, Place
 from tests.mcp.stub import server
 from tests.mcp.web import stub
@@ -147,3 +147,51 @@ def test_one_call_waits_for_its_server_and_tells_of_one_that_fails(place: Place,
     dead = place.run("call", "-c", "mcp_servers.stub.command='npx-missing'", "mcp__stub__echo")
     assert dead.code == 1
     assert "program not found: npx-missing" in dead.err
+
+
+def calls(model: ScriptedModel) -> None:
+    """Play a call of a tool that is not annotated as read-only."""
+    model.add([function_call("mcp__stub__write", {"text": "x"})], "done")
+
+
+@pytest.mark.parametrize(
+    ("more", "runs"),
+    [({}, True), ({"approval": "auto"}, False), ({"approval": "prompt"}, False), ({"approval": "allow"}, True)],
+)
+def test_a_server_of_the_command_line_needs_no_second_permission(
+    place: Place, more: dict[str, Any], runs: bool
+) -> None:
+    with ScriptedModel([]) as model:
+        calls(model)
+        assert run(place, model, server() | more).code == 0
+        assert ("requires approval" not in model.requests[1].outputs[0].text) is runs
+
+
+def test_a_server_of_the_configuration_does(place: Place) -> None:
+    place.home.mkdir(parents=True)
+    settings = server()
+    (place.home / "config.toml").write_text(
+        f"[mcp_servers.stub]\ncommand = {json.dumps(settings['command'])}\nargs = {json.dumps(settings['args'])}\n"
+    )
+    with ScriptedModel([]) as model:
+        calls(model)
+        assert place.run("exec", "-m", "m", "--base-url", model.base_url, "go").code == 0
+        assert "requires approval" in model.requests[1].outputs[0].text
+
+
+async def test_a_server_of_the_users_code_needs_no_second_permission(tmp_path: Path) -> None:
+    asked: list[Any] = []
+    with ScriptedModel([]) as model:
+        calls(model)
+        calls(model)
+        servers = {"mcpServers": {"stub": server()}}
+        common: dict[str, Any] = {"base_url": model.base_url, "cwd": tmp_path, "mcp_config": servers}
+        await Agent("m", **common).run("go")
+        assert "requires approval" not in model.requests[1].outputs[0].text
+
+        def refuse(question: Any) -> bool:
+            asked.append(question)
+            return False
+
+        await Agent("m", on_approval=refuse, **common).run("go")
+        assert len(asked) == 1, "somebody who can be asked is asked"

@@ -53,7 +53,8 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     TrustRecords(home).see(top for top, wish in wishes.items() if wish == "trusted" and top != root)
     base, above = merge([Layer("defaults", sources.defaults), user]), merge(given)
     project = project_layers(reading, env, base | _chosen(merge([user, *given])))
-    table = check("the configuration", merge([Layer("", base), Layer("", project.values), Layer("", above)]))
+    merged = merge([Layer("", base), Layer("", project.values), Layer("", above)])
+    table = check("the configuration", merged)
     complain("the configuration", table.mcp_servers)
     settings = settings_of(
         table,
@@ -69,6 +70,7 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
         wire=sources.wire,
         add_dirs=sources.add_dirs,
     )
+    settings = msgspec.structs.replace(settings, named_servers=_named(above, merged))
     return Configuration(
         settings=settings, warnings=(*reading.warnings, *project.warnings), unconfirmed=reading.unconfirmed
     )
@@ -141,6 +143,14 @@ def project_root(cwd: str) -> str:
 def _wishes(own: ConfigTable) -> dict[str, Wish]:
     """Return the trust levels of projects in the user's own file, by their real paths."""
     return {os.path.realpath(os.path.expanduser(path)): entry.trust_level for path, entry in own.projects.items()}
+
+
+def _named(above: Mapping[str, object], merged: Mapping[str, object]) -> frozenset[str]:
+    """Return the MCP servers that `-c` starts, unless some layer says how their calls are approved."""
+    given, servers = above.get("mcp_servers", {}), merged.get("mcp_servers", {})
+    assert isinstance(given, Mapping) and isinstance(servers, Mapping)
+    named = (name for name, table in given.items() if not {"command", "url"}.isdisjoint(table))
+    return frozenset(name for name in named if "approval" not in servers[name])
 
 
 def _chosen(yours: Mapping[str, object]) -> dict[str, object]:

@@ -233,6 +233,9 @@ class Settings(Choices, frozen=True, kw_only=True):
     project_rules: tuple[RulesText, ...] = ()
     """Its command rules, as confirmed by the user."""
     hooks: tuple[HookCommand, ...] = ()
+    named_servers: frozenset[str] = frozenset()
+    """MCP servers that the user's code or command line names without an `approval`: where nobody can be asked, naming
+    them is the permission to call them."""
     confirmation: Confirmation = "never"
     """Whether a call's risk alone requires confirmation: always, never, or if it is high or unknown."""
 

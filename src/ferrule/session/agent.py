@@ -136,6 +136,7 @@ class Agent(Closing):
             output_schema=None if output_schema is None else dict(output_schema),
             ephemeral=not store,
             mcp_servers=_servers(mcp_config),
+            named_servers=_without_approval(mcp_config),
         )
 
     async def open(self) -> Session:
@@ -287,3 +288,9 @@ def _servers(config: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:
     from ferrule.config.mcp_json import mcp_servers_of
 
     return mcp_servers_of(config)
+
+
+def _without_approval(config: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the servers that say nothing of how their calls are approved."""
+    servers = {} if config is None else config["mcpServers"]
+    return frozenset(name for name, table in servers.items() if "approval" not in table)

@@ -15,6 +15,7 @@ from ferrule.model.stream import Model
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
+from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
 from ferrule.protocol.settings import Settings
 from ferrule.session.brought import (
@@ -225,6 +226,12 @@ def _with_servers(
         return None
     from ferrule.mcp.source import McpSource
 
+    permissions = toolset.conversation.permissions
+    if permissions.approval_policy is AskForApproval.NEVER or not permissions.answers_approvals:
+        mcp_servers = {
+            name: msgspec.structs.replace(server, approval="allow") if name in settings.named_servers else server
+            for name, server in mcp_servers.items()
+        }
     servers = McpSource(
         mcp_servers,
         cwd=settings.cwd,
