@@ -9,7 +9,7 @@ import pytest
 
 from ferrule.history.compaction import (
     KEPT_USER_TOKENS,
-    OPENING_PREFIXES,
+    CONTEXT,
     SUMMARY_PREFIX,
     around_summary,
     carried_plan,
@@ -95,7 +95,7 @@ def test_b142_pairs_stay_together_at_every_cut() -> None:
         kept = cut_to(items, tokens)
         assert unpaired(kept) == [] and sum(map(estimate, kept)) <= tokens, tokens
         lengths.add(len(kept))
-    assert lengths == {0, 5, 10, 15, 16}
+    assert lengths == {0, 1, 5, 10, 15, 16}
 
 
 def test_b142_any_history_is_cut_in_units() -> None:
@@ -136,6 +136,19 @@ def test_outputs_are_shortened_before_anything_is_left_out() -> None:
     assert 800 < sum(map(estimate, kept)) <= 1_000
 
 
+def test_an_earlier_summary_is_left_out_last() -> None:
+    earlier = summary_message("S")
+    items = [user_message("go"), earlier, *rounds(4)[1:]]
+    kept = cut_to(items, 250)
+    assert kept[0] is earlier and kept[-1] is items[-1] and len(kept) < len(items)
+    assert cut_to(items, estimate(earlier)) == [earlier]
+
+
+def test_a_response_that_fits_nowhere_takes_no_others_along() -> None:
+    items = [*rounds(2), call("huge", 50, arguments=json.dumps({"text": "x" * 9_000})), answer("huge")]
+    assert cut_to(items, 1_000) == items[:-2]
+
+
 def test_every_form_of_output_is_shortened() -> None:
     picture = InputImage(image_url="data:image/png;base64," + "A" * 50_000)
     for view in (
@@ -169,9 +182,16 @@ def test_the_newest_words_of_the_user_are_kept_in_order() -> None:
 
 
 def test_what_the_runtime_says_is_not_taken_for_the_users_words() -> None:
-    context = [user_message(f"{prefix} of it") for prefix in OPENING_PREFIXES]
+    context = [user_message(f"{begin} of it {end}") for begin, end in CONTEXT]
     notes = [user_message('<subagent_notification>{"agent_id":"a"}</subagent_notification>'), summary_message("S")]
     assert newest_words([*context, *notes, user_message("mine")]) == [user_message("mine")]
+
+
+@pytest.mark.parametrize("begin", [begin for begin, end in CONTEXT if end])
+def test_words_that_begin_like_the_runtimes_are_the_users(begin: str) -> None:
+    mine = user_message(f"{begin} is what I see in my log: why?")
+    assert newest_words([words("x"), mine]) == [mine]
+    assert list(split_unanswered([words("x"), mine])[1]) == [mine]
 
 
 def test_a_prompt_that_was_not_answered_yet_comes_after_the_summary() -> None:
@@ -209,13 +229,13 @@ def test_the_last_plan_and_every_search_survive_each_compaction() -> None:
 
 def test_a_servers_own_summary_stands_between_opening_and_what_follows() -> None:
     plan = call("p", 2, name="update_plan", arguments='{"plan":[{"step":"s","status":"pending"}]}')
-    history = [user_message("# AGENTS.md instructions old"), user_message("go"), plan, answer("p")]
+    history = [user_message("# AGENTS.md instructions for / old"), user_message("go"), plan, answer("p")]
     blob = said(Compaction(encrypted_content="gAAA"), 5)
     new = around_summary(
-        [history[0], history[1], blob], history, opening=[user_message("# AGENTS.md instructions new")], notes=()
+        [history[0], history[1], blob], history, opening=[user_message("# AGENTS.md instructions for / new")], notes=()
     )
     assert [item.view for item in new] == [
-        user_message("# AGENTS.md instructions new").view, *[item.view for item in carried_plan(history)],
+        user_message("# AGENTS.md instructions for / new").view, *[item.view for item in carried_plan(history)],
         history[1].view, blob.view,
     ]  # fmt: skip
 

@@ -55,10 +55,11 @@ SUMMARY_PREFIX = (
     "The earlier part of this conversation was replaced by the following summary, which you wrote. Continue from it, "
     "and do not repeat work that it reports as done."
 )
-OPENING_PREFIXES = ("# AGENTS.md instructions", "<environment_context>")
-"""How the messages begin that come before the user's first."""
-CONTEXT_PREFIXES = (*OPENING_PREFIXES, "<subagent_notification>", SUMMARY_PREFIX)
-"""How messages begin that have the role of the user and are none of the user's words."""
+OPENINGS = (("# AGENTS.md instructions for ", ""), ("<environment_context>", "</environment_context>"))
+"""How the messages begin and end that come before the user's first."""
+CONTEXT = (*OPENINGS, ("<subagent_notification>", "</subagent_notification>"), (SUMMARY_PREFIX, ""))
+"""How messages begin and end that have the role of the user and are none of the user's words. Words of the user that
+only begin like one are the user's."""
 
 PLAN_TOOLS = frozenset({"update_plan", "task_tracker"})
 """Tools whose calls hold the plan, whole."""
@@ -92,25 +93,26 @@ def _belongs(before: ResponseItem, item: ResponseItem) -> bool:
 
 
 def cut_to(items: Sequence[ResponseItem], room: int) -> list[ResponseItem]:
-    """Return the items in at most `room` tokens: the longest outputs are shortened, then the oldest units left out.
-
-    Empty where not even the newest unit fits.
+    """Return the items in at most `room` tokens: the longest outputs are shortened, then units left out, those first
+    that fit nowhere, then the oldest, and an earlier summary last, since nothing else tells what it stands for.
     """
-    kept = _with_shorter_outputs(items, room)
-    total = sum(map(estimate, kept))
-    parts = list(units(kept))
-    oldest = 0
-    while oldest < len(parts) and total > room:
-        total -= sum(map(estimate, parts[oldest]))
-        oldest += 1
-    return [item for part in parts[oldest:] for item in part]
-
-
-def _with_shorter_outputs(items: Sequence[ResponseItem], room: int) -> list[ResponseItem]:
-    sizes = [estimate(item) if answered_id(item.view) is not None else 0 for item in items]
     excess = sum(map(estimate, items)) - room
     if excess <= 0:
         return list(items)
+    parts = list(units(_with_shorter_outputs(items, excess)))
+    sizes = [sum(map(estimate, part)) for part in parts]
+    total = sum(sizes)
+    left_out: set[int] = set()
+    for at in sorted(range(len(parts)), key=lambda at: (sizes[at] <= room, any(map(is_summary, parts[at])), at)):
+        if total <= room:
+            break
+        total -= sizes[at]
+        left_out.add(at)
+    return [item for at, part in enumerate(parts) if at not in left_out for item in part]
+
+
+def _with_shorter_outputs(items: Sequence[ResponseItem], excess: int) -> list[ResponseItem]:
+    sizes = [estimate(item) if answered_id(item.view) is not None else 0 for item in items]
     longest = _longest_allowed([size for size in sizes if size > SHORTEST_OUTPUT], excess)
     return [
         shortened(item, longest - WRAPPING) if size > longest else item for item, size in zip(items, sizes, strict=True)
@@ -162,21 +164,24 @@ def _cut_content(content: str | tuple[ContentPart, ...], budget: OutputBudget) -
 def is_words_of_user(item: ResponseItem) -> bool:
     """Return whether an item is what the user said, not what the runtime says in the user's role."""
     view = item.view
-    return isinstance(view, Message) and view.role == "user" and not _begins(view, CONTEXT_PREFIXES)
+    return isinstance(view, Message) and view.role == "user" and not _is_framed(view, CONTEXT)
 
 
-def _begins(view: Message, prefixes: tuple[str, ...]) -> bool:
-    return text_of(view.content).lstrip().startswith(prefixes)
+def _is_framed(view: Message, frames: Iterable[tuple[str, str]]) -> bool:
+    text = text_of(view.content).strip()
+    return any(text.startswith(begin) and text.endswith(end) for begin, end in frames)
 
 
 def is_opening(item: ResponseItem) -> bool:
     """Return whether an item is one of the messages that come before the user's first."""
-    return isinstance(item.view, Message) and item.view.role == "user" and _begins(item.view, OPENING_PREFIXES)
+    return isinstance(item.view, Message) and item.view.role == "user" and _is_framed(item.view, OPENINGS)
 
 
 def is_summary(item: ResponseItem) -> bool:
     """Return whether an item is the summary of an earlier compaction."""
-    return isinstance(item.view, Message) and item.view.role == "user" and _begins(item.view, (SUMMARY_PREFIX,))
+    return (
+        isinstance(item.view, Message) and item.view.role == "user" and _is_framed(item.view, ((SUMMARY_PREFIX, ""),))
+    )
 
 
 def is_said(item: ResponseItem) -> bool:
