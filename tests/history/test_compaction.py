@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from ferrule.history.compaction import (
-    KEPT_USER_TOKENS,
     CONTEXT,
+    KEPT_USER_TOKENS,
     SUMMARY_PREFIX,
     around_summary,
     carried_plan,

@@ -1,6 +1,7 @@
 """Sessions that outgrow the window of a model, which counts what it is sent and refuses what is too long."""
 
 import asyncio
+import base64
 import json
 import re
 import threading
@@ -218,6 +219,54 @@ async def test_a_summary_that_is_empty_once_is_asked_for_again(dock: Dock) -> No
         async with await dock.open(server.base_url, window=4_000) as session:
             assert (await session.run("row the boat")).text == "done"
     assert len(boat.summaries) == 2
+
+
+async def test_a_refusal_below_the_window_is_believed(dock: Dock) -> None:
+    boat = Boat(4_000, *reads(*[4_000] * 12))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, window=100_000) as session:
+            assert (await session.run("row the boat")).text == "done"
+    assert len(dock.watch.compactions) >= 3 and boat.refused == 1
+
+
+def picture(size: int, shade: int = 0) -> str:
+    """A picture of `size` bytes that no server reads."""
+    return f"data:image/png;base64,{base64.b64encode(bytes([shade]) * size).decode()}"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_b146_images_beyond_the_limit_are_not_in_the_request_for_a_summary(dock: Dock, wire: Wire) -> None:
+    boat = Boat(10**9)
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, wire) as session:
+            await session.run("look", images=[picture(5_000_000, shade) for shade in range(4)])
+            await session.run("and on")
+            assert await session.compact() is not None
+    assert len(boat.summaries[0].raw) < 21 * 1024 * 1024
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_b146_a_refused_image_does_not_stand_in_a_summarys_way(dock: Dock, wire: Wire) -> None:
+    refused = http_error(400, "Invalid image.", code="invalid_image")
+    boat: Boat = Boat(10**6, summary=lambda count: refused if b"base64" in boat.summaries[-1].raw else "SUMMED UP")
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, wire) as session:
+            await session.run("look", images=[picture(3_000)])
+            assert await session.compact() is not None
+    assert len(boat.summaries) == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_server_that_wants_tools_beside_calls_gets_them(dock: Dock, wire: Wire) -> None:
+    refused = http_error(400, "The `tools` param must be passed, since the conversation has tool calls.")
+    boat: Boat = Boat(
+        10**6, *reads(10), summary=lambda count: "SUMMED UP" if boat.summaries[-1].body.get("tools") else refused
+    )
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, wire) as session:
+            await session.run("row the boat")
+            assert await session.compact() is not None
+    assert len(boat.summaries) == 2 and boat.summaries[1].body["tool_choice"] == "none"
 
 
 async def test_what_cannot_be_made_smaller_is_refused_once(dock: Dock) -> None:

@@ -25,6 +25,7 @@ from ferrule.history.tokens import Meter, estimate
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import (
     Completed,
+    ContentRefused,
     ContextOverflow,
     ItemDone,
     Learned,
@@ -42,6 +43,7 @@ from ferrule.protocol.thoughts import shown
 from ferrule.protocol.truncation import OutputBudget, truncate_text
 from ferrule.session.bounds import RepeatWatch
 from ferrule.session.dialogue import Dialogue
+from ferrule.session.images import REFUSED, without_images
 from ferrule.session.turn_hooks import TurnHooks
 
 Trigger = Literal["auto", "manual"]
@@ -57,6 +59,8 @@ SHRINK = 0.6
 """How much smaller the next request for a summary is when the server refused one as too long."""
 WORDS_SHARE = 0.2
 """The share of the window that the user's newest words may fill, and the summary, too."""
+TOOLS_PERHAPS_MISSED = frozenset({400, 422})
+"""How servers refuse a request that offers no tools though there are calls in it."""
 PROMPT_TOKENS = 500
 """Room for the words that ask for a summary."""
 
@@ -104,12 +108,12 @@ class Compactor:
         self._rest = 0
         """After a compaction that did not shrink much: nothing is compacted below it."""
         self._refused: int | None = None
-        """Tokens that the server refused as too many, where the window is not known."""
+        """Tokens that the server refused as too many: its window is smaller, whatever was said of it."""
 
     @property
     def window(self) -> int | None:
         """Tokens that a request may have; None if nobody said it."""
-        return self._dialogue.window or self._refused
+        return min(filter(None, (self._dialogue.window, self._refused)), default=None)
 
     @property
     def limit(self) -> int | None:
@@ -230,17 +234,24 @@ class Compactor:
         usage = TokenUsage()
         whole = sum(map(estimate, seen))
         room = whole if window is None else self._room_for_summary(window)
+        with_tools = False
         for attempt in range(ATTEMPTS):
-            request = self._dialogue.request_about((*cut_to(seen, room), user_message(SUMMARY_PROMPT)))
+            about = (*cut_to(seen, room), user_message(SUMMARY_PROMPT))
             try:
-                text, cost = await self._ask(request)
+                text, cost = await self._ask(self._dialogue.request_about(about, with_tools=with_tools))
             except ContextOverflow as error:
                 room, failure = round(min(room, whole) * SHRINK), str(error)
                 continue
+            except ContentRefused as error:
+                seen, failure = [without_images(item, REFUSED) for item in seen], str(error)
+                continue
             except ModelError as error:
                 failure = str(error)
-                if not error.retryable:
+                if not error.retryable and (with_tools or error.status not in TOOLS_PERHAPS_MISSED):
                     break
+                if not error.retryable:
+                    with_tools = True
+                    continue
                 await asyncio.sleep(delay_ms(attempt, error.retry_after_ms, random.random()) / 1000)
                 continue
             usage += cost

@@ -193,12 +193,15 @@ class Dialogue:
             self._fixed = (specs, self.instruction_tokens + tokens_of_bytes(size))
         return self._fixed[1]
 
-    def request_about(self, items: tuple[ResponseItem, ...]) -> ModelRequest:
-        """Build a request beside the conversation: other items, no tools."""
+    def request_about(self, items: tuple[ResponseItem, ...], *, with_tools: bool = False) -> ModelRequest:
+        """Build a request beside the conversation: other items, and no tools that may be called."""
+        specs = self.toolset.current()[0] if with_tools else ()
         return ModelRequest(
             model=self.model_name,
             instructions=self._instructions,
-            items=items,
+            items=bounded(items),
+            tools=tuple(entry.spec for entry in specs),
+            tool_choice="none" if with_tools else "auto",
             settings=self.settings.model,
             session_id=self.toolset.session_id,
             lessons=self._lessons,
