@@ -95,7 +95,7 @@ def test_b142_pairs_stay_together_at_every_cut() -> None:
         kept = cut_to(items, tokens)
         assert unpaired(kept) == [] and sum(map(estimate, kept)) <= tokens, tokens
         lengths.add(len(kept))
-    assert lengths == {0, 1, 5, 10, 15, 16}
+    assert lengths == {0, 1, 4, 5, 10, 15, 16}
 
 
 def test_b142_any_history_is_cut_in_units() -> None:
@@ -147,6 +147,17 @@ def test_an_earlier_summary_is_left_out_last() -> None:
 def test_a_response_that_fits_nowhere_takes_no_others_along() -> None:
     items = [*rounds(2), call("huge", 50, arguments=json.dumps({"text": "x" * 9_000})), answer("huge")]
     assert cut_to(items, 1_000) == items[:-2]
+
+
+@pytest.mark.parametrize("room", [400, 2_000, 8_000])
+def test_of_a_response_that_is_too_long_the_newest_calls_are_kept(room: int) -> None:
+    ids = [f"c{at}" for at in range(256)]
+    before = rounds(1)
+    items = [*before, thought(9), *(call(name, 9, at) for at, name in enumerate(ids)), *map(answer, ids)]
+    kept = cut_to([*items, user_message("and?")], room)
+    assert unpaired(kept) == [] and room // 3 < sum(map(estimate, kept)) <= room
+    assert kept[: len(before)] == before and called_id(kept[len(before)].view) != "c0"
+    assert kept[-2] is items[-1] and b"fc_" not in kept[len(before)].raw
 
 
 def test_every_form_of_output_is_shortened() -> None:
@@ -238,6 +249,8 @@ def test_a_servers_own_summary_stands_between_opening_and_what_follows() -> None
         user_message("# AGENTS.md instructions for / new").view, *[item.view for item in carried_plan(history)],
         history[1].view, blob.view,
     ]  # fmt: skip
+    alone = around_summary([blob], history, opening=(), notes=())
+    assert list(alone[-2:]) == [history[1], blob], "another server cannot read the blob"
 
 
 def test_a_replacement_is_its_own_replay() -> None:

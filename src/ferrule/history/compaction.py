@@ -15,6 +15,7 @@ from ferrule.history.tokens import estimate
 from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
+    CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
@@ -93,22 +94,39 @@ def _belongs(before: ResponseItem, item: ResponseItem) -> bool:
 
 
 def cut_to(items: Sequence[ResponseItem], room: int) -> list[ResponseItem]:
-    """Return the items in at most `room` tokens: the longest outputs are shortened, then units left out, those first
-    that fit nowhere, then the oldest, and an earlier summary last, since nothing else tells what it stands for.
+    """Return the items in at most `room` tokens: the longest outputs are shortened, of a response that is too long
+    only some calls are kept, then the oldest units are left out, and an earlier summary last, since nothing else tells
+    what it stands for.
     """
     excess = sum(map(estimate, items)) - room
     if excess <= 0:
         return list(items)
-    parts = list(units(_with_shorter_outputs(items, excess)))
+    shorter = units(_with_shorter_outputs(items, excess))
+    parts = [part if sum(map(estimate, part)) <= room else _newest_calls(part, room // 2) for part in shorter]
     sizes = [sum(map(estimate, part)) for part in parts]
     total = sum(sizes)
     left_out: set[int] = set()
-    for at in sorted(range(len(parts)), key=lambda at: (sizes[at] <= room, any(map(is_summary, parts[at])), at)):
+    for at in sorted(range(len(parts)), key=lambda at: (any(map(is_summary, parts[at])), at)):
         if total <= room:
             break
         total -= sizes[at]
         left_out.add(at)
     return [item for at, part in enumerate(parts) if at not in left_out for item in part]
+
+
+def _newest_calls(unit: Sequence[ResponseItem], room: int) -> list[ResponseItem]:
+    """Return as many of a response's calls as fit, the newest, with their outputs and without its reasoning."""
+    outputs = {answered_id(item.view): item for item in unit}
+    calls: list[ResponseItem] = []
+    answers: list[ResponseItem] = []
+    for item in reversed(unit):
+        output = outputs.get(called_id(item.view) or "")
+        if output is None or (size := estimate(item) + estimate(output)) > room:
+            continue
+        calls.append(_alone(item))
+        answers.append(output)
+        room -= size
+    return [*reversed(calls), *reversed(answers)]
 
 
 def _with_shorter_outputs(items: Sequence[ResponseItem], excess: int) -> list[ResponseItem]:
@@ -247,7 +265,7 @@ def _sets_plan(view: ItemView) -> bool:
 def _alone(item: ResponseItem) -> ResponseItem:
     """Return an item of the model without its id, by which a server would look for the reasoning before it."""
     view = item.view
-    if item.origin is None or not isinstance(view, FunctionCall | ToolSearchCall):
+    if item.origin is None or not isinstance(view, FunctionCall | CustomToolCall | ToolSearchCall):
         return item
     raw = make_item(msgspec.structs.replace(view, id=None)).raw
     return ResponseItem(raw, msgspec.structs.replace(view, id=None), item.origin)
@@ -279,12 +297,15 @@ def around_summary(
     *,
     opening: Iterable[ResponseItem],
     notes: Iterable[ResponseItem],
+    room: int = KEPT_USER_TOKENS,
 ) -> tuple[ResponseItem, ...]:
     """Return the history that replaces `history` where a server has summarised it as `said`: with the opening messages,
-    the tools that were found and the plan, which only the server's own summary would know of."""
+    the tools that were found, the plan and the user's newest words, if only the server's own summary knows of them:
+    another server cannot read it."""
     kept = [item for item in said if not is_opening(item)]
     plan = [] if carried_plan(kept) else carried_plan(history)
-    return (*opening, *carried_searches(history), *plan, *kept, *notes)
+    words = [] if any(map(is_words_of_user, kept)) else newest_words(history, room)
+    return (*opening, *carried_searches(history), *plan, *words, *kept, *notes)
 
 
 def summary_message(text: str, more: str = "") -> ResponseItem:
