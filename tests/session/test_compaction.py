@@ -419,6 +419,34 @@ async def test_an_interrupt_during_a_compaction_leaves_history_as_it_was(dock: D
             assert session.history.items == before
 
 
+async def test_an_interrupt_after_a_compaction_loses_none_of_its_account(dock: Dock) -> None:
+    told = asyncio.Event()
+
+    async def hang(seen: HookInput) -> None:
+        told.set()
+        await asyncio.Event().wait()
+
+    boat = Boat(4_000, *reads(4_000, 4_000, 4_000))
+    with ScriptedModel(boat) as server:
+        hooks = (PythonHook("PostCompact", hang),)
+        async with await dock.open(server.base_url, window=4_000, hooks=hooks) as session:
+            running = asyncio.ensure_future(session.run("row the boat"))
+            await told.wait()
+            assert session.interrupt()
+            result = await running
+    assert result.aborted and len(result.items) == 6
+    assert result.usage.input_tokens > sum(boat.sizes), "the summary's tokens count"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_response_of_many_calls_is_summarised_in_part(dock: Dock, wire: Wire) -> None:
+    boat = Boat(16_000, [call for [call] in reads(*[300] * 256)])
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, wire, window=16_000) as session:
+            assert (await session.run("row the boat")).text == "done"
+    assert boat.refused == 0 and len(boat.summaries[0].raw) > 16_000 and not server.failures
+
+
 @pytest.mark.parametrize("limit", [1, 10**9])
 async def test_the_users_limit_is_kept_within_reason(dock: Dock, limit: int) -> None:
     boat = Boat(10_000, *reads(*[2_000] * 25))

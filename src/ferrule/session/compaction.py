@@ -91,6 +91,9 @@ class Compacted(msgspec.Struct, frozen=True):
     usage: TokenUsage
 
 
+OnReplaced = Callable[[Compacted], None]
+
+
 class _Replacement(msgspec.Struct, frozen=True):
     items: tuple[ResponseItem, ...]
     summary: str
@@ -138,19 +141,18 @@ class Compactor:
         if usage is not None and self.window is not None:
             self._meter.counted(usage.input_tokens, items, self._dialogue.fixed_tokens())
 
-    async def make_room(self, turn_id: str) -> Compacted | None:
+    async def make_room(self, turn_id: str, on_replaced: OnReplaced) -> None:
         """Compact history if the next request would come too near to the window. Raises `CompactionFailed`."""
         window, limit = self.window, self.limit
         if window is None or limit is None:
-            return None
+            return
         if self.server_limit is not None:
             limit = round(window * MOST_SHARE)
         tokens = self.next_tokens()
         if tokens < max(limit, self._rest):
-            return None
-        done = None
+            return
         with suppress(NothingGained):
-            done = await self.compact("auto", turn_id)
+            await self.compact("auto", turn_id, on_replaced)
         tokens = self.next_tokens()
         if tokens > window:
             raise CompactionFailed(
@@ -159,18 +161,18 @@ class Compactor:
                 "or choose a model with a larger window"
             )
         self._rest = tokens + (window - tokens) // 2 if tokens >= limit else 0
-        return done
 
-    async def after_refusal(self, error: ContextOverflow, turn_id: str) -> Compacted | None:
-        """Compact history because the server refused it as too long. None where it does not help: the error says why
-        then, too."""
+    async def after_refusal(self, error: ContextOverflow, turn_id: str, on_replaced: OnReplaced) -> bool:
+        """Compact history because the server refused it as too long. Return False where it does not help: the error
+        says why then, too."""
         tokens = self.next_tokens()
         self._refused = min(tokens, self._refused or tokens)
         try:
-            return await self.compact("auto", turn_id)
+            await self.compact("auto", turn_id, on_replaced)
         except CompactionFailed as failure:
             error.args = (f"{str(error).rstrip('.')}; {failure}",)
-            return None
+            return False
+        return True
 
     @property
     def can_shrink(self) -> bool:
@@ -178,8 +180,11 @@ class Compactor:
         seen, _ = split_unanswered(self._dialogue.history.items)
         return any(is_said(item) or is_summary(item) for item in seen)
 
-    async def compact(self, trigger: Trigger, turn_id: str = "") -> Compacted:
-        """Replace history by a summary and what must not be lost. Raises `CompactionFailed`; history is whole then."""
+    async def compact(self, trigger: Trigger, turn_id: str, on_replaced: OnReplaced) -> Compacted:
+        """Replace history by a summary and what must not be lost. Raises `CompactionFailed`; history is whole then.
+
+        `on_replaced` is called as soon as it is replaced: hooks come after it, and may be interrupted.
+        """
         dialogue = self._dialogue
         before, replaced = self.next_tokens(), dialogue.history.items
         if not self.can_shrink:
@@ -193,9 +198,11 @@ class Compactor:
         dialogue.replace_history(new.items, new.summary, new.usage)
         self._meter.forget()
         after = self.next_tokens()
+        done = Compacted(before, after, replaced, new.usage)
+        on_replaced(done)
         dialogue.emit(ContextCompacted(turn_id=turn_id, tokens_before=before, tokens_after=after))
         await self._hooks.after_compaction(trigger, new.summary)
-        return Compacted(before, after, replaced, new.usage)
+        return done
 
     async def _replacement(self, items: tuple[ResponseItem, ...]) -> _Replacement:
         model = self._dialogue.model
@@ -213,8 +220,8 @@ class Compactor:
         if most is not None:
             text = truncate_text(text, OutputBudget(most))
         message = summary_message(text, self._dialogue.running_commands())
-        room = KEPT_USER_TOKENS if most is None else min(KEPT_USER_TOKENS, most)
-        return _Replacement(compacted(items, opening=self._opening(), summary=(message,), room=room), text, usage)
+        new = compacted(items, opening=self._opening(), summary=(message,), room=self._room_for_words)
+        return _Replacement(new, text, usage)
 
     async def _by_server(self, model: CompactingModel, items: tuple[ResponseItem, ...]) -> _Replacement:
         seen, unanswered = split_unanswered(items)
@@ -226,7 +233,7 @@ class Compactor:
     def _around(self, said: Sequence[ResponseItem], items: Sequence[ResponseItem]) -> tuple[ResponseItem, ...]:
         running = self._dialogue.running_commands()
         notes = [user_message(running)] if running else []
-        return around_summary(said, items, opening=self._opening(), notes=notes)
+        return around_summary(said, items, opening=self._opening(), notes=notes, room=self._room_for_words)
 
     async def _summary(self, seen: Sequence[ResponseItem]) -> tuple[str, TokenUsage]:
         """Ask the model for a summary of what it has seen, shortened until the request fits."""
@@ -293,6 +300,12 @@ class Compactor:
     def _room_for_summary(self, window: int) -> int:
         """Return the estimated tokens that may be asked about in one request."""
         return round(window * MOST_SHARE / self._meter.scale) - self._dialogue.instruction_tokens - PROMPT_TOKENS
+
+    @property
+    def _room_for_words(self) -> int:
+        """Return the tokens that the user's newest words may have."""
+        share = self._share(WORDS_SHARE)
+        return KEPT_USER_TOKENS if share is None else min(KEPT_USER_TOKENS, share)
 
     def _share(self, share: float) -> int | None:
         return None if self.window is None else round(self.window * share)

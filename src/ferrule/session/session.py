@@ -115,9 +115,10 @@ class Session(LoopBound):
         return await self._work(self._run_compaction())
 
     async def _run_compaction(self) -> Compacted:
-        done = await self._compactor.compact("manual")
+        return await self._compactor.compact("manual", "", self._count_compaction)
+
+    def _count_compaction(self, done: Compacted) -> None:
         self.usage += done.usage
-        return done
 
     def _be_idle(self) -> None:
         """Raise `UsageError` where something runs."""

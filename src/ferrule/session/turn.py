@@ -248,9 +248,7 @@ class Turn:
                     continue
                 if isinstance(error, ContextOverflow) and overflows < COMPACTIONS:
                     overflows += 1
-                    done = await self._compactor.after_refusal(error, self.id)
-                    if done is not None:
-                        self._went_on(done)
+                    if await self._compactor.after_refusal(error, self.id, self._went_on):
                         continue
                 if not error.retryable or attempt == retries:
                     self._keep(error.partial)
@@ -309,7 +307,7 @@ class Turn:
         await self._add_steered()
         for notice in dialogue.children.notices():
             dialogue.say(notice)
-        self._went_on(await self._compactor.make_room(self.id))
+        await self._compactor.make_room(self.id, self._went_on)
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)
         request = dialogue.request(
@@ -360,12 +358,11 @@ class Turn:
             return False
         return more or not all(call.answered_there for call in self._calls)
 
-    def _went_on(self, done: Compacted | None) -> None:
+    def _went_on(self, done: Compacted) -> None:
         """Keep account of a compaction: the turn's items are in another history now."""
-        if done is not None:
-            self._earlier += done.replaced[self._first :]
-            self._first = self._dialogue.history.count
-            self.usage += done.usage
+        self._earlier += done.replaced[self._first :]
+        self._first = self._dialogue.history.count
+        self.usage += done.usage
 
     def _counted(self, usage: TokenUsage | None, asked: int, *, broken: bool) -> TokenUsage | None:
         """Count what a request took; where the server does not say, estimate it if it matters."""
