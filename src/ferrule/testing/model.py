@@ -173,7 +173,7 @@ class ScriptedModel:
         async with server:
             started.set_result(server.sockets[0].getsockname()[1])
             await stopped.wait()
-            server.close()
-            while connections or len(asyncio.all_tasks()) > 1:  # one may just be being accepted
+            while connections or len(asyncio.all_tasks()) > 1:  # one being accepted as the server closes would leak
                 await asyncio.gather(*(connection.abort() for connection in list(connections)))
                 await asyncio.sleep(0)
+            server.close()
