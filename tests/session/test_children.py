@@ -496,3 +496,166 @@ async def test_an_agent_is_a_tool_of_another(stage: Stage) -> None:
             await session.run("go")
         assert outputs(server) == ["the answer"]
         assert "Knows everything." in server.requests[0].raw.decode()
+
+
+def held_children(gate: Gate, count: int = 1) -> ScriptedModel:
+    server = ScriptedModel([])
+    server.play(*[[function_call("hold", {})]] * count, when=CHILD)
+    return server
+
+
+async def test_a_child_that_is_yet_to_begin_is_reached(stage: Stage) -> None:
+    with ScriptedModel([]) as server:
+        server.play("read both", when=CHILD)
+        async with await stage.open(server.base_url) as session:
+            child = await session.spawn(CHILD)
+            child.send((InputText("AND THIS"),))
+            session.interrupt()
+            assert await child.wait(10) == ChildStatus("interrupted") and not server.requests
+            await session._dialogue.children.resume(child.id)
+            assert await child.wait() == ChildStatus("completed", "read both")
+        [asked] = server.requests
+        assert CHILD in asked.user_text and "AND THIS" in asked.user_text and "interrupted" not in asked.user_text
+
+
+async def test_what_is_said_as_a_turn_ends_is_answered(stage: Stage) -> None:
+    with ScriptedModel([]) as server:
+        server.play("first", "second", when=CHILD)
+        async with await stage.open(server.base_url) as session:
+            child = await session.spawn(CHILD)
+
+            def late(event: Any) -> None:
+                if isinstance(event, ChildEvent) and isinstance(event.event, TurnCompleted) and len(said) < 1:
+                    said.append(event)
+                    child.send((InputText("LATE"),))
+
+            said: list[Any] = []
+            with session.toolset.host.listening(late):
+                assert await child.wait() == ChildStatus("completed", "second")
+        assert "LATE" in server.last_request.user_text
+
+
+async def test_no_message_that_interrupts_is_lost(stage: Stage) -> None:
+    gate = Gate()
+    with held_children(gate) as server:
+        server.play("read", when="SECOND")
+        server._player.lanes.reverse()
+        async with await stage.open(server.base_url, tools=[gate.tool]) as session:
+            child = await session.spawn(CHILD)
+            await gate.began.wait()
+            child.send((InputText("FIRST"),), interrupt=True)
+            child.send((InputText("SECOND"),), interrupt=True)
+            assert await child.wait() == ChildStatus("completed", "read")
+        assert "FIRST" in server.last_request.user_text and "SECOND" in server.last_request.user_text
+
+
+async def test_an_agent_may_be_named_twice_in_a_wait(stage: Stage) -> None:
+    gate = Gate()
+    with held_children(gate) as server:
+        async with await stage.open(server.base_url, tools=[gate.tool]) as session:
+            child = await session.spawn(CHILD)
+            await gate.began.wait()
+            waiting = asyncio.create_task(session._dialogue.children.wait([child.id, child.id], 60))
+            await asyncio.sleep(0)
+            child.interrupt()
+            assert await waiting == {child.id: ChildStatus("interrupted")}
+
+
+async def test_a_close_that_is_cancelled_still_ends_the_session(stage: Stage) -> None:
+    gate = Gate()
+    with held_children(gate) as server:
+        async with await stage.open(server.base_url, tools=[gate.tool]) as session:
+            child = await session.spawn(CHILD)
+            await gate.began.wait()
+            closing = asyncio.create_task(session._dialogue.children.close(child.id))
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            assert child.status == ChildStatus("shutdown")
+            await asyncio.wait_for(child.closed(), 10)
+            spent = session._dialogue.children.new_usage()
+            assert spent.input_tokens > 0, "what it has used is counted"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_rollout_is_opened_once(stage: Stage, ended: bool) -> None:
+    """Two resumes at once open one session; one that its parent's end overtakes is closed."""
+    with ScriptedModel([]) as server:
+        server.play("said", when=CHILD)
+        session = await stage.open(server.base_url)
+        try:
+            child = await session.spawn(CHILD)
+            await child.wait()
+            children = session._dialogue.children
+            await children.close(child.id)
+            opened: list[Any] = []
+            reached, go = asyncio.Event(), asyncio.Event()
+            reopen = children._reopen_child
+
+            async def slowly(agent_id: str, front_end: Callbacks) -> Any:
+                reached.set()
+                await go.wait()
+                opened.append(await reopen(agent_id, front_end))
+                return opened[-1]
+
+            children._reopen_child = slowly
+            resumes = [asyncio.create_task(children.resume(child.id)) for _ in range(1 if ended else 2)]
+            await reached.wait()
+            if ended:
+                await session.aclose()
+            go.set()
+            if ended:
+                with pytest.raises(RespondToModel, match="has ended"):
+                    await resumes[0]
+            else:
+                assert await asyncio.gather(*resumes) == [ChildStatus("completed", "said")] * 2
+            assert len(opened) == 1
+        finally:
+            await session.aclose()
+
+
+async def test_a_role_that_cannot_be_opened_is_said_and_takes_no_slot(stage: Stage) -> None:
+    roles = {"bad": AgentRole(tools=("nonsense",))}
+    with ScriptedModel([[spawn(role="bad")], [spawn()], waiting(), "done"]) as server:
+        server.play("ok", when=CHILD)
+        async with await stage.open(server.base_url, roles=roles, limit=1) as session:
+            await session.run("go")
+        assert outputs(server)[0] == "the agent cannot be opened: unknown tool 'nonsense'"
+        assert {"completed": "ok"} in outputs(server)[2]["status"].values()
+
+
+async def test_a_resumed_child_is_what_it_was(stage: Stage) -> None:
+    with ScriptedModel([], models=["m-1", "m-2"]) as server:
+        server.play("first", "second", when=CHILD)
+        async with await stage.open(server.base_url) as session:
+            child = await session.spawn(CHILD, model="m-2", instructions="Be quick.")
+            await child.wait()
+            children = session._dialogue.children
+            await children.close(child.id)
+            await children.resume(child.id)
+            await children.send(child.id, (InputText("MORE"),))
+            await children._children[child.id].wait()
+        first, second = server.requests
+        assert second.body["model"] == "m-2" and second.body["instructions"] == first.body["instructions"]
+
+
+async def test_a_child_that_still_works_is_counted(stage: Stage) -> None:
+    gate = Gate()
+    with ScriptedModel(["done"]) as server:
+        server.play([function_call("hold", {})], when=CHILD)
+        async with await stage.open(server.base_url, tools=[gate.tool]) as session:
+            child = await session.spawn(CHILD)
+            await gate.began.wait()
+            result = await session.run("go")
+            assert child.status.state == "running"
+            assert 0 < child.counted.input_tokens < result.usage.input_tokens
+            assert result.usage == session.usage
+            session.interrupt()
+            await child.wait()
+            gate.began.clear()
+            server.play([function_call("hold", {})], when="MORE")
+            server._player.lanes.reverse()
+            child.send((InputText("MORE"),))
+            await gate.began.wait()
+        assert session.usage.input_tokens > result.usage.input_tokens, "also what its end cut off"

@@ -6,15 +6,17 @@ its questions reach its parent's user.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
 
 from ferrule.dispatch.front_end import Answers, Callbacks
 from ferrule.dispatch.host import SessionHost
+from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import ContentPart, InputText
-from ferrule.protocol.errors import FerruleError, RespondToModel
+from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.events import Event, ExecApproval, TokenUsage
 from ferrule.protocol.settings import AgentRole
 from ferrule.session.result import TurnResult
@@ -33,10 +35,15 @@ class ChildSession(Protocol):
     """A `Session`, as far as its parent uses it."""
 
     id: str
-    usage: TokenUsage
+
+    @property
+    def spent(self) -> TokenUsage: ...
 
     async def run(self, prompt: tuple[ContentPart, ...]) -> TurnResult: ...
     def steer(self, prompt: tuple[ContentPart, ...]) -> None: ...
+    def unread(self) -> tuple[ContentPart, ...]: ...
+    @property
+    def is_running(self) -> bool: ...
     def interrupt(self) -> bool: ...
     async def aclose(self) -> None: ...
 
@@ -88,17 +95,25 @@ class Child:
         self.status = ChildStatus("pending_init")
         self.session: ChildSession | None = session
         self._tell = tell
-        self._next: tuple[ContentPart, ...] | None = None
+        self._next: tuple[ContentPart, ...] = ()
+        self._stopped = False
         self._task: asyncio.Task[None] | None = None
         self._final = asyncio.Event()
+        self._closed = asyncio.Event()
         self.counted = TokenUsage()
 
     def begin(self, content: tuple[ContentPart, ...]) -> None:
-        """Start a turn of the child."""
+        """Start a turn of the child, with what it has not been told yet."""
         assert self.session is not None
+        self._next = (*self._next, *content)
+        self._stopped = False
         self.status = ChildStatus("running")
         self._final.clear()
-        self._task = asyncio.create_task(self._work(self.session, content))
+        self._task = asyncio.create_task(self._work(self.session))
+
+    def go_on(self) -> None:
+        """Start a turn of the child, where the last one was ended."""
+        self.begin(() if self._next else (InputText(GO_ON),))
 
     def send(self, content: tuple[ContentPart, ...], *, interrupt: bool = False) -> None:
         """Say something to it. Raises `RespondToModel` where it is closed."""
@@ -106,11 +121,11 @@ class Child:
             raise RespondToModel(f"agent with id {self.id} is closed; resume_agent opens it again")
         if self.status.is_final:
             self.begin(content)
-        elif interrupt:
-            self._next = content
-            self.session.interrupt()
-        else:
+        elif self.session.is_running and not interrupt:
             self.session.steer(content)
+        else:
+            self._next = (*self._next, *content)
+            self.session.interrupt()
 
     async def wait(self, timeout: float | None = None) -> ChildStatus:
         """Wait until it is final, at most `timeout` seconds."""
@@ -127,47 +142,58 @@ class Child:
         self._final.set()
 
     def interrupt(self) -> None:
-        """End its turn, and those of its own children."""
-        self._next = None
-        if self.session is not None:
+        """End its turn, and those of its own children. A turn that is yet to begin does not; its words are kept."""
+        if self.session is not None and not self.status.is_final:
+            self._stopped = True
             self.session.interrupt()
 
     async def close(self, status: ChildStatus) -> None:
-        """End its turn and its session; it is `status` then."""
+        """End its turn and its session, even if this is cancelled; it is `status` then."""
         session, self.session = self.session, None
-        if session is None:
-            return
-        self._next = None
+        if session is not None:
+            await uninterrupted(self._close(session, status))
+
+    async def closed(self) -> None:
+        """Wait until its session has ended."""
+        await self._closed.wait()
+
+    async def _close(self, session: ChildSession, status: ChildStatus) -> None:
         if self._task is not None:
             await end_tasks([self._task])
         self.settle(status)
-        await session.aclose()
+        try:
+            await session.aclose()
+        finally:
+            self._closed.set()
 
-    def new_usage(self) -> TokenUsage:
+    def new_usage(self, session: ChildSession) -> TokenUsage:
         """Return the tokens since the last call."""
-        if self.session is None:
-            return TokenUsage()
-        total, before = self.session.usage, self.counted
+        total, before = session.spent, self.counted
         self.counted = total
         return total - before
 
-    async def _work(self, session: ChildSession, content: tuple[ContentPart, ...]) -> None:
-        """Run turns until nobody wants more of it. A crash is a status: the parent must never wait for it."""
+    async def _work(self, session: ChildSession) -> None:
+        """Run turns until nobody wants more of it."""
         status = ChildStatus("interrupted")
         try:
-            while True:
-                result = await session.run(content)
-                status = ChildStatus("interrupted") if result.aborted else ChildStatus("completed", result.text)
-                if self._next is None:
-                    break
-                content, self._next = self._next, None
-        except FerruleError as error:
-            status = ChildStatus("errored", str(error))
-        except Exception as error:  # noqa: BLE001 - the parent is told, whatever it was
-            status = ChildStatus("errored", f"the runtime failed: {error!r}")
+            while self._next and not self._stopped:
+                content, self._next = self._next, ()
+                status = await _turn(session, content)
+                self._next = (*session.unread(), *self._next)
         finally:
             self.settle(status)
             self._tell(self)
+
+
+async def _turn(session: ChildSession, content: tuple[ContentPart, ...]) -> ChildStatus:
+    """Run one turn. A crash is a status: the parent must never wait for it."""
+    try:
+        result = await session.run(content)
+    except FerruleError as error:
+        return ChildStatus("errored", str(error))
+    except Exception as error:  # noqa: BLE001 - the parent is told, whatever it was
+        return ChildStatus("errored", f"the runtime failed: {error!r}")
+    return ChildStatus("interrupted") if result.aborted else ChildStatus("completed", result.text)
 
 
 class SessionChildren:
@@ -195,6 +221,8 @@ class SessionChildren:
         self._spent = TokenUsage()
         self._notices: list[str] = []
         self._starting = 0
+        self._ending = False
+        self._resuming = asyncio.Lock()
 
     async def spawn(self, order: ChildOrder) -> str:
         """See `Children.spawn`."""
@@ -207,13 +235,9 @@ class SessionChildren:
         if order.role is not None and order.role not in self._roles:
             known = ", ".join(self._roles) or "none is configured"
             raise RespondToModel(f"unknown agent_type {order.role!r}; there are: {known}")
-        await self._make_room()
-        self._starting += 1
-        try:
+        async with self._opening():
             front_end = self._front_end(order.role)
-            child = self._add(await self._open_child(order, front_end), order.role, front_end)
-        finally:
-            self._starting -= 1
+            child = await self._add(await self._open_child(order, front_end), order.role, front_end)
         child.begin(order.content)
         return child
 
@@ -225,25 +249,31 @@ class SessionChildren:
     async def wait(self, agent_ids: Sequence[str], timeout: float) -> Mapping[str, ChildStatus]:
         """See `Children.wait`."""
         known = {agent_id: self._children[agent_id] for agent_id in agent_ids if agent_id in self._children}
-        if len(known) == len(agent_ids) and not any(child.status.is_final for child in known.values()):
+        if known.keys() == set(agent_ids) and not any(child.status.is_final for child in known.values()):
             await _first_of([child.wait() for child in known.values()], timeout)
         statuses = {name: known[name].status if name in known else ChildStatus("not_found") for name in agent_ids}
         return {name: status for name, status in statuses.items() if status.is_final}
 
     async def resume(self, agent_id: str) -> ChildStatus:
         """See `Children.resume`."""
-        child = self._children.get(agent_id)
-        if child is not None and child.session is not None:
+        async with self._resuming:  # a rollout belongs to one session at a time
+            child = self._children.get(agent_id)
+            if child is None or child.session is None:
+                return await self._reopen(agent_id, child)
             if child.status.state in ("interrupted", "errored"):
-                child.begin((InputText(GO_ON),))
+                child.go_on()
             return child.status
-        await self._make_room()
-        role = None if child is None else child.role
-        front_end = self._front_end(role)
-        session, said = await self._reopen_child(agent_id, front_end)
-        child = self._add(session, role, front_end)
+
+    async def _reopen(self, agent_id: str, before: Child | None) -> ChildStatus:
+        if before is not None:
+            await before.closed()
+        role = None if before is None else before.role
+        async with self._opening():
+            front_end = self._front_end(role)
+            session, said = await self._reopen_child(agent_id, front_end)
+            child = await self._add(session, role, front_end)
         if said is None:
-            child.begin((InputText(GO_ON),))
+            child.go_on()
         else:
             child.settle(ChildStatus("completed", said))
         return child.status
@@ -275,18 +305,34 @@ class SessionChildren:
         """Return the tokens that children have used since the last call."""
         spent, self._spent = self._spent, TokenUsage()
         for child in self._children.values():
-            spent += child.new_usage()
+            if child.session is not None:
+                spent += child.new_usage(child.session)
         return spent
 
     async def aclose(self) -> None:
-        """End all children."""
-        open_ones = [child for child in self._children.values() if child.session is not None]
-        await asyncio.gather(*(self._close(child, ChildStatus("shutdown")) for child in open_ones))
+        """End all children, also one that is being opened."""
+        self._ending = True
+        await asyncio.gather(*(self._close(child, ChildStatus("shutdown")) for child in self._live()))
 
     def _front_end(self, role: str | None) -> ChildFrontEnd:
         return ChildFrontEnd(self._session_id, self._host(), self._answers, role)
 
-    def _add(self, session: ChildSession, role: str | None, front_end: ChildFrontEnd) -> Child:
+    @asynccontextmanager
+    async def _opening(self) -> AsyncIterator[None]:
+        """Keep a place for a child while it is opened. Raises `RespondToModel` where it cannot be."""
+        await self._make_room()
+        self._starting += 1
+        try:
+            yield
+        except UsageError as error:
+            raise RespondToModel(f"the agent cannot be opened: {error}") from error
+        finally:
+            self._starting -= 1
+
+    async def _add(self, session: ChildSession, role: str | None, front_end: ChildFrontEnd) -> Child:
+        if self._ending:
+            await uninterrupted(session.aclose())
+            raise RespondToModel("the session has ended; it starts no agents")
         front_end.child_id = session.id
         child = self._children[session.id] = Child(session, role, self._ended)
         return child
@@ -300,24 +346,26 @@ class SessionChildren:
     async def _make_room(self) -> None:
         """Close the children that have ended longest ago where there are too many. Raises `RespondToModel` where all
         are at work."""
-        live = [child for child in self._children.values() if child.session is not None]
-        done = [child for child in live if child.status.is_final]
-        while len(live) + self._starting >= self._limit:
-            if not done:
+        while len(live := self._live()) + self._starting >= self._limit:
+            done = next((child for child in live if child.status.is_final), None)
+            if done is None:
                 names = ", ".join(f"{child.id} ({child.role or 'no role'}, {child.status.state})" for child in live)
                 raise RespondToModel(
                     f"at most {self._limit} agents can run at once (agent_max_threads), and these do: {names}. "
                     "Wait for one, or close one."
                 )
-            oldest = done.pop(0)
-            live.remove(oldest)
-            await self._close(oldest, oldest.status)
+            await self._close(done, done.status)
+
+    def _live(self) -> list[Child]:
+        return [child for child in self._children.values() if child.session is not None]
 
     async def _close(self, child: Child, status: ChildStatus) -> None:
         session = child.session
-        await child.close(status)
-        if session is not None:
-            self._spent += session.usage - child.counted
+        try:
+            await child.close(status)
+        finally:
+            if session is not None:
+                self._spent += child.new_usage(session)
 
     def _ended(self, child: Child) -> None:
         if child.status.state in ("completed", "errored"):

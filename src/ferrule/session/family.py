@@ -85,7 +85,8 @@ class Family(msgspec.Struct, frozen=True):
         async def reopen(agent_id: str, front_end: Callbacks) -> tuple[Session, str | None]:
             stored = self.stored(agent_id)
             role = self.settings.agents.get(stored.meta.agent_role or "", AgentRole())
-            order = ChildOrder(content=(), role=stored.meta.agent_role)
+            model = None if stored.context is None else stored.context.model
+            order = ChildOrder(content=(), role=stored.meta.agent_role, model=model)
             return await self._open(order, role, front_end, servers(), (), stored), last_words(stored)
 
         permissions = self.runtime.conversation.permissions
@@ -117,6 +118,8 @@ class Family(msgspec.Struct, frozen=True):
         )
         may_spawn = self.depth < self.settings.agent_max_depth
         settings = child_settings(rights, self.model_name, order, role, may_spawn=may_spawn)
+        if stored is not None:
+            settings = msgspec.structs.replace(settings, instructions=stored.meta.instructions)
         tools = self.tools if role.tools is None else role.tools
         if tools is not None and not may_spawn:
             tools = [tool for tool in tools if tool not in AGENT_TOOLS]

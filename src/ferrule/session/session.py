@@ -71,6 +71,7 @@ class Session(LoopBound):
         self._compactor = Compactor(dialogue, hooks, self._opening)
         self._begun = False
         self._turn: asyncio.Task[Any] | None = None
+        self._current: Turn | None = None
         self._telling: asyncio.Future[None] | None = None
         self._sandbox_told = False
 
@@ -100,6 +101,7 @@ class Session(LoopBound):
             compactor=self._compactor,
             interrupt=self.interrupt,
         )
+        self._current = turn
         result = await self._work(self._run_turn(turn, prompt))
         return turn.result(aborted=True) if result is None else result
 
@@ -186,6 +188,20 @@ class Session(LoopBound):
             raise UsageError("no turn is running; say it by run")
         self._dialogue.steer(_content(prompt))
 
+    def unread(self) -> tuple[ContentPart, ...]:
+        """Take what was said by `steer` and the model has not read."""
+        return tuple(part for content in iter(self._dialogue.next_steered, None) for part in content)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn runs, or a compaction."""
+        return self._turn is not None
+
+    @property
+    def spent(self) -> TokenUsage:
+        """The tokens so far, with those of the running turn."""
+        return self.usage if self._current is None else self.usage + self._current.usage
+
     @property
     def cost(self) -> float | None:
         """What the session has cost so far; None without prices."""
@@ -220,6 +236,7 @@ class Session(LoopBound):
         finally:
             turn.usage += self._dialogue.children.new_usage()
             self.usage += turn.usage
+            self._current = None
         result = msgspec.structs.replace(result, usage=turn.usage, cost=self._dialogue.budget.cost_of(turn.usage))
         emit(TurnCompleted(turn_id=turn.id, usage=result.usage, last_message=result.text, cost=result.cost))
         return result
@@ -330,6 +347,7 @@ class Session(LoopBound):
                 ends.push_async_callback(self.model.aclose)
             ends.push_async_callback(self._dialogue.check.aclose)
             ends.push_async_callback(self.toolset.aclose)
+            ends.callback(self._count_children)
             ends.push_async_callback(self._dialogue.children.aclose)
             if self._turn is not None:
                 await end_tasks([self._turn])
@@ -337,6 +355,9 @@ class Session(LoopBound):
                 self._telling.cancel()
                 await asyncio.wait([self._telling])
             await self._loading.settled()
+
+    def _count_children(self) -> None:
+        self.usage += self._dialogue.children.new_usage()
 
 
 def _content(prompt: Prompt) -> tuple[ContentPart, ...]:
