@@ -99,6 +99,19 @@ async def test_a_cancelled_caller_does_not_stop_the_others(env: Env, tmp_path: P
     assert (await patient).variables["MINE"] == "profile"
 
 
+async def test_start_up_files_release_their_locks_when_the_session_ends(env: Env, tmp_path: Path) -> None:
+    """As pyenv's do: a script that is ended takes its lock away, which may take a while."""
+    script = "trap 'sleep 1; rm ~/lock' EXIT; touch ~/lock; sleep 60"
+    login = LoginShell(PlainLauncher(), BASH, home(tmp_path, env, f'bash -c "{script}"'), "/tmp")
+    waiting = asyncio.create_task(login.environment())
+    while not (tmp_path / "lock").exists():  # noqa: ASYNC110 - the event is in another process
+        await asyncio.sleep(0.01)
+    await login.close()
+    assert not (tmp_path / "lock").exists()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 async def test_a_missing_login_shell_is_a_problem_and_no_failure(env: Env) -> None:
     found = await LoginShell(PlainLauncher(), Shell("/no/such/bash"), env, "/tmp").environment()
     assert found.variables == env and found.problem == "program not found: /no/such/bash"

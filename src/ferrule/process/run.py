@@ -57,11 +57,12 @@ async def run(
     on_output: OnOutput | None = None,
     capture_bytes: int = CAPTURE_BYTES,
     captured: HeadTail | None = None,
+    grace: float = TERM_GRACE,
 ) -> Completed:
     """Run `argv` and wait for its exit.
 
     Without `stdin`, a command on pipes reads `/dev/null`. On timeout (`timeout_ms`) or cancellation of the caller the
-    whole tree is ended: TERM, `TERM_GRACE`, KILL. Raises `LaunchError` if it cannot start, and what `on_output`
+    whole tree is ended: TERM, `grace` seconds, KILL. Raises `LaunchError` if it cannot start, and what `on_output`
     raises; `captured` then holds the output so far.
     """
     if stdin is not None and isinstance(stdio, Pipes):
@@ -75,11 +76,11 @@ async def run(
             writer.write(stdin)
             if isinstance(stdio, Pipes):
                 writer.finish()
-        status, timed_out = await exit_of(child, timeout_ms)
+        status, timed_out = await exit_of(child, timeout_ms, grace)
         await outputs.finish(DRAIN_GRACE)
         notice = await child.leftovers(output_held=not outputs.reached_end)
     except (Exception, asyncio.CancelledError):
-        await uninterrupted(child.kill_tree(TERM_GRACE))
+        await uninterrupted(child.kill_tree(grace))
         raise
     finally:
         outputs.close()
@@ -89,13 +90,13 @@ async def run(
     return Completed(status, *outputs.captured(), duration, timed_out, notice)
 
 
-async def exit_of(child: Child, timeout_ms: int | None) -> tuple[ExitStatus, bool]:
+async def exit_of(child: Child, timeout_ms: int | None, grace: float = TERM_GRACE) -> tuple[ExitStatus, bool]:
     """Return the exit status, and whether a timeout forced it."""
     try:
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             return await child.wait(), False
     except TimeoutError:
-        await child.kill_tree(TERM_GRACE)
+        await child.kill_tree(grace)
     try:
         async with asyncio.timeout(UNDYING_GRACE):
             return await child.wait(), True

@@ -20,6 +20,9 @@ from ferrule.process.run import run
 
 LOGIN_TIMEOUT_MS = 5_000
 """Time limit for start-up files; after it the agent's own environment is used instead."""
+LOGIN_GRACE = 5.0
+"""Seconds that start-up files have to end themselves. They may hold a lock that they release at their end:
+pyenv's, left behind, makes each later shell of the user wait for a minute."""
 POSIX_SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "ksh"})
 """Shells whose syntax models write."""
 
@@ -127,6 +130,7 @@ class LoginShell:
                     env={**self._base, "TERM": "dumb", "PATH": path},
                     cwd=self._cwd,
                     timeout_ms=self._timeout_ms,
+                    grace=LOGIN_GRACE,
                 )
             except LaunchError as error:
                 return LoginEnvironment(self._base, str(error))
