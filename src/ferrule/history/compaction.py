@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from ferrule.history.pairs import answered_id, called_id
-from ferrule.history.tokens import estimate
+from ferrule.history.tokens import estimate, estimate_all
 from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
@@ -98,12 +98,15 @@ def cut_to(items: Sequence[ResponseItem], room: int) -> list[ResponseItem]:
     only some calls are kept, then the oldest units are left out, and an earlier summary last, since nothing else tells
     what it stands for.
     """
-    excess = sum(map(estimate, items)) - room
+    excess = estimate_all(items) - room
     if excess <= 0:
         return list(items)
-    shorter = units(_with_shorter_outputs(items, excess))
-    parts = [part if sum(map(estimate, part)) <= room else _newest_calls(part, room // 2) for part in shorter]
-    sizes = [sum(map(estimate, part)) for part in parts]
+    parts = list(units(_with_shorter_outputs(items, excess)))
+    sizes = [estimate_all(part) for part in parts]
+    for at, part in enumerate(parts):
+        if sizes[at] > room:
+            parts[at] = _newest_calls(part, room // 2)
+            sizes[at] = estimate_all(parts[at])
     total = sum(sizes)
     left_out: set[int] = set()
     for at in sorted(range(len(parts)), key=lambda at: (any(map(is_summary, parts[at])), at)):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ferrule.history.pairs import in_place
-from ferrule.history.tokens import estimate
+from ferrule.history.tokens import estimate, estimate_all
 from ferrule.protocol.items import ResponseItem
 
 
@@ -25,7 +25,7 @@ class History:
         self._snapshot: tuple[ResponseItem, ...] | None = None
         self.weight = _weight(self._items)
         """Bytes of all items."""
-        self.tokens = sum(map(estimate, self._items))
+        self.tokens = estimate_all(self._items)
         """Approximate tokens of all items."""
         self.lineage = object()
         """Replaced once the history no longer begins with the items that were sent."""
@@ -71,7 +71,7 @@ class History:
         """Go on with other items, of which the provider has stored none."""
         self._items = list(items)
         self.weight = _weight(self._items)
-        self.tokens = sum(map(estimate, self._items))
+        self.tokens = estimate_all(self._items)
         self._snapshot = self.stored = None
         self.lineage = object()
 
@@ -80,7 +80,7 @@ class History:
         more = list(items)
         self._items += more
         self.weight += _weight(more)
-        self.tokens += sum(map(estimate, more))
+        self.tokens += estimate_all(more)
         self._snapshot = None
 
 

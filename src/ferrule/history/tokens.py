@@ -3,6 +3,8 @@
 Bytes stand for tokens; there is no tokenizer. The server's count corrects the estimate after each response.
 """
 
+from collections.abc import Iterable
+
 from ferrule.protocol.content import ContentPart, InputImage
 from ferrule.protocol.items import (
     ComputerCallOutput,
@@ -13,7 +15,7 @@ from ferrule.protocol.items import (
     Reasoning,
     ResponseItem,
 )
-from ferrule.protocol.truncation import tokens_of_bytes
+from ferrule.protocol.truncation import BYTES_PER_TOKEN, tokens_of_bytes
 
 IMAGE_TOKENS = 1_500
 """Tokens of one image, whatever its bytes: servers count 85 to 2,600, for a screenshot about this many."""
@@ -35,6 +37,18 @@ def estimate(item: ResponseItem) -> int:
         return tokens_of_bytes(size - len(view.encrypted_content) // 4)  # base64: three bytes in four
     hidden, images = _images(item)
     return tokens_of_bytes(size - hidden) + images * IMAGE_TOKENS
+
+
+def estimate_all(items: Iterable[ResponseItem]) -> int:
+    """Return the approximate tokens of items, without a call for each small one: histories have many of them."""
+    small = large = 0
+    for item in items:
+        size = len(item.raw)
+        if size < SMALL:
+            small -= -size // BYTES_PER_TOKEN
+        else:
+            large += estimate(item)
+    return small + large
 
 
 def _images(item: ResponseItem) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from ferrule.history.compaction import (
     summary_message,
     user_message,
 )
-from ferrule.history.tokens import Meter, estimate
+from ferrule.history.tokens import Meter, estimate_all
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import (
     Completed,
@@ -193,7 +193,7 @@ class Compactor:
         if blocked is not None:
             raise NothingGained(f"the conversation was not compacted; a PreCompact hook blocked it: {blocked}")
         new = await self._replacement(replaced)
-        if trigger == "auto" and sum(map(estimate, new.items)) >= dialogue.history.tokens:
+        if trigger == "auto" and estimate_all(new.items) >= dialogue.history.tokens:
             raise NothingGained("a summary would be as long as the conversation is: send less at once")
         dialogue.replace_history(new.items, new.summary, new.usage)
         self._meter.forget()
@@ -239,7 +239,7 @@ class Compactor:
         """Ask the model for a summary of what it has seen, shortened until the request fits."""
         window, failure = self.window, "the model answered nothing"
         usage = TokenUsage()
-        whole = sum(map(estimate, seen))
+        whole = estimate_all(seen)
         room = whole if window is None else self._room_for_summary(window)
         with_tools = False
         for attempt in range(ATTEMPTS):

@@ -199,7 +199,7 @@ class Dialogue:
         return ModelRequest(
             model=self.model_name,
             instructions=self._instructions,
-            items=bounded(items),
+            items=bounded(items) if self.history.weight > MAX_IMAGE_BYTES else items,
             tools=tuple(entry.spec for entry in specs),
             tool_choice="none" if with_tools else "auto",
             settings=self.settings.model,
