@@ -50,3 +50,29 @@ def test_lines_of_children_name_them(place: Place, wire: Wire) -> None:
     assert 0 < spent < lines[-1]["usage"]["input_tokens"]
     notices = [text for text in server.last_request.raw.decode().split("subagent_notification") if "errored" in text]
     assert notices
+
+
+def test_a_childs_command_that_outlives_its_turn_is_shown_to_its_end(place: Place) -> None:
+    """The command ends after the child's turn, when the parent writes the file it waits for."""
+    waits = "until test -e go-on; do sleep 0.05; done; echo went-on"
+    script: list[Any] = [
+        [function_call("spawn_agent", {"message": "START IT"})],
+        lambda request: [function_call("wait", {"ids": ids(request)})],
+        [function_call("exec_command", {"cmd": "touch go-on; until test -e gone; do sleep 0.05; done"})],
+        "all done",
+    ]
+    with ScriptedModel(script) as server:
+        server.play(
+            [function_call("exec_command", {"cmd": f"{waits}; touch gone", "yield_time_ms": 250})],
+            "it runs",
+            when="START IT",
+        )
+        done = place.run(
+            "exec", "--json", *FULL_ACCESS, "--base-url", server.base_url, "-c", "features.multi_agent=true",
+            "-c", 'tools=["spawn_agent", "wait", "exec_command"]', "go",
+        )  # fmt: skip
+    assert done.code == 0, done.err
+    completed = [line for line in done.lines if "parent_thread_id" in line and line["type"] == "item.completed"]
+    [ended] = [line["item"] for line in completed if "went-on" in line["item"].get("command", "")]
+    assert (ended["exit_code"], ended["aggregated_output"]) == (0, "went-on\n")
+    assert done.lines[-1]["type"] == "turn.completed" and "thread_id" not in done.lines[-1]

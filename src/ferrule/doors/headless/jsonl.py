@@ -234,17 +234,24 @@ class JsonLines:
         self._write(kind, item=self._plan)
 
     def _end_open(self) -> None:
-        """Complete what nothing else will complete: calls that were interrupted, a process that could not be ended."""
-        for command in self._commands.values():
-            self._close(command, _ended(KILLED, ""))
+        """Complete what nothing else will complete: calls that were interrupted, a process that could not be ended. The
+        commands of a sub-agent go on after its turn, until the end of all."""
+        if not self._thread:
+            for thread in (*self._children.values(), self):
+                thread._end_commands()
         interrupted = ToolOutput(INTERRUPTED, False)
         for running in self._running.values():
             if running.shown is not None:
                 self._close(running.shown, _came_of(running, interrupted))
-        self._commands, self._running = {}, {}
+        self._running = {}
         if self._plan is not None:
             self._write("item.completed", item=self._plan)
             self._plan = None
+
+    def _end_commands(self) -> None:
+        for command in self._commands.values():
+            self._close(command, _ended(KILLED, ""))
+        self._commands = {}
 
     def _item(self, fields: Fields) -> None:
         self._write("item.completed", item={"id": self._new_id(), **fields})
