@@ -157,3 +157,69 @@ def test_the_newest_is_that_of_a_directory_and_no_childs(home: Home) -> None:
 
 def test_a_home_without_sessions_lists_none(home: Home) -> None:
     assert home.index.entries() == [] and not list(home.folder.iterdir())
+
+
+def test_an_index_that_another_program_holds_is_neither_waited_for_nor_replaced(home: Home) -> None:
+    first = home.session("/a", "one")
+    assert home.ids() == [first]
+    file = home.folder / "sessions" / INDEX_FILE
+    before = file.stat().st_ino
+    holder = sqlite3.connect(file, isolation_level=None)
+    try:
+        holder.execute("begin exclusive")
+        second = home.session("/a", "two")
+        assert home.ids() == [second, first]
+        assert file.stat().st_ino == before
+    finally:
+        holder.close()
+    assert home.ids() == [second, first] and file.stat().st_ino == before
+
+
+def test_strange_files_among_the_sessions_harm_no_other(home: Home) -> None:
+    good, strange = home.session("/a", "one"), home.session("/b", "two")
+    path = locate(str(home.folder), strange)
+    path.write_bytes(path.read_bytes().replace(b'"/b"', b'"/b\\u0000"'))
+    pipe = new_session_id()
+    os.mkfifo(path.with_name(path.name.replace(strange, pipe)))
+    assert home.ids(cwd="/a") == [good]
+    with pytest.raises(UsageError, match="no session has"):
+        locate(str(home.folder), pipe)
+
+
+def test_a_name_may_look_like_a_path(home: Home) -> None:
+    path = locate(str(home.folder), home.session("/a", "one"))
+    for name in ("feat/login", "notes.jsonl"):
+        home.index.rename(path.stem[-36:], name)
+        assert locate(str(home.folder), name) == path
+    with pytest.raises(UsageError, match="there is no session file a/b"):
+        locate(str(home.folder), "a/b")
+
+
+def test_an_archived_session_is_never_replaced(home: Home) -> None:
+    session = home.session("/a", "one")
+    path = locate(str(home.folder), session)
+    target = home.folder / "archived_sessions" / path.name
+    target.parent.mkdir()
+    other = target.with_name("elsewhere")
+    other.write_text("another one")
+    target.symlink_to(other)
+    other.unlink()  # the index does not see it
+    with pytest.raises(UsageError, match="another session is archived in"):
+        home.index.archive(session)
+    assert path.exists() and target.is_symlink()
+    target.unlink()
+    archived = home.index.archive(session)
+    assert home.index.archive(session) == archived
+
+
+def test_a_copy_that_fails_leaves_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = locate(str(home.folder), home.session("/a", "one"))
+    before = sorted(path.parent.iterdir())
+
+    def full(*args: Any) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ferrule.session.index._forked", full)
+    with pytest.raises(UsageError, match="No space left"):
+        home.index.fork(path.stem[-36:])
+    assert sorted(path.parent.iterdir()) == before

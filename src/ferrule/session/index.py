@@ -5,7 +5,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,8 @@ INDEX_FILE = "index.sqlite3"
 LONGEST_LINE = 1024 * 1024
 """Bytes of a line that are looked at: longer ones hold images or outputs, no name and no head."""
 PROMPT_CHARS = 200
+LOCK_SECONDS = 1.0
+"""How long to wait for another program that refreshes the index; after that this one reads the files for itself."""
 TYPE_ENDS = 160
 """Bytes at the beginning of a line that hold its time and type, and the type of an event."""
 _TURN, _META = b'"type":"turn_context"', b'"type":"session_meta"'
@@ -82,7 +84,7 @@ class SessionIndex:
         """Return the sessions that people have begun, the one that changed last first; those of a directory with
         `cwd`."""
         found = [entry for entry in self._all() if entry.archived == archived and not entry.parent]
-        return [entry for entry in found if cwd is None or os.path.realpath(entry.cwd or "/") == os.path.realpath(cwd)]
+        return [entry for entry in found if cwd is None or _real(entry.cwd or "/") == _real(cwd)]
 
     def find(self, word: str) -> SessionEntry:
         """Return the session with this id, name, or beginning of an id. Raises `UsageError` for none or several."""
@@ -106,24 +108,27 @@ class SessionIndex:
             raise UsageError("a session's name is a line of text")
         if any(other.name == name and other.id != entry.id for other in self._all()):
             raise UsageError(f"another session has the name {name!r}")
-        rollout = Rollout(Path(entry.path))
-        rollout.event("session_renamed", name)
-        rollout.close()
+        with _changing(entry.path), closing(Rollout(Path(entry.path))) as rollout:
+            rollout.event("session_renamed", name)
         return msgspec.structs.replace(entry, name=name)
 
     def archive(self, word: str) -> SessionEntry:
         """Move a session where `entries` and resuming by `--last` do not see it. Raises `UsageError`."""
         entry = self.find(word)
         folder = self._home / ARCHIVE
-        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         target = folder / Path(entry.path).name
-        Path(entry.path).rename(target)
+        if not entry.archived and os.path.lexists(target):
+            raise UsageError(f"another session is archived in {target}; move that file away first")
+        with _changing(entry.path):
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            Path(entry.path).rename(target)
         return msgspec.structs.replace(entry, path=str(target), archived=True)
 
     def remove(self, word: str) -> SessionEntry:
         """Delete a session's file. Raises `UsageError`."""
         entry = self.find(word)
-        Path(entry.path).unlink()
+        with _changing(entry.path):
+            Path(entry.path).unlink()
         return entry
 
     def fork(self, word: str, turns: int | None = None) -> str:
@@ -133,12 +138,16 @@ class SessionIndex:
             raise UsageError(f"session {entry.id} has {entry.turns} turns, not {turns}")
         new_id = new_session_id()
         path = Rollout.create(str(self._home), new_id).path
-        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        with Path(entry.path).open("rb") as source, os.fdopen(descriptor, "wb") as target:
-            for line in _until(source, turns):
-                target.write(_forked(line, entry.id, new_id))
-        Path(temporary).rename(path)
+        with _changing(entry.path), Path(entry.path).open("rb") as source:
+            path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+            try:
+                with os.fdopen(descriptor, "wb") as target:
+                    target.writelines(_forked(line, entry.id, new_id) for line in _until(source, turns))
+                Path(temporary).rename(path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
         return new_id
 
     def _all(self) -> list[SessionEntry]:
@@ -158,23 +167,25 @@ class SessionIndex:
         file = self._home / "sessions" / INDEX_FILE
         try:
             return self._refreshed(file)
+        except sqlite3.OperationalError:  # it cannot be written, or another program holds it
+            return self._refreshed(None)
         except sqlite3.DatabaseError:
             with suppress(OSError):
                 file.unlink()  # damaged: it is made from the files again
         try:
             return self._refreshed(file)
-        except sqlite3.Error:  # it cannot be written
+        except sqlite3.Error:
             return self._refreshed(None)
 
     def _files(self) -> Iterator[Path]:
         for found in ((self._home / "sessions").glob("*/*/*/rollout-*.jsonl"), (self._home / ARCHIVE).glob("*.jsonl")):
-            yield from (path for path in found if ROLLOUT_NAME.fullmatch(path.name))
+            yield from (path for path in found if ROLLOUT_NAME.fullmatch(path.name) and path.is_file())
 
     def _refreshed(self, index: Path | None) -> list[_Known]:
         """Bring the index up to date and return what it holds; None: keep it in memory only."""
         if index is not None and not index.parent.is_dir():
             index = None
-        with closing(sqlite3.connect(":memory:" if index is None else index)) as database, database:
+        with closing(_connect(index)) as database, database:
             [version] = database.execute("pragma user_version").fetchone()
             if version != _VERSION:
                 database.execute("drop table if exists sessions")
@@ -189,6 +200,27 @@ class SessionIndex:
             gone = before.keys() - {one.path for one in now}
             database.executemany("delete from sessions where path = ?", [(path,) for path in gone])
             return now
+
+
+def _connect(index: Path | None) -> sqlite3.Connection:
+    return sqlite3.connect(":memory:" if index is None else index, timeout=LOCK_SECONDS)
+
+
+@contextmanager
+def _changing(path: str) -> Iterator[None]:
+    """Say which session's file could not be read or changed. Raises `UsageError`."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"the session {path} cannot be changed or copied: {error.strerror}") from error
+
+
+def _real(cwd: str) -> str:
+    """Return a directory without links; as it is if none can have this name."""
+    try:
+        return os.path.realpath(cwd)
+    except ValueError:
+        return cwd
 
 
 def _read(path: Path, known: _Known | None) -> _Known | None:
@@ -269,11 +301,9 @@ def _forked(line: bytes, old: str, new: str) -> bytes:
 def locate(home: str, word: str | None, cwd: str | None = None) -> Path:
     """Return the rollout to go on with: a session by its id, the beginning of it or its name; the path of a file; None:
     the newest, in `cwd` if one is given. Raises `UsageError`."""
-    if word is not None and (os.sep in word or word.endswith(".jsonl")):
-        path = Path(word)
-        if not path.is_file():
-            raise UsageError(f"there is no session file {word}")
-        return path
+    like_path = word is not None and (os.sep in word or word.endswith(".jsonl"))
+    if word is not None and like_path and Path(word).is_file():
+        return Path(word)
     try:
         return find_rollout(home, word, cwd)
     except UsageError:
@@ -281,4 +311,6 @@ def locate(home: str, word: str | None, cwd: str | None = None) -> Path:
             raise
         with suppress(UsageError):
             return Path(SessionIndex(home).find(word).path)
+        if like_path:
+            raise UsageError(f"there is no session file {word}") from None
         raise

@@ -359,7 +359,7 @@ ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4
 def stored_rollouts(home: str) -> list[Path]:
     """Return all rollouts under `home`, oldest first (by id, which begins with the time)."""
     found = Path(home, "sessions").glob("*/*/*/rollout-*.jsonl")
-    return sorted((path for path in found if ROLLOUT_NAME.fullmatch(path.name)), key=_id_of)
+    return sorted((path for path in found if ROLLOUT_NAME.fullmatch(path.name) and path.is_file()), key=_id_of)
 
 
 def last_words(stored: StoredSession) -> str | None:

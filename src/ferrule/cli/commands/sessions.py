@@ -1,6 +1,7 @@
 """`ferrule sessions`: the stored sessions."""
 
 import argparse
+import shutil
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +33,8 @@ def main(arguments: list[str]) -> int:
         return _show(index.find(options.session))
     if action == "export":
         sys.stdout.flush()
-        sys.stdout.buffer.write(Path(index.find(options.session).path).read_bytes())
+        with Path(index.find(options.session).path).open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
         return DONE
     if action == "fork":
         print(index.fork(options.session, options.turns))
