@@ -221,6 +221,18 @@ async def test_a_summary_that_is_empty_once_is_asked_for_again(dock: Dock) -> No
     assert len(boat.summaries) == 2
 
 
+@pytest.mark.parametrize("window", [8_000, None])
+async def test_a_session_goes_on_with_a_far_smaller_window(dock: Dock, window: int | None) -> None:
+    boat = Boat(100_000, *reads(*[20_000] * 9))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url) as session:
+            await session.run("row the boat")
+        boat.window = 8_000
+        async with await dock.open(server.base_url, window=window, resume=True) as session:
+            assert (await session.run("and back")).text == "done"
+    once(boat.taken[-1], "row the boat", "SUMMED UP", "and back")
+
+
 async def test_a_refusal_below_the_window_is_believed(dock: Dock) -> None:
     boat = Boat(4_000, *reads(*[4_000] * 12))
     with ScriptedModel(boat) as server:

@@ -55,8 +55,9 @@ LEAST_SHARE = 0.6
 MOST_SHARE = 0.95
 ATTEMPTS = 3
 """Requests for one summary, and compactions for one request that the server refuses as too long."""
-SHRINK = 0.6
-"""How much smaller the next request for a summary is when the server refused one as too long."""
+SHRINK = 0.5
+"""How much smaller the next request for a summary is when the server refused one as too long, and each time as much
+again: what is left out is lost, but a session may go on with a model of a far smaller window."""
 WORDS_SHARE = 0.2
 """The share of the window that the user's newest words may fill, and the summary, too."""
 TOOLS_PERHAPS_MISSED = frozenset({400, 422})
@@ -247,7 +248,7 @@ class Compactor:
             try:
                 text, cost = await self._ask(self._dialogue.request_about(about, with_tools=with_tools))
             except ContextOverflow as error:
-                room, failure = round(min(room, whole) * SHRINK), str(error)
+                room, failure = round(min(room, whole) * SHRINK ** (attempt + 1)), str(error)
                 continue
             except ContentRefused as error:
                 seen, failure = [without_images(item, REFUSED) for item in seen], str(error)
