@@ -351,7 +351,9 @@ def test_a_child_never_has_more_rights() -> None:
     assert narrower_sandbox(inside, modes.WORKSPACE_WRITE) is inside
     assert narrower_sandbox(inside, modes.READ_ONLY) == ReadOnly(network_access=True)
     assert narrower_sandbox(ReadOnly(), modes.DANGER_FULL_ACCESS) == ReadOnly()
-    assert narrower_sandbox(ExternalSandbox(), modes.READ_ONLY) == ExternalSandbox()
+    assert narrower_sandbox(ExternalSandbox(), modes.DANGER_FULL_ACCESS) == ExternalSandbox()
+    assert narrower_sandbox(ExternalSandbox(network_access="enabled"), modes.READ_ONLY) == ReadOnly()
+    assert narrower_sandbox(ExternalSandbox(), modes.WORKSPACE_WRITE) == WorkspaceWrite()
     assert narrower_sandbox(DangerFullAccess(), modes.WORKSPACE_WRITE) == WorkspaceWrite()
     assert narrower_sandbox(DangerFullAccess(), None) == DangerFullAccess()
     asks = AskForApproval

@@ -46,12 +46,12 @@ def child_settings(parent: Settings, model: str, order: ChildOrder, role: AgentR
 
 def narrower_sandbox(parent: SandboxPolicy, wanted: SandboxMode | None) -> SandboxPolicy:
     """Return the policy of a mode, or the parent's where that is narrower."""
-    if wanted is None or isinstance(parent, ReadOnly | ExternalSandbox):
+    if wanted is None or isinstance(parent, ReadOnly):
         return parent
     if wanted is SandboxMode.READ_ONLY:
         network = parent.network_access if isinstance(parent, WorkspaceWrite) else False
         return ReadOnly(network_access=network)
-    if wanted is SandboxMode.WORKSPACE_WRITE and isinstance(parent, DangerFullAccess):
+    if wanted is SandboxMode.WORKSPACE_WRITE and isinstance(parent, DangerFullAccess | ExternalSandbox):
         return WorkspaceWrite()
     return parent
 
