@@ -661,3 +661,31 @@ async def test_a_child_that_still_works_is_counted(stage: Stage) -> None:
             child.send((InputText("MORE"),))
             await gate.began.wait()
         assert session.usage.input_tokens > result.usage.input_tokens, "also what its end cut off"
+
+
+async def test_the_parents_end_waits_for_a_child_that_is_being_closed(stage: Stage) -> None:
+    ends: list[str] = []
+    go = asyncio.Event()
+    with ScriptedModel([]) as server:
+        server.play("ok", when=CHILD)
+        async with await stage.open(server.base_url) as session:
+            child = await session.spawn(CHILD)
+            await child.wait()
+            assert child.session is not None
+            child_end, model_end = child.session.aclose, session.model.aclose
+
+            async def slowly() -> None:
+                await go.wait()
+                await child_end()
+                ends.append("child")
+
+            async def noted() -> None:
+                ends.append("model")
+                await model_end()
+
+            child.session.aclose, session.model.aclose = slowly, noted  # type: ignore[method-assign]
+            closing = asyncio.create_task(session._dialogue.children.close(child.id))
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.2, go.set)
+        await closing
+    assert ends == ["child", "model"]

@@ -313,6 +313,8 @@ class SessionChildren:
         """End all children, also one that is being opened."""
         self._ending = True
         await asyncio.gather(*(self._close(child, ChildStatus("shutdown")) for child in self._live()))
+        for child in list(self._children.values()):
+            await child.closed()  # also one that somebody else is closing
 
     def _front_end(self, role: str | None) -> ChildFrontEnd:
         return ChildFrontEnd(self._session_id, self._host(), self._answers, role)
