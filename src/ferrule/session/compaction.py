@@ -144,6 +144,7 @@ class Compactor:
 
     async def make_room(self, turn_id: str, on_replaced: OnReplaced) -> None:
         """Compact history if the next request would come too near to the window. Raises `CompactionFailed`."""
+        await self._dialogue.know_window()
         window, limit = self.window, self.limit
         if window is None or limit is None:
             return

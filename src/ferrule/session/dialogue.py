@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 RUNNING_BUDGET = OutputBudget(100)
 """Of the text of a command that still runs: enough to know it again."""
+SURELY_FITS = 4_096
+"""Tokens of a history that any window holds, as far as anything can be done with it: nothing waits for the server's
+answer below."""
 
 
 class Dialogue:
@@ -152,6 +155,11 @@ class Dialogue:
             compact_threshold=compact_threshold,
             lessons=self._lessons,
         )
+
+    async def know_window(self) -> None:
+        """Ask the server for its window before it gets a history that may not fit: many cut it without a word."""
+        if self.settings.model.context_window is None and self.history.tokens > SURELY_FITS:
+            await self.check.first()
 
     def _hear_of_server(self, found: "Abilities") -> None:
         """Use what the server says, and tell the user what it cannot do."""

@@ -35,6 +35,12 @@ class ServerCheck:
 
         return start
 
+    async def first(self) -> None:
+        """Ask now, unless it was asked, and wait for the answer."""
+        if (start := self.due(None)) is not None:
+            start()
+        await self.settled()
+
     async def _ask(self, model: WireModel) -> None:
         from ferrule.model.abilities import ask_abilities, is_own
 
