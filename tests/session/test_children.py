@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, tool
+from ferrule.builtin.hints import LOOKS
+from ferrule.builtin.list_agents import ListAgentsExecutor
 from ferrule.dispatch.front_end import Callbacks
 from ferrule.protocol.content import InputText
 from ferrule.protocol.errors import RespondToModel
@@ -31,6 +33,7 @@ from ferrule.session.session import Session
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.tools.answering import Approver
 from ferrule.tools.children import ChildOrder, ChildStatus
+from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.events import ChildEvent
 
 WIRES: list[Wire] = ["responses", "chat"]
@@ -689,3 +692,22 @@ async def test_the_parents_end_waits_for_a_child_that_is_being_closed(stage: Sta
             asyncio.get_running_loop().call_later(0.2, go.set)
         await closing
     assert ends == ["child", "model"]
+
+
+async def test_a_tool_that_the_parent_brought_is_closed_with_the_parent(stage: Stage) -> None:
+    ends: list[str] = []
+
+    class Held(ListAgentsExecutor):
+        def close(self) -> None:
+            ends.append("closed")
+
+    mine = ToolDefinition(name="mine", description="d", executor=Held(), annotations=LOOKS)
+    with ScriptedModel([[function_call("mine", {})], "done"]) as server:
+        server.play([function_call("mine", {})], "used it", when=CHILD)
+        async with await stage.open(server.base_url, tools=[mine]) as session:
+            await session.run("go")
+            child = await session.spawn(CHILD)
+            assert await child.wait() == ChildStatus("completed", "used it")
+            await session._dialogue.children.close(child.id)
+            assert not ends
+    assert ends == ["closed"]

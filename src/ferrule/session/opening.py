@@ -111,6 +111,7 @@ async def open_session(
         property_names=accepted_property_names(model),
         warnings=warnings,
         children=children,
+        lent=() if parent is None else tools or (),
     )
     try:
         servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)

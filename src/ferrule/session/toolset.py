@@ -73,7 +73,9 @@ class Toolset(LoopBound, Closing):
         property_names: re.Pattern[str] | None = None,
         warnings: Sequence[str] = (),
         children: Children = NoChildren(),  # noqa: B008 - has no state
+        lent: Sequence[ToolLike] = (),
     ) -> None:
+        """`lent` are tools of another session, which closes them."""
         self.conversation = runtime.conversation
         self.asks_for_risk = runtime.conversation.profile.security_risk
         self.workspace = runtime.workspace
@@ -92,6 +94,7 @@ class Toolset(LoopBound, Closing):
         self._hooks: ToolHooks | None = hooks if sees_calls else None
         self.session_id = session_id
         self._children = children
+        self._lent = frozenset(map(id, lent))
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
 
     @classmethod
@@ -328,7 +331,8 @@ class Toolset(LoopBound, Closing):
             ends.push_async_callback(self.conversation.commands.close)
             ends.push_async_callback(self.conversation.shared.close)
             for handler in self._built[2].loaded() if self._built is not None else ():
-                ends.push_async_callback(handler.close)
+                if id(handler) not in self._lent:
+                    ends.push_async_callback(handler.close)
             for source in self._live:
                 ends.push_async_callback(source.aclose)
 
