@@ -23,6 +23,7 @@ from ferrule.protocol.events import ContextCompacted, Event, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import CompactedBy, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
+from ferrule.session.budget import BudgetSpent
 from ferrule.session.compaction import CompactionFailed
 from ferrule.session.hooks import HookInput, HookOutput, PythonHook
 from ferrule.session.opening import open_session, resume_settings
@@ -108,6 +109,7 @@ class Dock:
         limit: int | None = None,
         hooks: tuple[PythonHook, ...] = (),
         resume: bool = False,
+        budget: int | None = None,
     ) -> Session:
         provider = ProviderSettings(
             name="server", base_url=url, wire_api=wire, compaction=by, request_max_retries=0, stream_max_retries=0
@@ -122,6 +124,7 @@ class Dock:
             sandbox_policy=DangerFullAccess(),
             approval_policy=AskForApproval.NEVER,
             instructions="Be a sailor.",
+            run_token_budget=budget,
         )
         stored = None
         if resume:
@@ -448,6 +451,15 @@ async def test_an_interrupt_after_a_compaction_loses_none_of_its_account(dock: D
             result = await running
     assert result.aborted and len(result.items) == 6
     assert result.usage.input_tokens > sum(boat.sizes), "the summary's tokens count"
+
+
+async def test_a_budget_that_the_summary_uses_up_ends_the_turn_before_the_next_request(dock: Dock) -> None:
+    boat = Boat(4_000, *reads(4_000, 4_000, 4_000))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, window=4_000, budget=5_000) as session:
+            with pytest.raises(BudgetSpent):
+                await session.run("row the boat")
+    assert len(boat.taken) == 3 and len(boat.summaries) == 1 and len(dock.watch.compactions) == 1
 
 
 @pytest.mark.parametrize("wire", WIRES)

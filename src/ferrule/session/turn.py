@@ -308,6 +308,7 @@ class Turn:
         for notice in dialogue.children.notices():
             dialogue.say(notice)
         await self._compactor.make_room(self.id, self._went_on)
+        dialogue.budget.check()  # a summary costs, too
         specs, _ = toolset.current()
         dispatcher = toolset.dispatcher(self.id, self._interrupt)
         request = dialogue.request(
