@@ -1,14 +1,17 @@
-"""What is said to a sub-agent: a text, or several items. Two tools take it alike."""
+"""What the tools of sub-agents have in common: an agent's id, what is said to it, and an answer in JSON."""
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonValue
 from ferrule.tools.action import Observation
+
+AgentId = Annotated[str, Field(description="The agent's id", validation_alias=AliasChoices("id", "target", "agent_id"))]
+"""Models write it under the names of each version of Codex's tools."""
 
 
 class AgentItem(BaseModel):

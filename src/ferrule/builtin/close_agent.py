@@ -1,8 +1,6 @@
 """`close_agent`: the model ends a sub-agent."""
 
-from pydantic import AliasChoices, Field
-
-from ferrule.builtin.agent_content import AgentObservation
+from ferrule.builtin.agent_content import AgentId, AgentObservation
 from ferrule.builtin.hints import KEEPS
 from ferrule.tools.action import Action
 from ferrule.tools.context import ToolContext
@@ -16,7 +14,7 @@ End a sub-agent that you no longer need, and what it still does. Answers with it
 class CloseAgentAction(Action):
     """Which agent."""
 
-    id: str = Field(description="The agent's id", validation_alias=AliasChoices("id", "target", "agent_id"))
+    id: AgentId
 
 
 class CloseAgentExecutor(ToolExecutor[CloseAgentAction, AgentObservation]):

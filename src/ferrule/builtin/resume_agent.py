@@ -1,8 +1,6 @@
 """`resume_agent`: the model lets a sub-agent go on."""
 
-from pydantic import AliasChoices, Field
-
-from ferrule.builtin.agent_content import AgentObservation
+from ferrule.builtin.agent_content import AgentId, AgentObservation
 from ferrule.builtin.hints import KEEPS
 from ferrule.tools.action import Action
 from ferrule.tools.context import ToolContext
@@ -16,7 +14,7 @@ Let a sub-agent go on that was interrupted, failed or reached a limit, or open o
 class ResumeAgentAction(Action):
     """Which agent."""
 
-    id: str = Field(description="The agent's id", validation_alias=AliasChoices("id", "target", "agent_id"))
+    id: AgentId
 
 
 class ResumeAgentExecutor(ToolExecutor[ResumeAgentAction, AgentObservation]):

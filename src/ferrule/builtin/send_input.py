@@ -1,8 +1,8 @@
 """`send_input`: the model says something to a sub-agent."""
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
-from ferrule.builtin.agent_content import AgentItem, AgentObservation, content_of
+from ferrule.builtin.agent_content import AgentId, AgentItem, AgentObservation, content_of
 from ferrule.builtin.hints import KEEPS
 from ferrule.tools.action import Action
 from ferrule.tools.context import ToolContext
@@ -17,7 +17,7 @@ has ended its work starts on it."""
 class SendInputAction(Action):
     """Which agent, and what."""
 
-    id: str = Field(description="The agent's id", validation_alias=AliasChoices("id", "target", "agent_id"))
+    id: AgentId
     message: str | None = Field(default=None, description="What to say")
     items: list[AgentItem] | None = Field(default=None, description="Instead of message: texts and images")
     interrupt: bool = Field(default=False, description="End what the agent does now")
