@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.history.compaction import user_message
 from ferrule.history.history import History
 from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
@@ -105,7 +106,7 @@ class Dialogue:
 
     def say(self, text: str) -> None:
         """Put words of the user into history."""
-        self.add(make_item(Message(role="user", content=(InputText(text),))))
+        self.add(user_message(text))
 
     def steer(self, content: tuple[ContentPart, ...]) -> None:
         """Let the model read these words of the user before its next answer."""

@@ -7,8 +7,8 @@ from datetime import date
 from pathlib import Path, PurePath
 
 from ferrule.config import project_root
-from ferrule.protocol.content import InputText
-from ferrule.protocol.items import Message, ResponseInputItem, make_item
+from ferrule.history.compaction import user_message
+from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.settings import PROJECT_DOC_BYTES, ReasoningEffort, Settings
 from ferrule.reading import Unreadable, read_inside
 from ferrule.tools.conversation import ConversationState
@@ -62,7 +62,7 @@ def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]
 
 def opening_items(
     state: ConversationState, settings: Settings, warn: Callable[[str], object]
-) -> Iterator[ResponseInputItem]:
+) -> Iterator[ResponseItem]:
     """Yield the messages before the user's first. `warn` is told what was left out."""
     guidance = agents_text(
         Path(state.cwd),
@@ -72,8 +72,8 @@ def opening_items(
         home=state.home,
     )
     if guidance:
-        yield _user(f"# AGENTS.md instructions for {state.cwd}\n\n{guidance}")
-    yield _user(environment_context(state))
+        yield user_message(f"# AGENTS.md instructions for {state.cwd}\n\n{guidance}")
+    yield user_message(environment_context(state))
 
 
 def environment_context(state: ConversationState) -> str:
@@ -138,7 +138,3 @@ def _from_repository_top(cwd: str) -> Iterator[tuple[str, str]]:
     parts = PurePath(cwd).relative_to(top).parts
     for depth in range(len(parts) + 1):
         yield top, os.path.join(*parts[:depth]) if depth else "."
-
-
-def _user(text: str) -> ResponseInputItem:
-    return make_item(Message(role="user", content=(InputText(text),)))
