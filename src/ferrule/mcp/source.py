@@ -6,7 +6,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,8 +17,6 @@ from ferrule.mcp.callbacks import Ask
 from ferrule.mcp.client import MCPClient, McpTool
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.names import qualified_name, slash_name
-from ferrule.mcp.resources import resource_tools
-from ferrule.mcp.tools import MCPToolDefinition, mcp_tool_to_openai_tool
 from ferrule.process.launcher import Launcher
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
@@ -26,6 +25,9 @@ from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.handler import DeferredHandler, ToolHandler
 from ferrule.tools.registry import ToolRegistryBuilder
+
+if TYPE_CHECKING:
+    from ferrule.tools.definition import ToolDefinition
 
 log = logging.getLogger("ferrule.mcp")
 
@@ -50,6 +52,8 @@ class OfferedTool(msgspec.Struct, frozen=True):
     @property
     def spec(self) -> ResponsesApiTool:
         """The specification for the model."""
+        from ferrule.mcp.tools import mcp_tool_to_openai_tool
+
         return mcp_tool_to_openai_tool(self.name, self.tool, self.told)
 
     @property
@@ -113,7 +117,13 @@ class McpSource:
             if settings.enabled
         }
         self.clients = {name: server.client for name, server in self._servers.items()}
-        self._resources = resource_tools(self.clients) if self.clients else ()
+
+    @cached_property
+    def _resources(self) -> "Sequence[ToolDefinition[Any, Any]]":
+        """The tools that read resources. They need pydantic, which is not loaded before the user has seen a line."""
+        from ferrule.mcp.resources import resource_tools
+
+        return resource_tools(self.clients) if self.clients else ()
 
     def start(self) -> None:
         """Begin to start all servers; do not wait for them."""
@@ -124,9 +134,10 @@ class McpSource:
             self._read_list(name, server)
 
     async def ready(self) -> None:
-        """Wait for the required servers. Raises `McpFailure` if one of them cannot be used."""
+        """Wait for the required servers, and say so at once: nothing else has been shown yet. Raises `McpFailure` if one
+        of them cannot be used."""
         required = [server for server in self._servers.values() if server.client.settings.required]
-        await self._started(required)
+        await self._started(required, quiet=0)
         for server in required:
             assert server.work is not None
             error = server.work.exception()
@@ -146,12 +157,12 @@ class McpSource:
         if working:
             await asyncio.wait(working, timeout=LIST_PATIENCE)
 
-    async def _started(self, servers: Iterable[_Server]) -> None:
-        """Wait until these have started or failed, and say which of them take long."""
+    async def _started(self, servers: Iterable[_Server], quiet: float = QUIET) -> None:
+        """Wait until these have started or failed, and say after `quiet` seconds which of them are waited for."""
         works = {server.work: server for server in servers if server.work is not None}
         if not works:
             return
-        _, pending = await asyncio.wait(works, timeout=QUIET)
+        _, pending = await asyncio.wait(works, timeout=quiet)
         for client in (works[work].client for work in pending):
             text = f"waiting for the MCP server {client.name} ({_place(client.settings)})"
             limit = f"at most {client.settings.startup_timeout:g} s (startup_timeout)"
@@ -189,7 +200,13 @@ class McpSource:
 
     def _loader(self, offered: OfferedTool) -> Callable[[], ToolHandler]:
         client = self.clients[offered.tool.server]
-        return lambda: MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told)
+
+        def load() -> ToolHandler:
+            from ferrule.mcp.tools import MCPToolDefinition
+
+            return MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told)
+
+        return load
 
     def _tools_changed(self, name: str) -> None:
         """Have the list reread before the next request, once, however often it changes until then."""
