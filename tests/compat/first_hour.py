@@ -116,9 +116,8 @@ def mcp_server(hour: Hour, options: argparse.Namespace) -> None:
     if shutil.which("npx") is None:
         raise Skipped("there is no npx: install Node.js")
     python = hour.clone / ".venv/bin/python"
-    hour.run(
-        "pip install 'ferrule[mcp]'", sys.executable, "-m", "pip", "--python", python, "install", "mcp>=2.3,<3"
-    )  # fmt: skip
+    base = Path(sys.base_prefix, "bin/python3")  # the environment's own may lack pip
+    hour.run("pip install 'ferrule[mcp]'", base, "-m", "pip", "--python", python, "install", "mcp>=2.3,<3")
     settings = f'mcp_servers.all={{command="npx", args=["-y", "{EVERYTHING}"], required=true, approval="allow"}}'
     with ScriptedModel([[function_call("mcp__all__echo", {"message": "hi"})], "Echoed."]) as model:
         flags = ("-m", "m", "--base-url", model.base_url, "-c", settings)

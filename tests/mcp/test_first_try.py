@@ -1,6 +1,8 @@
 """MCP on the first try: what a person sees of servers that start slowly, badly or not at all."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,30 @@ def test_servers_of_the_users_own_configuration_start_without_a_question(place: 
     )
     assert place.run("exec", "-m", "m", "--base-url", model.base_url, "go").code == 0
     assert "mcp__stub__echo" in model.requests[0].tool_names
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_the_first_line_comes_before_the_mcp_client_is_loaded(
+    place: Place, model: ScriptedModel, required: bool
+) -> None:
+    watched = (
+        "import sys\n"
+        "from ferrule.cli.main import main\n"
+        "write, before = sys.stderr.write, []\n"
+        "def watch(text):\n"
+        "    before.append({'pydantic', 'mcp'} & set(sys.modules))\n"
+        "    return write(text)\n"
+        "sys.stderr.write = watch\n"
+        "code = main(sys.argv[1:])\n"
+        "print(len(before[0]), len(before[-1]))\n"
+        "sys.exit(code)\n"
+    )
+    settings = {**server(), "required": required}
+    done = subprocess.run(
+        [sys.executable, "-c", watched, "exec", *flags(model, settings), "go"],
+        cwd=place.cwd, env=place.env(), capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "0 2"
 
 
 @pytest.mark.parametrize("json_lines", [False, True])

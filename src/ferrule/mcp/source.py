@@ -134,8 +134,8 @@ class McpSource:
             self._read_list(name, server)
 
     async def ready(self) -> None:
-        """Wait for the required servers, and say so at once: nothing else has been shown yet. Raises `McpFailure` if one
-        of them cannot be used."""
+        """Wait for the required servers, and say so at once: nothing has been shown yet. Raises `McpFailure` if one of
+        them cannot be used."""
         required = [server for server in self._servers.values() if server.client.settings.required]
         await self._started(required, quiet=0)
         for server in required:
