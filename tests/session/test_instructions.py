@@ -4,7 +4,8 @@ from pathlib import Path
 
 from ferrule import Agent, tool
 from ferrule.protocol.settings import PROJECT_DOC_BYTES, Settings
-from ferrule.session.instructions import BASE_INSTRUCTIONS, agents_text, base_instructions
+from ferrule.session.guidance import agents_text
+from ferrule.session.instructions import BASE_INSTRUCTIONS, base_instructions
 from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel
 from tests.session.models import InProcessModel, says

@@ -31,7 +31,7 @@ async def apply_intercepted(ctx: ToolContext, argv: tuple[str, ...], cwd: str) -
     if found is None:
         return None
     directory = found.workdir or cwd
-    there = msgspec.structs.replace(ctx, cwd=directory, files=Files(ctx.files.layer, directory))
+    there = msgspec.structs.replace(ctx, cwd=directory, files=Files(ctx.files.layer, directory, ctx.files.touched))
     arguments = msgspec.json.encode({"input": found.text}).decode()
     try:
         invocation = ToolInvocation(ctx.call_id, PATCH_TOOL, FunctionPayload(arguments), turn_id=ctx.turn_id)

@@ -57,7 +57,7 @@ SUMMARY_PREFIX = (
     "and do not repeat work that it reports as done."
 )
 OPENINGS = (("# AGENTS.md instructions for ", ""), ("<environment_context>", "</environment_context>"))
-"""How the messages begin and end that come before the user's first."""
+"""How the messages begin and end that come before the user's first, and anew after a compaction."""
 CONTEXT = (*OPENINGS, ("<subagent_notification>", "</subagent_notification>"), (SUMMARY_PREFIX, ""))
 """How messages begin and end that have the role of the user and are none of the user's words. Words of the user that
 only begin like one are the user's."""
@@ -211,12 +211,13 @@ def is_said(item: ResponseItem) -> bool:
 
 
 def split_unanswered(items: Sequence[ResponseItem]) -> tuple[Sequence[ResponseItem], Sequence[ResponseItem]]:
-    """Split off the messages at the end that the model has not seen yet, from the user's first words on."""
+    """Split off the messages at the end that the model has not seen yet, from the user's first words on; what an
+    opening says anew is left out of them."""
     end = len(items)
     while end and not is_said(items[end - 1]) and not is_summary(items[end - 1]):
         end -= 1
     first = next((at for at in range(end, len(items)) if is_words_of_user(items[at])), len(items))
-    return items[:first], items[first:]
+    return items[:first], [item for item in items[first:] if not is_opening(item)]
 
 
 def newest_words(items: Sequence[ResponseItem], room: int = KEPT_USER_TOKENS) -> list[ResponseItem]:

@@ -21,6 +21,7 @@ from ferrule.protocol.truncation import BYTES_PER_TOKEN, OutputBudget, byte_leng
 from ferrule.session.bounds import Allowance
 from ferrule.session.budget import Budget
 from ferrule.session.children import SessionChildren
+from ferrule.session.guidance import Guidance
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import base_instructions, with_examples
 from ferrule.session.output_type import OutputType
@@ -66,6 +67,8 @@ class Dialogue:
         self.record = record
         self.history = History(_restored(stored, settings, model_name) if stored else ())
         toolset.recall(self.history.items)
+        self.guidance = Guidance(settings, toolset.touched, lambda text: self.emit(WarningEvent(message=text)))
+        self.guidance.recall(self.history.items)
         self.stored = stored
         self._lessons = stored.lessons if stored else ()
         self.output_type = output_type
@@ -107,6 +110,11 @@ class Dialogue:
     def say(self, text: str) -> None:
         """Put words of the user into history."""
         self.add(user_message(text))
+
+    def tell_guidance(self) -> None:
+        """Put the AGENTS.md files into history whose folders calls have touched."""
+        for message in self.guidance.fresh():
+            self.add(message)
 
     def steer(self, content: tuple[ContentPart, ...]) -> None:
         """Let the model read these words of the user before its next answer."""
@@ -225,6 +233,7 @@ class Dialogue:
     def replace_history(self, items: tuple[ResponseItem, ...], summary: str, usage: TokenUsage) -> None:
         """Go on with `items` instead of all that was said; the record keeps both."""
         self.history.replace(items)
+        self.guidance.recall(items)
         self.record.compacted(items, summary)
         self.record.end_response(usage)
         self.budget.spend(usage)

@@ -290,13 +290,12 @@ class Session(LoopBound):
                 self.toolset.recall(came_from.history)
             for item in () if came_from.history else self._opening():
                 dialogue.add(item)
+            dialogue.guidance.recall(dialogue.history.items)
         elif dialogue.stored.damage:
             dialogue.emit(WarningEvent(message=dialogue.stored.damage))
 
     def _opening(self) -> Iterator[ResponseItem]:
-        dialogue = self._dialogue
-        warn = lambda text: dialogue.emit(WarningEvent(message=text))  # noqa: E731
-        return opening_items(self.toolset.conversation, self.settings, warn)
+        return opening_items(self.toolset.conversation, self._dialogue.guidance)
 
     async def _tell_sandbox(self) -> None:
         if self.toolset.runs_commands:

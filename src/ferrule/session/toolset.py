@@ -50,6 +50,7 @@ from ferrule.tools.files import Files
 from ferrule.tools.local import LocalHost
 from ferrule.tools.questions import DynamicCallback
 from ferrule.tools.registry import LiveSource, ToolRegistry, ToolRegistryBuilder, ToolSource
+from ferrule.tools.touched import Touched
 
 if TYPE_CHECKING:
     from ferrule.tools.dynamic import DynamicSource
@@ -89,7 +90,8 @@ class Toolset(LoopBound, Closing):
         self._dynamic: DynamicSource | None = None
         self.property_names = property_names
         self._search = SearchSource(runtime.conversation)
-        self._files = Files(runtime.workspace.readable_files, runtime.conversation.cwd)
+        self.touched = Touched()
+        self._files = Files(runtime.workspace.readable_files, runtime.conversation.cwd, self.touched)
         sees_calls = hooks is not None and (hooks.has("PreToolUse") or hooks.has("PostToolUse"))
         self._hooks: ToolHooks | None = hooks if sees_calls else None
         self.session_id = session_id

@@ -304,6 +304,7 @@ class Turn:
         dialogue, toolset = self._dialogue, self._dialogue.toolset
         dialogue.budget.check()
         await toolset.settled()
+        dialogue.tell_guidance()
         await self._add_steered()
         for notice in dialogue.children.notices():
             dialogue.say(notice)

@@ -22,6 +22,7 @@ from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Question
+from ferrule.tools.touched import touched_by
 
 T = TypeVar("T")
 
@@ -144,6 +145,8 @@ class ToolContext(msgspec.Struct, frozen=True):
 
         Raises `RespondToModel` if it is refused. `attempt` may run twice only after the user has agreed.
         """
+        if self.files.touched is not None:
+            self.files.touched.add(touched_by(effect))
         return await self.host.run(self, effect, attempt)
 
     async def ask(self, question: Question) -> Answer:

@@ -9,19 +9,24 @@ from ferrule.kernel_files import open_stored
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.touched import Touched
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Non-blocking: a regular file never blocks, and on macOS a FIFO can take its place after the check."""
 
 
 class Files:
-    """The files that a call may touch. Relative paths start at `cwd`. Errors are `RespondToModel`, naming the path."""
+    """The files that a call may touch. Relative paths start at `cwd`. Errors are `RespondToModel`, naming the path.
 
-    __slots__ = ("cwd", "layer")
+    `touched`, where there is one, notes which paths calls have asked for.
+    """
 
-    def __init__(self, layer: FileLayer, cwd: str) -> None:
+    __slots__ = ("cwd", "layer", "touched")
+
+    def __init__(self, layer: FileLayer, cwd: str, touched: Touched | None = None) -> None:
         self.layer = layer
         self.cwd = cwd
+        self.touched = touched
 
     def path(self, path: str) -> str:
         """Return the absolute path, links not resolved. Raises `RespondToModel` for one that only a shell would
@@ -29,7 +34,10 @@ class Files:
         refusal = unexpanded(path, self.cwd)
         if refusal is not None:
             raise RespondToModel(refusal)
-        return os.path.normpath(os.path.join(self.cwd, path))
+        absolute = os.path.normpath(os.path.join(self.cwd, path))
+        if self.touched is not None:
+            self.touched.add((absolute,))
+        return absolute
 
     def look(self, path: str) -> Entry:
         """Inspect the path, links followed."""
