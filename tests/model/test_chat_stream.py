@@ -16,7 +16,7 @@ from ferrule.protocol.content import text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning
 from tests.model.streams import B061, CHAT
-from tests.model.support import Outcome, capture, replay
+from tests.model.support import Outcome, capture, replay, sse
 
 
 def calls(found: Outcome) -> list[tuple[str, str, str]]:
@@ -189,3 +189,9 @@ async def test_a_stream_that_ends_oddly_after_all_is_said_is_whole(name: str) ->
     assert isinstance(found.events[-1], Completed)
     assert words(found) == ["All said"]
     assert len(found.of(ItemDone)) == 1
+
+
+async def test_a_refusal_is_streamed_as_one() -> None:
+    chunk = {"id": "c", "choices": [{"index": 0, "delta": {"refusal": "No."}, "finish_reason": "stop"}]}
+    found = await replay("chat", sse(chunk, "[DONE]"))
+    assert [(event.delta, event.refusal) for event in found.of(TextDelta)] == [("No.", True)]

@@ -16,7 +16,7 @@ from ferrule.model.chat import request as chat_request
 from ferrule.model.http import Endpoint, Server
 from ferrule.model.profiles import load_profiles
 from ferrule.model.responses import request as responses_request
-from ferrule.model.stream import ForcedTool, ModelError, ModelRequest
+from ferrule.model.stream import ForcedTool, ModelError, ModelRequest, OutputFormat
 from ferrule.model.wire import WireModel
 from ferrule.protocol.content import InputImage, InputText, OutputText
 from ferrule.protocol.items import (
@@ -107,7 +107,11 @@ def test_a_responses_body_has_what_codex_sends() -> None:
         "required": ["a"],
         "additionalProperties": False,
     }
-    sent = body("responses", request(*HISTORY, settings=settings, session_id="s1", output_schema=schema), "openai")
+    sent = body(
+        "responses",
+        request(*HISTORY, settings=settings, session_id="s1", output_format=OutputFormat(schema=schema)),
+        "openai",
+    )
     assert sent["model"] == "gpt-5.5"
     assert sent["instructions"] == "Be brief."
     assert sent["stream"] is True
@@ -385,9 +389,39 @@ def test_user_settings_are_sent_even_where_the_profile_says_nothing() -> None:
     assert "reasoning_effort" not in body("chat", request(model="qwen3"), "ollama")
 
 
+SAMPLED = ModelSettings(
+    top_p=0.9, top_logprobs=2, presence_penalty=0.1, frequency_penalty=0.2, stop=("END",), seed=7, service_tier="flex"
+)
+SHARED = {"top_p": 0.9, "top_logprobs": 2, "presence_penalty": 0.1, "frequency_penalty": 0.2, "service_tier": "flex"}
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"),
+    [("chat", SHARED | {"logprobs": True, "stop": ["END"], "seed": 7}), ("responses", SHARED)],
+)
+def test_all_sampling_parameters_are_sent(wire: Wire, expected: dict[str, object]) -> None:
+    sent = body(wire, request(settings=SAMPLED))
+    names = {*SHARED, "logprobs", "stop", "seed"}
+    assert {name: sent[name] for name in names & sent.keys()} == expected
+    assert not names & body(wire, request()).keys()
+
+
+def test_the_answer_may_be_any_json_object_or_follow_a_named_schema() -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    named = OutputFormat(schema=schema, name="person", description="One person.", strict=False)
+    whole = {"name": "person", "description": "One person.", "schema": schema, "strict": False}
+    assert body("chat", request(output_format=named))["response_format"] == {
+        "type": "json_schema", "json_schema": whole,
+    }  # fmt: skip
+    assert body("responses", request(output_format=named))["text"]["format"] == {"type": "json_schema", **whole}
+    plain = request(output_format=OutputFormat())
+    assert body("chat", plain)["response_format"] == {"type": "json_object"}
+    assert body("responses", plain)["text"]["format"] == {"type": "json_object"}
+
+
 def test_an_open_schema_is_not_called_strict() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    sent = body("chat", request(output_schema=schema))
+    schema: dict[str, object] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    sent = body("chat", request(output_format=OutputFormat(schema=schema)))
     assert sent["response_format"]["json_schema"] == {"name": "output", "schema": schema, "strict": False}
 
 

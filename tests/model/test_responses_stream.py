@@ -13,6 +13,7 @@ from ferrule.model.stream import (
     TextDelta,
     ToolInputDelta,
 )
+from ferrule.protocol.content import Refusal
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import CustomToolCall, FunctionCall, FunctionCallOutput, Message, UnknownItem, make_item
 from tests.model.streams import B089, CITY, RESPONSES, call, completed, created, done
@@ -196,3 +197,31 @@ async def test_text_at_the_place_of_a_call_is_a_message_of_its_own() -> None:
     assert isinstance(call_view, FunctionCall)
     assert call_view.arguments == CITY
     assert isinstance(message, Message)
+
+
+async def test_deltas_name_the_part_that_they_belong_to() -> None:
+    def delta(kind: str, text: str, **place: object) -> dict[str, object]:
+        return {"type": f"response.{kind}.delta", "delta": text, "output_index": 0, **place}
+
+    stream = sse(
+        created(),
+        delta("reasoning_summary_text", "a", item_id="rs_1", summary_index=0),
+        delta("reasoning_summary_text", "b", item_id="rs_1", summary_index=1),
+        delta("output_text", "c", item_id="msg_1", output_index=1, content_index=0),
+        delta("refusal", "d", item_id="msg_1", output_index=1, content_index=1),
+        delta("reasoning_text", "e", item_id="rs_2", output_index=2, content_index=1),
+        completed(),
+    )
+    found = await replay("responses", stream)
+    assert found.of(ReasoningDelta) == [
+        ReasoningDelta("rs_1", "a", 0, summary=True), ReasoningDelta("rs_1", "b", 1, summary=True),
+        ReasoningDelta("rs_2", "e", 1),
+    ]  # fmt: skip
+    assert found.of(TextDelta) == [TextDelta("msg_1", "c"), TextDelta("msg_1", "d", 1, refusal=True)]
+
+
+async def test_a_refusal_without_its_whole_item_stays_one() -> None:
+    piece = {"type": "response.refusal.delta", "item_id": "msg_1", "output_index": 0, "delta": "No."}
+    (view,) = (await replay("responses", sse(created(), piece, completed()))).views
+    assert isinstance(view, Message)
+    assert view.content == (Refusal("No."),)

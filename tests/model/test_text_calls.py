@@ -11,7 +11,15 @@ from ferrule.model.adapt import WireTool
 from ferrule.model.http import Server
 from ferrule.model.names import Callee, CallNames
 from ferrule.model.profiles import load_profiles
-from ferrule.model.stream import CallUnreadable, ForcedTool, ItemAdded, ItemDone, TextDelta, ToolInputDelta
+from ferrule.model.stream import (
+    CallUnreadable,
+    ForcedTool,
+    ItemAdded,
+    ItemDone,
+    OutputFormat,
+    TextDelta,
+    ToolInputDelta,
+)
 from ferrule.model.text.client import TextModel
 from ferrule.model.text.reader import CallFinder, Ending
 from ferrule.model.text.tools import KnownTools
@@ -280,7 +288,8 @@ async def test_the_request_has_no_tools_and_tells_of_them_in_words() -> None:
             )
         ),
     )
-    asked = request(*history, output_schema={"type": "object"}, tool_choice=ForcedTool("exec_command"))
+    form = OutputFormat(schema={"type": "object"})
+    asked = request(*history, output_format=form, tool_choice=ForcedTool("exec_command"))
     body = json.loads(client.body(asked))
     assert not {"tools", "tool_choice", "response_format", "parallel_tool_calls"} & body.keys()
     system, first, said, outputs = body["messages"]

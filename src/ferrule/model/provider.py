@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from ferrule.model.http import Endpoint, Server, split_base_url
 from ferrule.model.profiles import Profiles, ProviderProfile, load_profiles
 from ferrule.model.stream import ModelError
-from ferrule.model.wire import WireModel
+from ferrule.model.wire import KEPT_SESSIONS, WireModel
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings
 from ferrule.protocol.specs import Wire
@@ -24,12 +24,13 @@ def open_model(
     profiles: Profiles | None = None,
     env: Mapping[str, str] = os.environ,
     api_key: str | None = None,
+    kept_sessions: int = KEPT_SESSIONS,
 ) -> WireModel:
     """Create the model that the settings describe; nothing is connected yet.
 
-    `api_key` is sent instead of the key in a variable of `env`. Without `provider` it is OpenAI, if its key is set. The
-    wire is the argument, else the provider's setting, else the one of the provider's profile: responses for OpenAI and
-    Azure, chat for the rest. Raises `UsageError`.
+    `api_key` is sent instead of the key in a variable of `env`. `kept_sessions` conversations are remembered as last
+    sent. Without `provider` it is OpenAI, if its key is set. The wire is the argument, else the provider's setting,
+    else the one of the provider's profile: responses for OpenAI and Azure, chat for the rest. Raises `UsageError`.
     """
     known = profiles or load_profiles()
     if provider is None:
@@ -50,7 +51,9 @@ def open_model(
         idle_timeout_ms=provider.stream_idle_timeout_ms,
         longest_wait_ms=provider.longest_wait_ms,
     )
-    return _kind(provider, accepts, wire)(Server(endpoint), accepts, known, max_retries=provider.request_max_retries)
+    kind = _kind(provider, accepts, wire)
+    retries = provider.request_max_retries
+    return kind(Server(endpoint), accepts, known, max_retries=retries, kept_sessions=kept_sessions)
 
 
 def _kind(provider: ProviderSettings, accepts: ProviderProfile, wire: Wire | None) -> type[WireModel]:

@@ -7,7 +7,7 @@ import msgspec
 from ferrule.model.adapt import WireTool
 from ferrule.model.payloads import Json, json_array
 from ferrule.model.profiles import ProviderProfile
-from ferrule.model.stream import ModelRequest
+from ferrule.model.stream import ModelRequest, OutputFormat
 from ferrule.protocol.profiles import ModelProfile
 
 _encode = msgspec.json.encode
@@ -19,6 +19,10 @@ REASONED_OUTPUT_LIMIT = 65_536
 """The same with the reasoning before it."""
 LEAST_OUTPUT_LIMIT = 4_096
 """Also where the context window is small."""
+
+
+_ALIKE = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "service_tier")
+"""Settings that both wires spell like `ModelSettings`."""
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -75,14 +79,19 @@ def shared_fields(
         fields["parallel_tool_calls"] = _encode(asked.parallel)
     if server.cache_key and request.session_id:
         fields["prompt_cache_key"] = _encode(request.session_id)
-    if request.settings.temperature is not None:
-        fields["temperature"] = _encode(request.settings.temperature)
+    for name in _ALIKE:
+        if (value := getattr(request.settings, name)) is not None:
+            fields[name] = _encode(value)
     return fields | {"stream": b"true"}
 
 
-def output_format(schema: dict[str, object]) -> dict[str, object]:
-    """Return the JSON Schema of the last message, in strict mode if the schema follows its rules."""
-    return {"name": "output", "schema": schema, "strict": is_strict(schema)}
+def schema_format(wanted: OutputFormat) -> dict[str, object] | None:
+    """Return the JSON Schema of the last message with its name; None if any JSON object will do."""
+    if wanted.schema is None:
+        return None
+    strict = is_strict(wanted.schema) if wanted.strict is None else wanted.strict
+    described = {} if wanted.description is None else {"description": wanted.description}
+    return {"name": wanted.name, **described, "schema": wanted.schema, "strict": strict}
 
 
 def is_strict(schema: Any) -> bool:

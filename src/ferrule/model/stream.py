@@ -22,6 +22,15 @@ class ForcedTool(msgspec.Struct, frozen=True):
 ToolChoice = Literal["auto", "none", "required"] | ForcedTool
 
 
+class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """The last message is JSON, by `schema` if there is one. `strict` None: strict if the schema follows its rules."""
+
+    schema: dict[str, object] | None = None
+    name: str = "output"
+    description: str | None = None
+    strict: bool | None = None
+
+
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One sampling request. `items` is the whole history; `previous_response_id` stands for its first `stored_items`
     items if the provider stores them."""
@@ -32,7 +41,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     settings: ModelSettings = ModelSettings()
-    output_schema: dict[str, object] | None = None
+    output_format: OutputFormat | None = None
     session_id: str = ""
     previous_response_id: str | None = None
     stored_items: int = 0
@@ -65,17 +74,21 @@ class ItemAdded(msgspec.Struct, frozen=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More text of a message."""
+    """More text of a message. `part` counts its content parts from 0; `refusal`: the part is a refusal."""
 
     item_id: str
     delta: str
+    part: int = 0
+    refusal: bool = False
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More of the reasoning (its summary, or its raw text)."""
+    """More of the reasoning: of its raw text, or of its `summary`. `part` counts the parts of either from 0."""
 
     item_id: str
     delta: str
+    part: int = 0
+    summary: bool = False
 
 
 class ToolInputDelta(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ LOST_RESPONSE = "previous_response_not_found"
 
 
 KEPT_SESSIONS = 64
-"""Sessions with cached conversions: more than run at once; another one only converts its history again."""
+"""Sessions with cached conversions, unless told otherwise: another one only converts its history again."""
 
 
 class Body(Protocol):
@@ -117,7 +117,7 @@ class WireModel:
     wire: ClassVar[Wire]
     path: ClassVar[str]
     native_calls: ClassVar[bool] = True
-    """The server reads the model's calls."""
+    """The server reads the model's calls. Where it does not, all are read as calls of functions."""
 
     def __init__(
         self,
@@ -127,12 +127,14 @@ class WireModel:
         *,
         max_retries: int,
         new_id: Callable[[], str] = random_id,
+        kept_sessions: int = KEPT_SESSIONS,
     ) -> None:
         self.server = server
-        self.accepts = accepts
+        self.accepts = accepts if self.native_calls else msgspec.structs.replace(accepts, custom_tools=False)
         self.profiles = profiles
         self._max_retries = max_retries
         self._new_id = new_id
+        self._kept_sessions = kept_sessions
         self._lanes: dict[str, _Lane] = {}
 
     def new_body(self, recipient: Recipient) -> Body:
@@ -187,7 +189,7 @@ class WireModel:
         """Return the session's lane and mark it as most recently used."""
         lane = self._lanes.pop(session_id, None) or _Lane(self.accepts)
         self._lanes[session_id] = lane
-        if len(self._lanes) > KEPT_SESSIONS:
+        if len(self._lanes) > self._kept_sessions:
             del self._lanes[next(iter(self._lanes))]
         return lane
 

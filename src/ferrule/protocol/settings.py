@@ -78,6 +78,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    stop: tuple[str, ...] = ()
+    """Texts that end the answer. The Responses wire has no field for them, nor for `seed`."""
+    seed: int | None = None
+    service_tier: str | None = None
     context_window: int | None = None
     auto_compact_token_limit: int | None = None
     """Tokens of a request from which on the conversation is compacted; None: 85 % of the window."""

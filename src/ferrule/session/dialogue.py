@@ -10,7 +10,7 @@ from ferrule.history.history import History
 from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
-from ferrule.model.stream import Model, ModelRequest, ToolChoice
+from ferrule.model.stream import Model, ModelRequest, OutputFormat, ToolChoice
 from ferrule.model.wire import WireModel
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.events import Event, TokenUsage, WarningEvent
@@ -155,7 +155,7 @@ class Dialogue:
             tools=self._specs[1],
             tool_choice=tool_choice,
             settings=self.settings.model,
-            output_schema=self.settings.output_schema,
+            output_format=OutputFormat(schema=schema) if (schema := self.settings.output_schema) is not None else None,
             session_id=self.toolset.session_id,
             previous_response_id=stored.response_id if stored else None,
             stored_items=stored.items if stored else 0,

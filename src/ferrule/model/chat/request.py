@@ -14,7 +14,7 @@ from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
-from ferrule.model.sampling import output_format, sampling, shared_fields
+from ferrule.model.sampling import sampling, schema_format, shared_fields
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import (
     ContentPart,
@@ -84,9 +84,16 @@ class ChatBody:
             fields["reasoning_effort"] = _encode(asked.effort)
         if asked.verbosity:
             fields["verbosity"] = _encode(asked.verbosity)
-        if request.output_schema is not None:
-            schema = output_format(request.output_schema)
-            fields["response_format"] = _encode({"type": "json_schema", "json_schema": schema})
+        if request.output_format is not None:
+            schema = schema_format(request.output_format)
+            form = {"type": "json_object"} if schema is None else {"type": "json_schema", "json_schema": schema}
+            fields["response_format"] = _encode(form)
+        if request.settings.top_logprobs is not None:
+            fields |= {"logprobs": b"true", "top_logprobs": _encode(request.settings.top_logprobs)}
+        if request.settings.stop:
+            fields["stop"] = _encode(request.settings.stop)
+        if request.settings.seed is not None:
+            fields["seed"] = _encode(request.settings.seed)
         if asked.limit is not None:
             fields[server.max_tokens_field] = _encode(asked.limit)
         fields |= {name: _encode(value) for name, value in server.body.items()}

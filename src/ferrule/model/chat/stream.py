@@ -232,8 +232,11 @@ class ChatStream(StreamMerger):
             )
             self._events.append(ItemAdded(words.item_id, "reasoning" if kind == "reasoning" else "message"))
         words.parts.append(text)
-        event = ReasoningDelta if kind == "reasoning" else TextDelta
-        self._events.append(event(words.item_id, encodable(text)))
+        said = encodable(text)
+        if kind == "reasoning":
+            self._events.append(ReasoningDelta(words.item_id, said))
+        else:
+            self._events.append(TextDelta(words.item_id, said, refusal=kind == "refusal"))
 
     def _item_id(self, prefix: str) -> str:
         return f"{prefix}_{self._response_id or self._calls.new_id()}_{self._count}"

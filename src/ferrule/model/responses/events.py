@@ -35,22 +35,31 @@ class Delta(Located):
 class TextDelta(Delta, tag="response.output_text.delta"):
     """A piece of a message's text."""
 
+    content_index: int | None = None
+
 
 class RefusalDelta(Delta, tag="response.refusal.delta"):
     """A piece of a refusal."""
+
+    content_index: int | None = None
 
 
 class SummaryDelta(Delta, tag="response.reasoning_summary_text.delta"):
     """A piece of a reasoning summary."""
 
+    summary_index: int | None = None
+
 
 class ReasoningDelta(Delta, tag="response.reasoning_text.delta"):
     """A piece of raw reasoning."""
+
+    content_index: int | None = None
 
 
 class TextDone(Located, tag="response.output_text.done"):
     """A message's whole text."""
 
+    content_index: int | None = None
     text: str | None = None
 
 

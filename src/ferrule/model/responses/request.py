@@ -13,7 +13,7 @@ from ferrule.model.payloads import Json, json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.responses.item_fields import pruned
-from ferrule.model.sampling import output_format, sampling, shared_fields
+from ferrule.model.sampling import sampling, schema_format, shared_fields
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import ContentPart, InputText, is_empty
 from ferrule.protocol.hosted import is_unfinished
@@ -87,6 +87,8 @@ class ResponsesBody:
             )
         if asked.limit is not None:
             fields["max_output_tokens"] = _encode(asked.limit)
+        if request.settings.top_logprobs is not None:
+            fields["top_logprobs"] = _encode(request.settings.top_logprobs)
         return json_object(without_fields(fields, self._to.omitted.fields))
 
     def compaction(self, request: ModelRequest) -> bytes:
@@ -250,6 +252,7 @@ def _text(request: ModelRequest, verbosity: str | None) -> dict[str, object]:
     text: dict[str, object] = {}
     if verbosity:
         text["verbosity"] = verbosity
-    if request.output_schema is not None:
-        text["format"] = {"type": "json_schema", **output_format(request.output_schema)}
+    if request.output_format is not None:
+        schema = schema_format(request.output_format)
+        text["format"] = {"type": "json_object"} if schema is None else {"type": "json_schema", **schema}
     return text

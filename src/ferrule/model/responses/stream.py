@@ -185,20 +185,31 @@ class ResponsesStream(StreamMerger):
         if event.delta:
             item = self._found(event, "message")
             item.parts.append(event.delta)
-            self._events.append(TextDelta(item.item_id, encodable(event.delta)))
+            refusal = isinstance(event, events.RefusalDelta)
+            item.text = "refusal" if refusal else "content"
+            self._events.append(TextDelta(item.item_id, encodable(event.delta), event.content_index or 0, refusal))
 
     def _text_done(self, event: events.TextDone) -> None:
         """Take the text of a message that came without deltas."""
         known = self._find(event)
         if event.text and (known is None or not (known.done or known.parts)):
-            self._text(events.TextDelta(item_id=event.item_id, output_index=event.output_index, delta=event.text))
+            self._text(
+                events.TextDelta(
+                    item_id=event.item_id,
+                    output_index=event.output_index,
+                    content_index=event.content_index,
+                    delta=event.text,
+                )
+            )
 
     def _reasoning(self, event: events.SummaryDelta | events.ReasoningDelta) -> None:
         if event.delta:
             item = self._found(event, "reasoning")
             item.parts.append(event.delta)
-            item.text = "summary" if isinstance(event, events.SummaryDelta) else "content"
-            self._events.append(ReasoningDelta(item.item_id, encodable(event.delta)))
+            summary = isinstance(event, events.SummaryDelta)
+            item.text = "summary" if summary else "content"
+            part = event.summary_index if isinstance(event, events.SummaryDelta) else event.content_index
+            self._events.append(ReasoningDelta(item.item_id, encodable(event.delta), part or 0, summary))
 
     def _input(self, event: events.ArgumentsDelta | events.InputDelta) -> None:
         if not event.delta:
@@ -408,7 +419,7 @@ def _from_deltas(item: _Open) -> ResponseItem | None:
     if not words.strip():
         return None
     if item.kind == "message":
-        return made_message(item.item_id, words, "completed")
+        return made_message(item.item_id, words, "completed", refusal=item.text == "refusal")
     if item.kind == "reasoning":
         if item.text == "summary":
             return made_reasoning(item.item_id, summary=words)

@@ -1,14 +1,8 @@
 """A model behind the Chat Completions API that is sent no tools and writes its calls as text."""
 
-from collections.abc import Callable
-
-import msgspec
-
 from ferrule.model.adapt import WireTools
-from ferrule.model.calls import CallReader, random_id
+from ferrule.model.calls import CallReader
 from ferrule.model.chat.client import ChatModel
-from ferrule.model.http import Server
-from ferrule.model.profiles import Profiles, ProviderProfile
 from ferrule.model.recipient import Recipient
 from ferrule.model.text.request import TextBody
 from ferrule.model.text.stream import TextStream
@@ -20,18 +14,6 @@ class TextModel(ChatModel):
     """The Chat wire with the tools in the prompt (`tool_calls = "text"`)."""
 
     native_calls = False
-
-    def __init__(
-        self,
-        server: Server,
-        accepts: ProviderProfile,
-        profiles: Profiles,
-        *,
-        max_retries: int,
-        new_id: Callable[[], str] = random_id,
-    ) -> None:
-        accepts = msgspec.structs.replace(accepts, custom_tools=False)  # their calls are read as functions' calls
-        super().__init__(server, accepts, profiles, max_retries=max_retries, new_id=new_id)
 
     def new_body(self, recipient: Recipient) -> Body:
         """Return the request builder for one server and model family."""

@@ -35,6 +35,7 @@ TEXT
 </function>
 </tool_call>"""
 
+_JSON = "Your last answer, which makes no call, must be one JSON object, and nothing else."
 _SCHEMA = "Your last answer, which makes no call, must be JSON that matches this schema, and nothing else:\n"
 
 
@@ -44,8 +45,8 @@ def instructions(request: ModelRequest, tools: WireTools) -> str:
     if not offered:
         return request.instructions
     parts = [request.instructions, _RULES, *_freeform_rules(tools), _listed(offered), *_choice(request, tools)]
-    if request.output_schema is not None:
-        parts.append(_SCHEMA + as_text(request.output_schema))
+    if (form := request.output_format) is not None:
+        parts.append(_JSON if form.schema is None else _SCHEMA + as_text(form.schema))
     return "\n\n".join(part for part in parts if part)
 
 

@@ -47,7 +47,7 @@ class TextBody:
             items=self._as_text(request.items),
             tools=(),
             tool_choice="auto",
-            output_schema=None if tools.tools else request.output_schema,
+            output_format=None if tools.tools else request.output_format,
         )
         return self._chat.build(as_text, WireTools.empty(), profile)
 
