@@ -8,6 +8,7 @@ LINES = 2000
 BODY = "".join(f"line {number} stays as it is\n" for number in range(LINES))
 """Long enough that half a file is seen."""
 LOG = "calls.log"
+BESIDE = ".ferrule-"
 
 
 def content(version: int) -> str:
@@ -30,6 +31,8 @@ class Files:
     folder: Path
     changed: dict[str, Versions] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
+    killed: bool = False
+    """The session was killed, and no other one has begun since."""
 
     def lay_out(self, *names: str) -> None:
         """Write files in their first version."""
@@ -84,7 +87,8 @@ class Files:
         return problems + [f"left in the workspace: {name}" for name in self.left()]
 
     def left(self) -> list[str]:
-        """What stands in the workspace that neither the user nor the model has put there."""
+        """What stands in the workspace that neither the user nor the model has put there. Files beside others stay
+        until the next session begins."""
         known = {*self.changed, *self.added, LOG}
         there = sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
-        return [name for name in there if name not in known]
+        return [name for name in there if name not in known and not (self.killed and name.startswith(BESIDE))]

@@ -103,7 +103,8 @@ class Scene:
             _, said = run.communicate()
         if run.returncode not in (0, -signal.SIGKILL):
             self.story.problems.append(f"it failed by itself: {said.decode()[-2000:]}")
-        return run.returncode != 0
+        self.files.killed = run.returncode != 0
+        return self.files.killed
 
     def session(self) -> str | None:
         """The id of the session that people began; None if its file does not say it yet."""
@@ -113,13 +114,14 @@ class Scene:
     def go_on(self, session: str, *, last: bool) -> list[str]:
         """Resume the session and let it end. Return what was wrong with that."""
         self.story.goes_on()
+        self.files.killed = False
         which = ("--last",) if last else (session,)
         done = self.place.run("exec", *self.options, "resume", *which, "go on")
         if done.code:
             return [f"resume ended with {done.code}: {done.err[-2000:]}{done.out[-2000:]}"]
         said = [item["text"] for item in done.items() if item["type"] == "agent_message"]
         problems = [] if said[-1:] == [LAST_WORDS] else [f"resume ended with the words {said[-1:]}"]
-        warned = [line for line in done.lines if line["type"] == "error"]
+        warned = [line for line in done.lines if line["type"] == "error" and "parent_thread_id" not in line]
         return problems + [f"resume warned: {line}" for line in warned]
 
     def problems(self, when: str) -> list[str]:
@@ -141,7 +143,7 @@ class Scene:
         return [
             f"{path.name}: {stored.skipped_lines} lines cannot be read"
             for path in stored_rollouts(str(self.place.home))
-            if path.stat().st_size and (stored := read_rollout(path)).skipped_lines > 1
+            if b"\n" in path.read_bytes() and (stored := read_rollout(path)).skipped_lines > 1
         ]
 
     def _processes(self) -> list[str]:

@@ -49,7 +49,7 @@ def test_fsync_covers_file_and_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", fsync)
     (tmp_path / "f").write_bytes(b"a\n")
     apply_patch(update("f", "@@", "-a", "+b"), str(tmp_path), PlainFiles(fsync=True))
-    assert synced[0].startswith(".ferrule-")
+    assert synced[0].endswith("(deleted)") or synced[0].startswith(".ferrule-")  # before it has a name, if it can be
     assert synced[1:] == [tmp_path.name, tmp_path.name]
     synced.clear()
     apply_patch(patch("*** Add File: g", "+x"), str(tmp_path), PlainFiles())

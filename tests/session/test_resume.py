@@ -244,3 +244,14 @@ def test_ids_sort_by_time() -> None:
     assert [value[14] for value in made] == ["7"] * 3
     assert len(set(made)) == 3
     assert made[0][:12] <= made[2][:12]
+
+
+@pytest.mark.parametrize("written", [b"", b'{"timestamp":"2026-11-28T10:00:00.000Z","type":"session_me'])
+async def test_a_session_that_was_killed_before_its_first_line_is_passed_over(tmp_path: Path, written: bytes) -> None:
+    await store_one(tmp_path, tmp_path)
+    home = str(tmp_path / "home")
+    path = find_rollout(home, None)
+    later = path.with_name(f"{path.stem[:-36]}{new_session_id()}.jsonl")
+    later.write_bytes(written)
+    os.utime(later, ns=(path.stat().st_mtime_ns + 10**9,) * 2)
+    assert find_rollout(home, None) == find_rollout(home, None, str(tmp_path)) == path

@@ -112,7 +112,8 @@ class Orchestrator:
         return requirement_of(effect, permissions, boundary, rules, host)
 
     def _unconfined(self, ctx: ToolContext, launcher: Launcher, notice: str | None = None) -> Access:
-        return Access(launcher, Files(self._workspace.plain_files, ctx.cwd), notice=notice)
+        files = Files(self._workspace.plain_files, ctx.cwd, journal=self._workspace.journal)
+        return Access(launcher, files, notice=notice)
 
     async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
         """Ask, unless the session remembers an approval. Raises `RespondToModel` unless the answer is yes."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrule.dispatch.unfinished import PatchJournal
 from ferrule.lookup import Places, safe_search
 from ferrule.patch.files import FileLayer, PlainFiles
 from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Stdio
@@ -59,6 +60,7 @@ class Workspace:
     ) -> None:
         self.plain_files: FileLayer = PlainFiles()
         self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan())
+        self.journal = PatchJournal(home)
         self._protection: Protection | None = None
         if isinstance(policy, ReadOnly | WorkspaceWrite):
             plan = plan_confinement(policy, cwd, home, env)
@@ -104,7 +106,7 @@ class Workspace:
 
     def access(self, cwd: str) -> Access:
         """Return the confined means of an attempt."""
-        return Access(self, Files(self._confined_files, cwd), sandboxed=True)
+        return Access(self, Files(self._confined_files, cwd, journal=self.journal), sandboxed=True)
 
     async def warm_up(self) -> None:
         """Build the sandbox now, while the model thinks. Errors surface at the first launch."""

@@ -13,6 +13,9 @@ NEW_FILE_MODE = 0o666
 """Before the umask, as open(2) callers usually ask for."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNNAMED = os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_TMPFILE", 0)
+_NO_UNNAMED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT})
+"""How file systems and old kernels refuse a file without a name. ENOENT: so does a folder that is gone."""
 _NO_NAME = ("", ".", "..")
 _LABELS = frozenset({"security.selinux"})
 """Extended attributes that the kernel sets on a new file."""
@@ -141,19 +144,41 @@ class PlainFiles:
     def create(self, path: str, data: bytes, mode: int | None = None) -> None:
         """See `FileLayer.create`."""
         with self.at(path) as (name, folder):
-            fd = os.open(name, _NEW, NEW_FILE_MODE if mode is None else mode & 0o777, dir_fd=folder)
-            try:
-                try:
-                    self._fill(fd, data)
-                    if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
-                        os.fchmod(fd, mode)
-                finally:
-                    os.close(fd)
-            except OSError:
-                os.unlink(name, dir_fd=folder)
-                raise
+            if not self._create_unnamed(name, folder, data, mode):
+                self._create_named(name, folder, data, mode)
         if self._fsync:
             _sync_folder(os.path.dirname(path))
+
+    def _create_unnamed(self, name: str, folder: int | None, data: bytes, mode: int | None) -> bool:
+        """Give the file its name once it is whole, so that a kill leaves no half of it; return False where the system
+        cannot."""
+        if not hasattr(os, "O_TMPFILE"):
+            return False
+        try:
+            fd = os.open(os.path.dirname(name) or ".", _UNNAMED, _open_mode(mode), dir_fd=folder)
+        except OSError as error:
+            if error.errno in _NO_UNNAMED:
+                return False
+            raise
+        try:
+            self._fill(fd, data, mode)
+            os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=folder, follow_symlinks=True)
+        except FileNotFoundError:  # no /proc
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+    def _create_named(self, name: str, folder: int | None, data: bytes, mode: int | None) -> None:
+        fd = os.open(name, _NEW, _open_mode(mode), dir_fd=folder)
+        try:
+            try:
+                self._fill(fd, data, mode)
+            finally:
+                os.close(fd)
+        except OSError:
+            os.unlink(name, dir_fd=folder)
+            raise
 
     def rename(self, source: str, target: str) -> None:
         """See `FileLayer.rename`."""
@@ -216,12 +241,19 @@ class PlainFiles:
         """
         yield path, None
 
-    def _fill(self, fd: int, data: bytes) -> None:
+    def _fill(self, fd: int, data: bytes, mode: int | None = None) -> None:
+        """Write the content; give the file exactly these permission bits."""
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
+        if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
+            os.fchmod(fd, mode)
         if self._fsync:
             os.fsync(fd)
+
+
+def _open_mode(mode: int | None) -> int:
+    return NEW_FILE_MODE if mode is None else mode & 0o777
 
 
 def _kind(mode: int) -> Kind:

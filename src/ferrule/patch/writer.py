@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ferrule.patch.errors import ApplyError
 from ferrule.patch.files import Entry, FileLayer, Kind, PlainFiles
@@ -19,7 +19,28 @@ _NOT_HERE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 folder's permissions, or a mount point."""
 
 
-def apply(plan: Plan, files: FileLayer, *, overwrite: bool = False) -> None:
+class Journal(Protocol):
+    """Told what a killed process would leave half done, before it is done, so that another one can put it right. It
+    never raises."""
+
+    def beside(self, path: str, original: str | None = None) -> None:
+        """A file of ours is about to stand here for a moment; with `original`, it is that one, put aside."""
+        ...
+
+    def rewriting(self, path: str, before: bytes, after: bytes) -> None:
+        """A file is about to be rewritten in place."""
+        ...
+
+    def applied(self) -> None:
+        """The patch is applied; only our own files have to go."""
+        ...
+
+    def ended(self) -> None:
+        """Nothing is half done any more."""
+        ...
+
+
+def apply(plan: Plan, files: FileLayer, *, overwrite: bool = False, journal: Journal | None = None) -> None:
     """Carry out a plan. A file is written beside its target and renamed over it, so that nobody sees half of it; mode
     and links stay. A file that a rename would impair (`Entry.in_place`) is rewritten in place, with a saved copy
     beside it meanwhile.
@@ -33,7 +54,11 @@ def apply(plan: Plan, files: FileLayer, *, overwrite: bool = False) -> None:
             f"{plan.overwrites[0]} already exists, and the patch would destroy its content. Change it with "
             "'*** Update File: ', or choose another path; to replace it whole, delete it first in the same patch."
         )
-    _Run(files).carry_out(plan)
+    try:
+        _Run(files, journal).carry_out(plan)
+    finally:
+        if journal is not None:
+            journal.ended()
 
 
 class _Undo(NamedTuple):
@@ -47,8 +72,9 @@ class _Undo(NamedTuple):
 class _Run:
     """One application of a plan: its undo steps, and the temporary files to remove at the end."""
 
-    def __init__(self, files: FileLayer) -> None:
+    def __init__(self, files: FileLayer, journal: Journal | None) -> None:
         self._files = files
+        self._journal = journal
         self._undo: list[_Undo] = []
         self._beside: list[str] = []
         self._final = False
@@ -66,6 +92,8 @@ class _Run:
         except BaseException:
             self._roll_back()
             raise
+        if self._journal is not None:
+            self._journal.applied()
         stray = self._sweep()
         if stray:
             raise ApplyError(f"The patch was applied, but these left-overs could not be removed: {', '.join(stray)}")
@@ -143,6 +171,8 @@ class _Run:
                 raise
             saved = None
         self._undo.append(_Undo(path, partial(self._files.rewrite, path, before), saved))
+        if self._journal is not None:
+            self._journal.rewriting(path, before, data)
         self._files.rewrite(path, data)
 
     def _save(self, path: str, before: bytes, mode: int) -> str:
@@ -160,7 +190,7 @@ class _Run:
         if self._final:
             self._files.unlink(name)
             return
-        saved = self._name_beside(name)
+        saved = self._name_beside(name, original=name)
         self._files.rename(name, saved)
         self._undo.append(_Undo(name, partial(self._files.rename, saved, name), saved))
 
@@ -188,9 +218,11 @@ class _Run:
         self._final = final
         self._remove(operation)
 
-    def _name_beside(self, path: str) -> str:
+    def _name_beside(self, path: str, original: str | None = None) -> str:
         name = os.path.join(os.path.dirname(path), _BESIDE + os.urandom(6).hex())
         self._beside.append(name)
+        if self._journal is not None:
+            self._journal.beside(name, original)
         return name
 
     def _roll_back(self) -> str:

@@ -382,7 +382,7 @@ def find_rollout(home: str, session_id: str | None, cwd: str | None = None) -> P
         newest_first = sorted(rollouts, key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in newest_first:
             head = read_head(path)
-            if cwd is None and (head is None or head.parent_thread_id is None):
+            if cwd is None and (head.parent_thread_id is None if head is not None else _has_a_line(path)):
                 return path
             if head is not None and head.parent_thread_id is None and head.cwd == cwd:
                 return path
@@ -404,6 +404,12 @@ def read_head(path: Path) -> SessionMeta | None:
         return msgspec.json.decode(msgspec.json.decode(line, type=Line).payload, type=SessionMeta)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _has_a_line(path: Path) -> bool:
+    """Return whether a session that cannot say what it is has begun at all: a kill may leave an empty file."""
+    with path.open("rb") as file:
+        return any(b"\n" in part for part in iter(lambda: file.read(LONGEST_HEAD), b""))
 
 
 def is_own(path: Path, home: str) -> bool:

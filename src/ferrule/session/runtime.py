@@ -9,6 +9,7 @@ import msgspec
 from ferrule.dispatch.front_end import Answers
 from ferrule.dispatch.orchestrator import Orchestrator, PermissionHook
 from ferrule.dispatch.security import Security, confirmation_policy
+from ferrule.dispatch.unfinished import put_right
 from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
 from ferrule.process.plain import PlainLauncher
@@ -54,6 +55,7 @@ def build_runtime(
     """
     if not os.path.isdir(settings.cwd):
         raise UsageError(f"the working directory {settings.cwd} does not exist; choose another one with -C")
+    told = put_right(settings.home)
     policy, variables = with_caches(settings)
     workspace = Workspace(
         policy,
@@ -87,7 +89,7 @@ def build_runtime(
         roles={name: role.description for name, role in settings.agents.items()},
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
-    return Runtime(conversation, workspace, policies, security, env, (*warnings, *workspace.warnings))
+    return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))
 
 
 def profile_files(home: str) -> list[Path]:

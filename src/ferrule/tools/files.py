@@ -8,6 +8,7 @@ from io import FileIO
 from ferrule.kernel_files import open_stored
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.patch.paths import unexpanded
+from ferrule.patch.writer import Journal
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.touched import Touched
 
@@ -18,15 +19,18 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 class Files:
     """The files that a call may touch. Relative paths start at `cwd`. Errors are `RespondToModel`, naming the path.
 
-    `touched`, where there is one, notes which paths calls have asked for.
+    `touched`, where there is one, notes which paths calls have asked for; `journal` serves a patch against a kill.
     """
 
-    __slots__ = ("cwd", "layer", "touched")
+    __slots__ = ("cwd", "journal", "layer", "touched")
 
-    def __init__(self, layer: FileLayer, cwd: str, touched: Touched | None = None) -> None:
+    def __init__(
+        self, layer: FileLayer, cwd: str, touched: Touched | None = None, *, journal: Journal | None = None
+    ) -> None:
         self.layer = layer
         self.cwd = cwd
         self.touched = touched
+        self.journal = journal
 
     def path(self, path: str) -> str:
         """Return the absolute path, links not resolved. Raises `RespondToModel` for one that only a shell would

@@ -95,7 +95,7 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
     async def attempt(access: Access) -> None:
         ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes, cwd=cwd))
         try:
-            apply(planned, access.files.layer)
+            apply(planned, access.files.layer, journal=access.files.journal)
         except PatchError as error:
             ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=False, stderr=str(error)))
             raise RespondToModel(str(error)) from error
