@@ -13,7 +13,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.prices import Prices
-from ferrule.protocol.settings import HookCommand, ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.settings import HookCommand, ModelSettings, Otel, ProviderSettings, Settings
 
 
 class Home:
@@ -124,6 +124,9 @@ include_only = ["A*"]
 [mcp_servers.docs]
 command = "docs-server"
 args = ["--stdio"]
+[otel]
+enabled = false
+contents = true
 [[hooks.PreToolUse]]
 matcher = "shell"
 command = "check"
@@ -156,6 +159,7 @@ timeout = 1.5
     assert settings.prices == {"m*": Prices(input=1, output=2.5, cached_input=0)}
     assert (settings.turn_timeout, settings.run_timeout) == (60, 1.5)
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
+    assert settings.otel == Otel(enabled=False, contents=True)
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)
 
 

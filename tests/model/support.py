@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import subprocess
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -65,7 +65,7 @@ class Replay(Server):
         self._chunks = chunks
 
     async def events(
-        self, path: str, body: bytes, on_sent: Callable[[], None] | None = None
+        self, path: str, body: bytes, on_sent: Callable[[], None] | None = None, more: Mapping[str, str] = {}
     ) -> AsyncGenerator[list[bytes], None]:
         decoder = SseDecoder()
         for chunk in self._chunks:

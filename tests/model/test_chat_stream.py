@@ -39,7 +39,7 @@ async def test_a_turn_becomes_items() -> None:
     assert (call.call_id, call.arguments) == ("call_A", '{"cmd": "pytest -q"}')
     assert isinstance(patch, CustomToolCall)
     assert patch.input == "*** Begin Patch\n*** Delete File: ä🔧\n*** End Patch"
-    assert found.events[0] == Created("chatcmpl-01")
+    assert found.events[0] == Created("chatcmpl-01", "qwen3-coder")
     assert found.events[-1] == Completed("chatcmpl-01", TokenUsage(1200, 1024, 90, 64))
 
 

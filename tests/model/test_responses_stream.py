@@ -33,7 +33,7 @@ async def test_a_turn_keeps_every_item_byte_for_byte() -> None:
     assert [item.raw for item in found.items] == raw_items(stream)
     assert isinstance(found.views[-1], UnknownItem)
     usage = TokenUsage(1200, 1024, 90, 64)
-    assert found.events[0] == Created("resp_01")
+    assert found.events[0] == Created("resp_01", "gpt-5.5")
     assert found.events[-1] == Completed("resp_01", usage)
     assert [event.delta for event in found.of(TextDelta)] == ["Ich prüfe ", "das 🔧."]
     assert [event.delta for event in found.of(ReasoningDelta)] == ["**Looking at ", "the tests**"]

@@ -153,6 +153,7 @@ MAY_SET: Rows = {
     },
     "agent_max_depth": yours_only,
     "agent_max_threads": yours_only,
+    "otel": yours_only,
     "features": {
         "shell_tool": up_to(False, True, default=True),
         "shell_zsh_fork": unless_yours,

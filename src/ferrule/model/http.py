@@ -87,14 +87,14 @@ class Server:
             self._client = None
 
     async def events(
-        self, path: str, body: bytes, on_sent: Callable[[], None] | None = None
+        self, path: str, body: bytes, on_sent: Callable[[], None] | None = None, more: Mapping[str, str] = {}
     ) -> AsyncGenerator[list[bytes], None]:
         """Post `body` and yield the payloads of the answer's events, batched as they arrive.
 
         An answer that is one JSON body is one payload. `[DONE]` is a payload like the others. `on_sent` is called once
-        the body has been sent. Raises `ModelError`.
+        the body has been sent. `more` are further headers. Raises `ModelError`.
         """
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        headers = {"content-type": "application/json", "accept": "text/event-stream", **more}
         async with self._send("POST", path, headers, body, on_sent) as response:
             decoder = SseDecoder()
             is_stream = response.headers.get("content-type", "").startswith("text/event-stream")

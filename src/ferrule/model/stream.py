@@ -56,12 +56,15 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens from which on the server itself is to summarise the conversation."""
     lineage: object | None = None
     """The same object as in the previous request: its items are a prefix of these, which need not be compared."""
+    headers: dict[str, str] = {}
+    """More headers of this request."""
 
 
 class Created(msgspec.Struct, frozen=True):
-    """The response started."""
+    """The response started; `model` is who answers, if the server says so."""
 
     response_id: str
+    model: str = ""
 
 
 class ItemAdded(msgspec.Struct, frozen=True):

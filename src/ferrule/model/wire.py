@@ -211,7 +211,7 @@ class WireModel:
         given_out = False
         origin = Origin(recipient.provider, recipient.family, len(request.items))
         try:
-            async with aclosing(self.server.events(self.path, body, request.on_sent)) as arrivals:
+            async with aclosing(self.server.events(self.path, body, request.on_sent, request.headers)) as arrivals:
                 async for payloads in arrivals:
                     events = self._told_once(request, _signed(merger.feed(payloads), origin))
                     given_out = given_out or any(not isinstance(event, Created | PassedOver) for event in events)

@@ -79,6 +79,11 @@ def child_environment(
     return ChildEnvironment(variables | _UNATTENDED | _size(stdio) | chosen | dict(extra), tuple(sorted(withheld)))
 
 
+def looks_secret(name: str) -> bool:
+    """Return whether a variable of this name probably holds a secret."""
+    return _matches(DEFAULT_EXCLUDES, name)
+
+
 def _inherits(policy: ShellEnvironmentPolicy, name: str) -> bool:
     return policy.inherit == "all" or (policy.inherit == "core" and name.upper() in CORE_VARIABLES)
 
@@ -86,8 +91,8 @@ def _inherits(policy: ShellEnvironmentPolicy, name: str) -> bool:
 def _is_withheld(policy: ShellEnvironmentPolicy, name: str) -> bool:
     if _matches(policy.exclude, name):
         return True
-    looks_secret = not policy.ignore_default_excludes and _matches(DEFAULT_EXCLUDES, name)
-    if not looks_secret and name not in policy.secrets:
+    may_be = not policy.ignore_default_excludes and looks_secret(name)
+    if not may_be and name not in policy.secrets:
         return False
     spelled_out = (pattern for pattern in policy.include_only if not set(pattern) & {"*", "?"})
     return not _matches((*policy.include, *spelled_out), name)

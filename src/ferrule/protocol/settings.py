@@ -114,6 +114,15 @@ class AgentRole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     approval_policy: AskForApproval | None = None
 
 
+class Otel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenTelemetry. `enabled` None: spans and metrics are made where the program has set up an SDK. `contents`: also
+    prompts, arguments and outputs. `propagate`: model and MCP servers are sent the trace's id."""
+
+    enabled: bool | None = None
+    contents: bool = False
+    propagate: bool = False
+
+
 Confirmation = Literal["always", "never", "risky"]
 HookName = Literal[
     "PreToolUse",
@@ -206,6 +215,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """How many sub-agents may run at once."""
     mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers whose tools the session offers, by name."""
+    otel: Otel = Otel()
     accept_no_sandbox: bool = False
     """Without a sandbox on this machine, commands run unconfined instead of being refused."""
 

@@ -273,7 +273,7 @@ class Compactor:
 
     async def _ask(self, request: ModelRequest) -> tuple[str, TokenUsage]:
         dialogue, text, usage, watch = self._dialogue, "", TokenUsage(), RepeatWatch()
-        async with aclosing(dialogue.model.stream(request)) as events:
+        async with aclosing(dialogue.ask(request)) as events:
             async for event in events:
                 match event:
                     case ItemDone(item=item) if isinstance(item.view, Message):

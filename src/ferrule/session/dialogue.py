@@ -33,6 +33,7 @@ from ferrule.tools.events import ToolEvent
 
 if TYPE_CHECKING:
     from ferrule.model.abilities import Abilities
+    from ferrule.session.spans import Spans
 
 RUNNING_BUDGET = OutputBudget(100)
 """Of the text of a command that still runs: enough to know it again."""
@@ -59,9 +60,13 @@ class Dialogue:
         notes: list[str] | None = None,
         parentage: Parentage = Parentage(),  # noqa: B008 - frozen
         children: SessionChildren,
+        spans: "Spans | None" = None,
     ) -> None:
         self.settings = settings
         self.model = model
+        self.spans = spans
+        self.ask = model.stream if spans is None else spans.asking(model.stream)
+        """Sends a request to the model; see `Model.stream`."""
         self.model_name = model_name
         self.toolset = toolset
         self.record = record

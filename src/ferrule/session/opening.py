@@ -47,6 +47,7 @@ from ferrule.session.rollout import (
 from ferrule.session.runtime import Runtime, build_runtime, profile_files
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
+from ferrule.session.telemetry import telemetry
 from ferrule.session.toolset import Toolset, tool_sources
 from ferrule.session.turn_hooks import TurnHooks
 
@@ -96,6 +97,7 @@ async def open_session(
         settings, profile, env, _answers(front_end, all_hooks), report, policies=parent.policies if parent else None
     )
     session_id = stored.meta.id if stored else new_session_id()
+    spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
     rollout = _rollout_of(settings, session_id, stored)
     notes: list[str] = []
     made_hooks = _session_hooks(all_hooks, settings, runtime, session_id, name, rollout, report, notes)
@@ -112,6 +114,7 @@ async def open_session(
         warnings=warnings,
         children=children,
         lent=() if parent is None else tools or (),
+        spans=spans,
     )
     try:
         servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)
@@ -132,6 +135,7 @@ async def open_session(
         notes=notes,
         parentage=came_from,
         children=children,
+        spans=spans,
     )
     return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), owns_model=parent is None)
 

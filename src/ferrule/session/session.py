@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -102,7 +103,8 @@ class Session(LoopBound):
             interrupt=self.interrupt,
         )
         self._current = turn
-        result = await self._work(self._run_turn(turn, prompt))
+        spans, work = self._dialogue.spans, partial(self._run_turn, turn, prompt)
+        result = await self._work(work() if spans is None else spans.turn(turn, work))
         return turn.result(aborted=True) if result is None else result
 
     async def compact(self) -> Compacted | None:

@@ -5,7 +5,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     from ferrule.tools.dynamic import DynamicSource
 
 
+class CallSpans(Protocol):
+    """Makes the host and the dispatchers of a session that reports its calls; see `session.spans`."""
+
+    def host(self, *parts: Any) -> SessionHost: ...
+    def dispatcher(self, *parts: Any, **more: Any) -> Dispatcher: ...
+
+
 class Toolset(LoopBound, Closing):
     """Tools with everything behind them: registry, dispatch, processes, files. Leaving it ends its children.
 
@@ -75,6 +82,7 @@ class Toolset(LoopBound, Closing):
         warnings: Sequence[str] = (),
         children: Children = NoChildren(),  # noqa: B008 - has no state
         lent: Sequence[ToolLike] = (),
+        spans: CallSpans | None = None,
     ) -> None:
         """`lent` are tools of another session, which closes them."""
         self.conversation = runtime.conversation
@@ -84,7 +92,8 @@ class Toolset(LoopBound, Closing):
         self.pending = PendingTable()
         asks = hooks is not None and hooks.has("PermissionRequest")
         self._orchestrator = runtime.orchestrator(hooks.permission if hooks is not None and asks else None)
-        self.host = SessionHost(self._orchestrator, front_end, self.pending)
+        self.host = (SessionHost if spans is None else spans.host)(self._orchestrator, front_end, self.pending)
+        self._make_dispatcher = Dispatcher if spans is None else spans.dispatcher
         self._sources = list(sources)
         self._live: list[LiveSource] = []
         self._dynamic: DynamicSource | None = None
@@ -212,7 +221,7 @@ class Toolset(LoopBound, Closing):
 
     def dispatcher(self, turn_id: str = "", on_interrupt: Callable[[], object] | None = None) -> Dispatcher:
         """Make the dispatcher for the calls of one sampling step. `on_interrupt` ends the turn that they belong to."""
-        return Dispatcher(
+        return self._make_dispatcher(
             self.current()[1],
             self._context,
             hooks=self._hooks,

@@ -323,7 +323,7 @@ class Turn:
         self._ended = asyncio.Event()
         self._calls, self._left_out, more, usage, broken = [], False, False, None, True
         try:
-            async with aclosing(dialogue.model.stream(request)) as events:
+            async with aclosing(dialogue.ask(request)) as events:
                 async for event in events:
                     if isinstance(event, ItemDone):
                         self._take(event.item, dispatcher)

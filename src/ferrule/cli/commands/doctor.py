@@ -45,6 +45,7 @@ PROGRAMS = {
 EXTRAS = {
     "mcp": ("mcp", "MCP servers cannot be used"),
     "images": ("PIL", "view_image refuses large pictures"),
+    "otel": ("opentelemetry", "spans and metrics are not reported"),
     "grammar": ("llguidance", "the input of freeform tools is not checked against their grammar"),
 }
 """Extras without a program: the module of each, and the effect of a missing one."""

@@ -73,6 +73,7 @@ class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: msgspec.Raw = msgspec.Raw()
+    model: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
@@ -151,7 +152,7 @@ class ChatStream(StreamMerger):
         if not self._created and (chunk.id or chunk.choices):
             self._created = True
             self._response_id = chunk.id or ""
-            self._events.append(Created(self._response_id))
+            self._events.append(Created(self._response_id, chunk.model if isinstance(chunk.model, str) else ""))
         if chunk.usage is not None:
             self._usage = _usage(chunk.usage)
         for choice in chunk.choices or ():

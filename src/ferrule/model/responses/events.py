@@ -120,6 +120,7 @@ class Response(msgspec.Struct):
     incomplete_details: dict[str, Any] | None = None
     error: Any = None
     status: str | None = None
+    model: Any = None
 
 
 class Lifecycle(Numbered, kw_only=True):

@@ -130,7 +130,8 @@ class ResponsesStream(StreamMerger):
             raise as_model_error(error, self._server)
 
     def _create(self, event: events.Created) -> None:
-        self._events.append(Created(event.response.id or ""))
+        model = event.response.model
+        self._events.append(Created(event.response.id or "", model if isinstance(model, str) else ""))
 
     # Finding and opening items
 

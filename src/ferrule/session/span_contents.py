@@ -1,0 +1,104 @@
+"""What was said, as the attributes of a span: only where the user asks for it, bounded, and without secrets."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ferrule.history.pairs import answered_id, called_id
+from ferrule.process.environment import looks_secret
+from ferrule.protocol.content import text_of
+from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, Message, Reasoning, ResponseItem, kind_of
+from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload, ToolPayload, output_in
+from ferrule.protocol.settings import Settings
+
+MAX_CHARACTERS = 64 * 1024
+"""Of one attribute: collectors refuse messages of some megabytes, and a request has a whole conversation."""
+SHORTEST_SECRET = 8
+"""A shorter value of a variable would hide ordinary words, too."""
+HIDDEN = "*****"
+_SCHEMES = ("bearer ", "basic ")
+
+
+class Redaction:
+    """Hides the secrets that a session knows."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = {secret.strip() for secret in secrets}
+        longest_first = sorted((secret for secret in known if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def __call__(self, text: str) -> str:
+        """Return the text without secrets, cut to what an attribute may hold."""
+        text = text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+        return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def secrets_of(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield all that may be a secret: variables that hold one, headers, the servers' variables, and keys in URLs."""
+    policy, provider = settings.command_environment, settings.provider
+    yield from (value for name, value in env.items() if name in policy.secrets or looks_secret(name))
+    headers: list[str] = []
+    urls: list[str | None] = []
+    if provider is not None:
+        headers += provider.http_headers.values()
+        urls.append(provider.base_url)
+        yield from provider.query_params.values()
+    for server in settings.mcp_servers.values():
+        headers += (*server.headers.values(), *server.http_headers.values())
+        urls.append(server.url)
+        yield from (value for value in server.env.values() if not value.startswith("/"))
+        if server.oauth is not None and server.oauth.client_secret is not None:
+            yield server.oauth.client_secret
+    for header in headers:
+        yield header
+        yield header.partition(" ")[2] if header.lower().startswith(_SCHEMES) else ""
+    for url in urls:
+        parts = urlsplit(url or "")
+        yield parts.password or ""
+        yield from (value for _, value in parse_qsl(parts.query))
+
+
+def arguments_of(payload: ToolPayload) -> str:
+    """Return what a call was given."""
+    if isinstance(payload, FunctionPayload):
+        return payload.arguments
+    if isinstance(payload, CustomPayload):
+        return payload.input
+    return payload.raw_arguments if isinstance(payload, McpPayload) else msgspec.json.encode(payload).decode()
+
+
+def messages(items: Sequence[ResponseItem], hide: Redaction) -> str:
+    """Return items as JSON in the form of `gen_ai.input.messages`; the oldest are left out where there is too much."""
+    told: list[str] = []
+    size = 0
+    for item in reversed(items):
+        text = msgspec.json.encode(_message(item.view, hide)).decode()
+        size += len(text) + 1
+        if size > MAX_CHARACTERS and told:
+            break
+        told.append(text)
+    return f"[{','.join(reversed(told))}]"
+
+
+def _message(view: ItemView, hide: Redaction) -> dict[str, Any]:
+    if isinstance(view, Message):
+        return _said(view.role, {"type": "text", "content": hide(text_of(view.content))})
+    if isinstance(view, Reasoning):
+        return _said("assistant", {"type": "reasoning", "content": hide(text_of(view.content or view.summary))})
+    if (answered := answered_id(view)) is not None:
+        return _said("tool", {"type": "tool_call_response", "id": answered, "response": hide(output_in(view).text)})
+    if isinstance(view, FunctionCall | CustomToolCall):
+        given = view.arguments if isinstance(view, FunctionCall) else view.input
+        call = {"type": "tool_call", "id": view.call_id, "name": view.name, "arguments": hide(given)}
+        return _said("assistant", call)
+    if (called := called_id(view)) is not None:
+        given = hide(msgspec.json.encode(view).decode())
+        return _said("assistant", {"type": "tool_call", "id": called, "name": kind_of(view), "arguments": given})
+    return _said("assistant", {"type": kind_of(view)})
+
+
+def _said(role: str, part: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "parts": [part]}
