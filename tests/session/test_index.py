@@ -10,7 +10,8 @@ import pytest
 
 from ferrule.protocol.errors import UsageError
 from ferrule.session.index import INDEX_FILE, SessionIndex, locate
-from ferrule.session.rollout import Rollout, SessionMeta, new_session_id, read_rollout
+from ferrule.session.lines import SessionMeta
+from ferrule.session.rollout import Rollout, new_session_id, read_rollout
 from tests.session.models import says
 
 

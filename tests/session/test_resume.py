@@ -18,10 +18,10 @@ from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import FunctionCallOutput, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import ModelSettings, Settings
+from ferrule.session.lines import SessionMeta
 from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.rollout import (
     Rollout,
-    SessionMeta,
     find_rollout,
     new_session_id,
     read_rollout,

@@ -24,9 +24,10 @@ from ferrule.session.children import SessionChildren
 from ferrule.session.guidance import Guidance
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded, without_marked, without_refused
 from ferrule.session.instructions import base_instructions, with_examples
+from ferrule.session.lines import ImagesRefused
 from ferrule.session.output_type import OutputType
 from ferrule.session.record import Parentage, SessionRecord
-from ferrule.session.rollout import ImagesRefused, StoredSession
+from ferrule.session.rollout import StoredSession
 from ferrule.session.server_check import ServerCheck
 from ferrule.session.toolset import Toolset
 from ferrule.tools.events import ToolEvent
@@ -74,7 +75,8 @@ class Dialogue:
         toolset.recall(self.history.items)
         self.guidance = Guidance(settings, toolset.touched, lambda text: self.emit(WarningEvent(message=text)))
         self.guidance.recall(self.history.items)
-        self.stored = stored
+        self.stored = None if stored is None else msgspec.structs.replace(stored, responses=())
+        """The session that this one goes on with, without its items: history has them."""
         self._lessons = stored.lessons if stored else ()
         self.output_type = output_type
         self.budget = budget
@@ -242,8 +244,6 @@ class Dialogue:
         self.record.compacted(items, summary)
         self.record.end_response(usage)
         self.budget.spend(usage)
-        for lesson in self._lessons:
-            self.record.lesson(lesson)
 
     def estimate(self, asked: int) -> TokenUsage:
         """Return about what a request took whose history was estimated at `asked` tokens and whose server does not

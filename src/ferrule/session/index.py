@@ -4,9 +4,10 @@ time: losing it loses nothing."""
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -14,12 +15,14 @@ from ferrule.history.compaction import is_words_of_user
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import Message, read_item
+from ferrule.session import salvage
+from ferrule.session.claim import claim
+from ferrule.session.lines import SessionMeta
 from ferrule.session.rollout import (
     ARCHIVE,
     FOLDER_MODE,
     ROLLOUT_NAME,
     Rollout,
-    SessionMeta,
     find_rollout,
     new_session_id,
 )
@@ -119,7 +122,7 @@ class SessionIndex:
         target = folder / Path(entry.path).name
         if not entry.archived and os.path.lexists(target):
             raise UsageError(f"another session is archived in {target}; move that file away first")
-        with _changing(entry.path):
+        with _alone_with(entry):
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             Path(entry.path).rename(target)
         return msgspec.structs.replace(entry, path=str(target), archived=True)
@@ -127,7 +130,7 @@ class SessionIndex:
     def remove(self, word: str) -> SessionEntry:
         """Delete a session's file. Raises `UsageError`."""
         entry = self.find(word)
-        with _changing(entry.path):
+        with _alone_with(entry):
             Path(entry.path).unlink()
         return entry
 
@@ -143,7 +146,7 @@ class SessionIndex:
             descriptor, temporary = tempfile.mkstemp(dir=path.parent)
             try:
                 with os.fdopen(descriptor, "wb") as target:
-                    target.writelines(_forked(line, entry.id, new_id) for line in _until(source, turns))
+                    target.writelines(_copied(source, turns, entry.id, new_id))
                 Path(temporary).rename(path)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
@@ -215,6 +218,15 @@ def _changing(path: str) -> Iterator[None]:
         raise UsageError(f"the session {path} cannot be changed or copied: {error.strerror}") from error
 
 
+@contextmanager
+def _alone_with(entry: SessionEntry) -> Iterator[None]:
+    """Keep a session that is to be taken away from going on meanwhile. Raises `UsageError` where one does."""
+    path = Path(entry.path)
+    with _changing(entry.path), path.open("rb") as file:
+        claim(file.fileno(), path, entry.id, "end it there first")
+        yield
+
+
 def _real(cwd: str) -> str:
     """Return a directory without links; as it is if none can have this name."""
     try:
@@ -275,13 +287,17 @@ def _take(one: _Known, line: bytes) -> None:
                 one.prompt = " ".join(text_of(item.view.content)[: 4 * PROMPT_CHARS].split())[:PROMPT_CHARS]
 
 
-def _until(lines: Iterable[bytes], turns: int | None) -> Iterator[bytes]:
+def _copied(file: BinaryIO, turns: int | None, old: str, new: str) -> Iterator[bytes]:
+    """Yield the lines of a copy, those of the first `turns` turns; one that is too long to be read in pieces."""
     begun = 0
-    for line in lines:
+    while line := file.readline(salvage.LONGEST_LINE):
         begun += _TURN in line[:TYPE_ENDS]
         if turns is not None and begun > turns:
             return
-        yield line if line.endswith(b"\n") else line + b"\n"
+        yield _forked(line, old, new)
+        while line and not line.endswith(b"\n"):
+            line = file.readline(salvage.LONGEST_LINE)
+            yield line or b"\n"
 
 
 def _forked(line: bytes, old: str, new: str) -> bytes:

@@ -32,13 +32,13 @@ from ferrule.session.dialogue import Dialogue
 from ferrule.session.family import Family, Parent
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.index import locate
+from ferrule.session.lines import TurnContext
 from ferrule.session.output_type import OutputType
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.record import Parentage, SessionRecord
 from ferrule.session.rollout import (
     Rollout,
     StoredSession,
-    TurnContext,
     is_brought,
     is_own,
     new_session_id,
@@ -77,6 +77,12 @@ async def open_session(
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
     name = settings.model.model or ""
+    came_from = Parentage() if parent is None else Parentage(parent.session_id, parent.role, None, parent.history)
+    if stored is not None and is_brought(stored.path, settings.home):
+        items = settled(stored.responses)
+        came_from, stored = Parentage(forked_from=stored.meta.id, history=tuple(items)), None
+    session_id = stored.meta.id if stored else new_session_id()
+    rollout = _rollout_of(settings, session_id, stored)
     if parent is not None:
         model = parent.model
     if model is None:
@@ -88,17 +94,11 @@ async def open_session(
     if tools is not None:
         settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
     all_hooks = (*settings.hooks, *hooks)
-    came_from = Parentage() if parent is None else Parentage(parent.session_id, parent.role, None, parent.history)
-    if stored is not None and is_brought(stored.path, settings.home):
-        items = settled(stored.responses)
-        came_from, stored = Parentage(forked_from=stored.meta.id, history=tuple(items)), None
     report = reporter(front_end)
     runtime = build_runtime(
         settings, profile, env, _answers(front_end, all_hooks), report, policies=parent.policies if parent else None
     )
-    session_id = stored.meta.id if stored else new_session_id()
     spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
-    rollout = _rollout_of(settings, session_id, stored)
     notes: list[str] = []
     made_hooks = _session_hooks(all_hooks, settings, runtime, session_id, name, rollout, report, notes)
     brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
@@ -119,6 +119,8 @@ async def open_session(
     try:
         servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)
     except BaseException:
+        if rollout is not None:
+            rollout.close()
         await toolset.aclose()
         if parent is None:
             await model.aclose()
@@ -185,7 +187,7 @@ async def _complete(
 def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
     if settings.ephemeral:
         return None
-    return Rollout(stored.path) if stored else Rollout.create(settings.home, session_id)
+    return Rollout.go_on(stored) if stored else Rollout.create(settings.home, session_id)
 
 
 def _session_hooks(
@@ -272,14 +274,18 @@ def resume_settings(
     A file that lies elsewhere decides none of this: it could send a key to another server. Raises `UsageError` when the
     directory is gone: nothing is opened then.
     """
-    path = locate(settings.home, session_id, begun_in)
-    stored = read_rollout(path)
-    context = stored.context if is_own(path, settings.home) else None
+    stored = read_rollout(locate(settings.home, session_id, begun_in))
+    return settings_to_go_on(settings, stored, given), stored
+
+
+def settings_to_go_on(settings: Settings, stored: StoredSession, given: Given) -> Settings:
+    """Return the settings to go on with a stored session that was found; see `resume_settings`."""
+    context = stored.context if is_own(stored.path, settings.home) else None
     cwd = settings.cwd if given.cwd else (context.cwd if context else "") or settings.cwd
     if not Path(cwd).is_dir():
         raise UsageError(f"the session's directory {cwd} no longer exists; choose another one with -C")
     settings = msgspec.structs.replace(settings, cwd=cwd)
-    return (settings if context is None else _as_before(settings, context, given)), stored
+    return settings if context is None else _as_before(settings, context, given)
 
 
 def _as_before(settings: Settings, context: TurnContext, given: Given) -> Settings:

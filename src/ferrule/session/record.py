@@ -9,7 +9,8 @@ from ferrule.model.lessons import Lesson
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.settings import Settings
-from ferrule.session.rollout import ImagesRefused, Rollout, SessionMeta, TurnContext
+from ferrule.session.lines import ImagesRefused, SessionMeta, TurnContext
+from ferrule.session.rollout import Rollout
 
 Report = Callable[[str], None]
 

@@ -13,24 +13,28 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import repeat
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from ferrule._version import __version__
-from ferrule.history.compaction import compacted, is_opening, summary_message, units
+from ferrule.locks import try_lock
 from ferrule.model.lessons import Lesson, latest
-from ferrule.model.recipient import ANYWHERE, family_of
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
-from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
-from ferrule.protocol.settings import CompactedBy, ProviderSettings, ToolCallForm
-from ferrule.protocol.specs import Wire
-from ferrule.session.salvage import Line, salvage
+from ferrule.protocol.items import Message, ResponseItem
+from ferrule.session.claim import claim
+from ferrule.session.lines import (
+    Checkpoint,
+    Compacted,
+    ImagesRefused,
+    ServerLesson,
+    SessionMeta,
+    TokenCount,
+    TurnContext,
+)
+from ferrule.session.replay import MOST_HISTORY, Replay
+from ferrule.session.salvage import Line
 
 ARCHIVE = "archived_sessions"
 """The folder of archived sessions in Ferrule's home, beside `sessions`; Codex's name."""
@@ -39,102 +43,6 @@ LONGEST_HEAD = 64 * 1024
 """Bytes of a first line that are read to see whose session it is."""
 FILE_MODE = 0o600
 """A session's content is for its user alone."""
-
-
-class SessionMeta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line of a rollout."""
-
-    id: str
-    timestamp: str
-    cwd: str
-    originator: str = "ferrule"
-    cli_version: str = __version__
-    model_provider: str = ""
-    instructions: str | None = None
-    parent_thread_id: str | None = None
-    """The session that started this one as a sub-agent."""
-    agent_role: str | None = None
-    forked_from_id: str | None = None
-    """The session that this one is a copy of."""
-
-
-class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The server of a turn: of keys only the names of their variables, no header values, no query."""
-
-    name: str
-    base_url: str | None = None
-    wire_api: Wire | None = None
-    profile: str | None = None
-    env_key: str | None = None
-    env_http_headers: dict[str, str] = {}
-    compaction: CompactedBy | None = None
-    tool_calls: ToolCallForm | None = None
-
-    @classmethod
-    def of(cls, provider: ProviderSettings) -> "StoredProvider":
-        """Return what is stored of a provider."""
-        url = provider.base_url
-        return cls(
-            provider.name,
-            None if url is None else without_secrets(url),
-            provider.wire_api,
-            provider.profile,
-            provider.env_key,
-            provider.env_http_headers,
-            provider.compaction,
-            provider.tool_calls,
-        )
-
-    def is_that_of(self, provider: ProviderSettings | None) -> bool:
-        """Return whether the configured provider is this one, with all that is not stored of it."""
-        return provider is not None and StoredProvider.of(provider) == self
-
-    def settings(self) -> ProviderSettings:
-        """Return the settings of this provider."""
-        return ProviderSettings(**msgspec.structs.asdict(self))
-
-
-def without_secrets(url: str) -> str:
-    """Return a URL without user, password and query, which can hold keys."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The settings of a turn; written once per turn."""
-
-    cwd: str
-    approval_policy: AskForApproval
-    sandbox_policy: SandboxPolicy
-    model: str
-    profile: str | None = None
-    provider: StoredProvider | None = None
-    tools: tuple[str, ...] | None = None
-
-
-class _Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compaction: the summary, and the whole history that replaces what stands before this line. `origins` has who
-    made each item of it; Codex writes none, and in older versions no history either."""
-
-    message: str = ""
-    replacement_history: tuple[msgspec.Raw, ...] | None = None
-    origins: tuple[Origin | None, ...] = ()
-
-
-class _TokenCount(msgspec.Struct, tag="token_count"):
-    usage: TokenUsage | None
-
-
-class _ServerLesson(msgspec.Struct, tag="server_lesson"):
-    lesson: Lesson
-
-
-class ImagesRefused(msgspec.Struct, frozen=True, tag="images_refused"):
-    """Items whose images a server refused, by the marks of their bytes."""
-
-    provider: str
-    model: str
-    items: frozenset[str]
 
 
 _encode = msgspec.json.encode
@@ -152,19 +60,43 @@ class Rollout:
     """Appends to one session's file. The file is made with the first line; each line is one write. After a line that
     could be written in part only (a full disk, a crash) the next one begins a line of its own."""
 
-    __slots__ = ("_fd", "_torn", "path")
+    __slots__ = ("_before", "_fd", "_new", "_torn", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path
         self._fd: int | None = None
         self._torn = False
+        self._new = new
+        self._before = Checkpoint()
 
     @classmethod
     def create(cls, home: str, session_id: str) -> "Rollout":
         """Create the rollout of a new session under `home`."""
         now = datetime.now()
         name = f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{session_id}.jsonl"
-        return cls(Path(home) / "sessions" / f"{now:%Y}" / f"{now:%m}" / f"{now:%d}" / name)
+        return cls(Path(home) / "sessions" / f"{now:%Y}" / f"{now:%m}" / f"{now:%d}" / name, new=True)
+
+    @classmethod
+    def go_on(cls, stored: "StoredSession") -> "Rollout":
+        """Take the rollout of a stored session, which no other session writes then. Raises `UsageError` where another
+        one does, or has since it was read."""
+        rollout = cls(stored.path)
+        rollout._before = Checkpoint(stored.context, stored.lessons, stored.refused)
+        try:
+            rollout._fd = rollout._open(os.O_RDWR)
+        except FileNotFoundError as error:
+            raise UsageError(f"the session file {stored.path} is gone") from error
+        except OSError:
+            return rollout  # it cannot be written, as the first line will find
+        remedy = f"end it there first, or go on in a copy: ferrule sessions fork {stored.meta.id}"
+        try:
+            claim(rollout._fd, stored.path, stored.meta.id, remedy)
+            if os.fstat(rollout._fd).st_size != stored.size:
+                raise UsageError(f"session {stored.meta.id} has changed since it was read; resume it again")
+        except UsageError:
+            rollout.close()
+            raise
+        return rollout
 
     def meta(self, meta: SessionMeta) -> None:
         """Write the first line."""
@@ -172,6 +104,7 @@ class Rollout:
 
     def turn_context(self, context: TurnContext) -> None:
         """Write what the turn runs with."""
+        self._before = msgspec.structs.replace(self._before, context=context)
         self._write("turn_context", _encode(context))
 
     def item(self, item: ResponseItem) -> None:
@@ -179,20 +112,24 @@ class Rollout:
         self._write("response_item", item.raw, b"" if item.origin is None else b',"origin":' + _encode(item.origin))
 
     def compacted(self, items: Sequence[ResponseItem], summary: str) -> None:
-        """Write the history that replaces all before."""
+        """Write the history that replaces all before, with all that a reader needs beside it."""
         history = tuple(msgspec.Raw(item.raw) for item in items)
-        self._write("compacted", _encode(_Compacted(summary, history, tuple(item.origin for item in items))))
+        origins = tuple(item.origin for item in items)
+        self._write("compacted", _encode(Compacted(summary, history, origins, msgspec.Raw(_encode(self._before)))))
 
     def response_end(self, usage: TokenUsage | None) -> None:
         """Write that a response of the model, and its calls, are complete."""
-        self._write("event_msg", _encode(_TokenCount(usage)))
+        self._write("event_msg", _encode(TokenCount(usage)))
 
     def lesson(self, lesson: Lesson) -> None:
         """Write what a server refuses."""
-        self._write("event_msg", _encode(_ServerLesson(lesson)))
+        lessons = latest((*self._before.lessons, lesson))
+        self._before = msgspec.structs.replace(self._before, lessons=lessons)
+        self._write("event_msg", _encode(ServerLesson(lesson)))
 
     def images_refused(self, refused: ImagesRefused) -> None:
         """Write whose images were refused."""
+        self._before = msgspec.structs.replace(self._before, refused=(*self._before.refused, refused))
         self._write("event_msg", _encode(refused))
 
     def event(self, name: str, message: str = "") -> None:
@@ -205,6 +142,9 @@ class Rollout:
             os.close(self._fd)
             self._fd = None
 
+    def __del__(self) -> None:
+        self.close()  # a session that nobody closed keeps no other from going on with its file
+
     def _write(self, kind: str, payload: bytes, more: bytes = b"") -> None:
         if self._fd is None:
             self._fd = self._open()
@@ -216,11 +156,15 @@ class Rollout:
             view = view[os.write(self._fd, view) :]
         self._torn = False
 
-    def _open(self) -> int:
-        missing = [folder for folder in (self.path.parent, *self.path.parent.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+    def _open(self, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        if flags & os.O_CREAT:
+            missing = [folder for folder in (self.path.parent, *self.path.parent.parents) if not folder.exists()]
+            for folder in reversed(missing):
+                folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        fd = os.open(self.path, flags | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        if self._new:
+            with suppress(OSError):
+                try_lock(fd)
         size = os.fstat(fd).st_size
         self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         return fd
@@ -228,7 +172,8 @@ class Rollout:
 
 class StoredSession(msgspec.Struct, frozen=True):
     """A rollout as it was read: `responses` are its items, cut where a response of the model ended, or where somebody
-    else spoke after it: the end of one that broke off is not told. `skipped_lines` could not be read whole."""
+    else spoke after it: the end of one that broke off is not told. `skipped_lines` could not be read whole; `left_out`
+    items are too old for the history. `size` is how many bytes the file had."""
 
     path: Path
     meta: SessionMeta
@@ -237,120 +182,55 @@ class StoredSession(msgspec.Struct, frozen=True):
     skipped_lines: int = 0
     lessons: tuple[Lesson, ...] = ()
     refused: tuple[ImagesRefused, ...] = ()
+    left_out: int = 0
+    size: int = 0
 
     @property
     def damage(self) -> str:
-        """A warning about a damaged file; empty if it is intact."""
+        """A warning about a file that was not read in full, for it is damaged or too large; empty if it was."""
+        return "; ".join(filter(None, (self._unread(), self._too_old())))
+
+    def _unread(self) -> str:
         if not self.skipped_lines:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines} lines"
         rights = "" if self.context else "; the rights that it ran with are among them, and the present settings count"
         return f"the session file {self.path} is damaged: {lines} could not be read and are left out{rights}"
 
+    def _too_old(self) -> str:
+        if not self.left_out:
+            return ""
+        room = f"{MOST_HISTORY // 1024**2} MiB"
+        return (
+            f"the conversation in {self.path} is larger than {room}, more than any model reads: its oldest "
+            f"{self.left_out:,} items stay in the file, and the model goes on without them"
+        )
+
 
 def read_rollout(path: Path) -> StoredSession:
     """Read a session: all that can be read of a damaged one, and how much cannot. Raises `UsageError` where nothing
     can."""
+    read = Replay()
     try:
-        lines, damaged = salvage(path.read_bytes())
+        with path.open("rb") as file:
+            read.read(file)
+            size = file.tell()
     except OSError as error:
         raise UsageError(f"cannot read the session {path}: {error.strerror}") from error
-    reader = _Reader()
-    for line in lines:
-        try:
-            reader.read(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            damaged += 1
-    if reader.meta is None and not reader.items and not any(reader.responses):
+    if read.meta is None and not any(read.responses):
         raise UsageError(f"{path} is not a session of Ferrule: nothing in it can be read as one")
-    meta = reader.meta or SessionMeta(
-        _id_of(path) or new_session_id(), "", reader.context.cwd if reader.context else ""
+    meta = read.meta or SessionMeta(_id_of(path) or new_session_id(), "", read.context.cwd if read.context else "")
+    return StoredSession(
+        path,
+        meta,
+        read.context,
+        read.responses,
+        read.damaged or int(read.meta is None),
+        read.lessons,
+        read.refused,
+        read.left_out,
+        size,
     )
-    responses = (*reader.responses, tuple(reader.items))
-    damaged += reader.meta is None and not damaged
-    return StoredSession(path, meta, reader.context, responses, damaged, latest(reader.lessons), tuple(reader.refused))
-
-
-class _Reader:
-    """Puts the lines of a session together."""
-
-    def __init__(self) -> None:
-        self.meta: SessionMeta | None = None
-        self.context: TurnContext | None = None
-        self.responses: list[tuple[ResponseItem, ...]] = []
-        self.items: list[ResponseItem] = []
-        self.lessons: list[Lesson] = []
-        self.refused: list[ImagesRefused] = []
-
-    def read(self, line: Line) -> None:
-        """Take one line. Raises `msgspec.DecodeError` for one that is not what it says it is."""
-        match line.type:
-            case "session_meta":
-                self.meta = self.meta or msgspec.json.decode(line.payload, type=SessionMeta)
-            case "turn_context":
-                self.context = msgspec.json.decode(line.payload, type=TurnContext)
-            case "response_item":
-                self._add(read_item(bytes(line.payload), _origin(line.origin)))
-            case "compacted":
-                self._replace(msgspec.json.decode(line.payload, type=_Compacted))
-            case "event_msg":
-                self._event(line.payload)
-
-    def _event(self, payload: msgspec.Raw) -> None:
-        match _event_type(payload):
-            case "token_count":
-                self._cut()
-            case "server_lesson":
-                self.lessons.append(msgspec.json.decode(payload, type=_ServerLesson).lesson)
-            case "images_refused":
-                self.refused.append(msgspec.json.decode(payload, type=ImagesRefused))
-
-    def _replace(self, by: _Compacted) -> None:
-        if by.replacement_history is None:
-            said = [item for response in (*self.responses, self.items) for item in response]
-            opening = [item for item in said if is_opening(item)]
-            items: Sequence[ResponseItem] = compacted(said, opening=opening, summary=[summary_message(by.message)])
-        else:
-            origins = (*by.origins, *repeat(None, len(by.replacement_history)))
-            items = [
-                read_item(bytes(raw), origin) for raw, origin in zip(by.replacement_history, origins, strict=False)
-            ]
-        self.responses, self.items = [tuple(unit) for unit in units(items)], []
-
-    def _add(self, item: ResponseItem) -> None:
-        """End a response where somebody else speaks or, if its last line is lost, where another one begins."""
-        if item.origin is None and isinstance(item.view, Reasoning | Compaction):
-            item = msgspec.structs.replace(item, origin=self._presumed())
-        last = next((known.origin for known in reversed(self.items) if known.origin is not None), None)
-        another = last is not None and item.origin is not None and 0 != last.response != item.origin.response != 0
-        if another or (isinstance(item.view, Message) and item.view.role != "assistant"):
-            self._cut()
-        self.items.append(item)
-
-    def _presumed(self) -> Origin | None:
-        """Guess the origin of an item that lacks one from the head and the last turn."""
-        if self.meta is None or not self.meta.model_provider or self.context is None:
-            return None
-        return Origin(f"{self.meta.model_provider}{ANYWHERE}", family_of(self.context.model))
-
-    def _cut(self) -> None:
-        self.responses.append(tuple(self.items))
-        self.items = []
-
-
-def _origin(raw: msgspec.Raw) -> Origin | None:
-    """Read the origin of an item; None if there is none, or none in our form."""
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(raw, type=Origin) if bytes(raw) else None
-    return None
-
-
-class _EventType(msgspec.Struct):
-    type: str = ""
-
-
-def _event_type(payload: msgspec.Raw) -> str:
-    return msgspec.json.decode(payload, type=_EventType).type
 
 
 ROLLOUT_NAME = re.compile(r"rollout-.*-(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")

@@ -32,9 +32,9 @@ from ferrule.session.compaction import Compacted, Compactor
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.images import image_input
 from ferrule.session.instructions import opening_items
+from ferrule.session.lines import StoredProvider, TurnContext
 from ferrule.session.loading import ToolLoading
 from ferrule.session.result import TurnResult
-from ferrule.session.rollout import StoredProvider, TurnContext
 from ferrule.session.stream import EventStream
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
 from ferrule.session.turn import Turn

@@ -32,7 +32,7 @@ from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.images import image_of
-from ferrule.session.opening import Given, resume_settings
+from ferrule.session.opening import Given, resume_settings, settings_to_go_on
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Prompt
@@ -165,7 +165,7 @@ def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Setti
     here = working_directory(options.directory) if given.cwd or os.path.exists(os.curdir) else "/"
     begun_in = here if options.last and not options.all else None
     there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, given, begun_in=begun_in)
-    return resume_settings(_settings(options, there.cwd), str(stored.path), given)
+    return settings_to_go_on(_settings(options, there.cwd), stored, given), stored
 
 
 def _prompt(words: Sequence[str]) -> str:
