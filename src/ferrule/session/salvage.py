@@ -91,7 +91,8 @@ class Salvage:
             if others:
                 yield self._joined(parts, size)
                 yield from others[:-1]
-                parts, size = [others[-1]], len(others[-1])
+                begun = others[-1].lstrip(_PADDING)
+                parts, size = [begun] if begun else [], len(begun)
         yield self._joined(parts, size)
 
     def _joined(self, parts: list[bytes], size: int) -> bytes:
