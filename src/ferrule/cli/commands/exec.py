@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.cli.exporting import exporting
 from ferrule.cli.habits import add_habits, answer_habits, translate
 from ferrule.cli.options import (
     NOBODY_TO_ASK,
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
             refuse_nesting(job.settings.sandbox_policy)
         out = Terminal.on(sys.stderr)
         view = lines or Human(out, job.settings)
-        with out.for_stderr():
+        with out.for_stderr(), exporting(job.settings.otel):
             result = run_interruptibly(run_turn(job.settings, view, job.prompt, job.stored))
             view.finish()
     except (FerruleError, Interrupted) as error:
