@@ -75,7 +75,7 @@ class MCPClient:
 
     Belongs to the loop that used it first; calls from other loops run there. A program with a bare name is never looked
     up in `places`, where commands can write. `ask` answers the server's questions to the user; `on_tools_changed` is
-    called when its list of tools changes.
+    called when its list of tools changes. `propagate`: the server is sent the trace's id.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class MCPClient:
         places: Places = NOWHERE,
         ask: Ask | None = None,
         on_tools_changed: Callable[[], None] = lambda: None,
+        propagate: bool = False,
     ) -> None:
         if settings.problem is not None:
             raise UsageError(f"MCP server {name} {settings.problem}")
@@ -102,6 +103,7 @@ class MCPClient:
         self._places = places
         self._ask = ask
         self._on_tools_changed = on_tools_changed
+        self._propagate = propagate
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
@@ -206,7 +208,9 @@ class MCPClient:
         await self._wait_for_turn()
         from_import = await run_blocking(_load_connection)
         roots = offered_roots(self.settings, self._cwd)
-        connection = from_import(self.name, await self._transport(), self._ask, self._on_tools_changed, roots)
+        connection = from_import(
+            self.name, await self._transport(), self._ask, self._on_tools_changed, roots, propagate=self._propagate
+        )
         try:
             async with _turn_to_start():
                 await connection.open(self.settings.startup_timeout)

@@ -52,12 +52,15 @@ class Connection:
         ask: Ask | None,
         on_tools_changed: Callable[[], None],
         roots: Sequence[str] = (),
+        *,
+        propagate: bool = False,
     ) -> None:
         self.server = server
         self._transport = transport
         self._ask = ask
         self._on_tools_changed = on_tools_changed
         self._roots = roots
+        self._propagate = propagate
         self._task_numbers = itertools.count(1)
         self._task_progress: dict[str | int, ProgressFnT] = {}
         self._closing = anyio.Event()
@@ -120,7 +123,7 @@ class Connection:
 
     async def _enter(self, stack: AsyncExitStack) -> Wire:
         read, write = await stack.enter_async_context(self._transport)
-        self._wire = Wire(read, write)
+        self._wire = Wire(read, write, propagate=self._propagate)
         self._session = await stack.enter_async_context(self._make_session(self._wire))
         await _shake_hands(self._session)
         return self._wire

@@ -95,6 +95,7 @@ class McpSource:
         property_names: re.Pattern[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
         ask: Ask | None = None,
+        propagate: bool = False,
     ) -> None:
         self.revision = 0
         self._emit = emit
@@ -111,6 +112,7 @@ class McpSource:
                     places=places,
                     ask=ask,
                     on_tools_changed=partial(self._tools_changed, name),
+                    propagate=propagate,
                 )
             )
             for name, settings in sorted(servers.items())

@@ -248,6 +248,7 @@ def _with_servers(
         emit=toolset.host.emit,
         ask=toolset.host.question,
         property_names=toolset.property_names,
+        propagate=settings.otel.propagate,
     )
     toolset.add_live_source(servers)
     servers.start()
