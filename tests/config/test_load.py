@@ -13,7 +13,15 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.prices import Prices
-from ferrule.protocol.settings import HookCommand, ModelSettings, Otel, ProviderSettings, Settings
+from ferrule.protocol.settings import (
+    HookCommand,
+    ModelSettings,
+    Otel,
+    ProviderSettings,
+    Settings,
+    SkillChoices,
+    SkillSwitch,
+)
 
 
 class Home:
@@ -127,6 +135,9 @@ args = ["--stdio"]
 [otel]
 enabled = false
 contents = true
+[skills]
+enabled = false
+config = [{ name = "saw", enabled = false }, { path = "~/glue" }]
 [[hooks.PreToolUse]]
 matcher = "shell"
 command = "check"
@@ -134,6 +145,8 @@ timeout = 1.5
 """)
     loaded = home.load()
     settings = loaded.settings
+    switches = (SkillSwitch(name="saw", enabled=False), SkillSwitch(path="~/glue"))
+    assert settings.skills == SkillChoices(enabled=False, config=switches)
     assert settings.model == ModelSettings(
         model="m", reasoning_effort="high", reasoning_summary="detailed", verbosity="low", parallel_tool_calls=False,
         max_output_tokens=200, temperature=1.0, context_window=1000,

@@ -63,6 +63,7 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
         project=root if reading.trusted else None,
         project_hooks=_hooks_beside(project, above),
         project_rules=project.rules,
+        project_skills=project.skills,
         project_chose=frozenset(key for key in TOOL_KEYS if key in project.values and key not in above),
         hook_programs=HookPrograms(root, programs_of(reading.files)),
         base_url=sources.base_url,

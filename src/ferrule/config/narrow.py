@@ -160,6 +160,7 @@ MAY_SET: Rows = {
         "unified_exec": unless_yours,
         "multi_agent": unless_yours,
     },
+    "skills": {"enabled": up_to(False, True, default=True), "config": yours_only},
     "confirmation_policy": up_to("always", "risky", "never", default="never"),
 }
 """A sub-agent never has more rights than the session that starts it. Hooks come after the user's, and cannot approve

@@ -5,7 +5,8 @@ which of its files the user has confirmed, by content. *Protection* (`sandbox/`,
 `PROTECTED_AT_TOP` from commands and patches.
 
 AGENTS.md is not configuration: it is text for the model, which reads the repository anyway, grants no rights, and is
-often what the model is asked to write. So it is neither recorded nor protected.
+often what the model is asked to write. So it is neither recorded nor protected. A skill is text, too, but its
+description makes the model act without being asked: it is confirmed.
 """
 
 import hashlib
@@ -17,10 +18,11 @@ import msgspec
 
 from ferrule.protocol.settings import HookPrograms
 from ferrule.reading import Unreadable, names_inside, read_inside
+from ferrule.skills import SkillFile, skill_files
 
 PROJECT_FOLDER = ".ferrule"
 
-Kind = Literal["settings", "servers", "rules", "program"]
+Kind = Literal["settings", "servers", "rules", "program", "skill"]
 
 
 class OneFile(msgspec.Struct, frozen=True):
@@ -39,13 +41,21 @@ class FilesIn(msgspec.Struct, frozen=True):
     deep: bool = False
 
 
+class SkillsIn(msgspec.Struct, frozen=True):
+    """The `SKILL.md` of each skill in the folder `path`. What else a skill brings the model reads by its tools."""
+
+    path: str
+
+
 PROGRAMS = FilesIn("program", f"{PROJECT_FOLDER}/hooks", deep=True)
 """The programs that a project's hooks start."""
-PROJECT_FILES: tuple[OneFile | FilesIn, ...] = (
+PROJECT_FILES: tuple[OneFile | FilesIn | SkillsIn, ...] = (
     OneFile("servers", ".mcp.json"),
     OneFile("settings", f"{PROJECT_FOLDER}/config.toml"),
     FilesIn("rules", f"{PROJECT_FOLDER}/rules", ".rules"),
     PROGRAMS,
+    SkillsIn(f"{PROJECT_FOLDER}/skills"),
+    SkillsIn(".agents/skills"),
 )
 """In reading order: later ones win."""
 
@@ -58,7 +68,7 @@ confirmed them. `.git` is not among them, because a repository is protected by w
 """
 
 MAX_BYTES: dict[Kind, int] = {"settings": 256 << 10, "servers": 256 << 10, "rules": 256 << 10, "program": 4 << 20}
-"""Size limits per file: thousands of lines of handwritten text; a program may be compiled."""
+"""Size limits per file: thousands of lines of handwritten text; a program may be compiled. Skills have their own."""
 MAX_FILES = 200
 """Files in one folder of the list: more than a project has rules or hooks, and read at every start."""
 MAX_DEPTH = 8
@@ -124,7 +134,14 @@ def _sorted_out(found: Iterable[ProjectFile | Problem]) -> Found:
     )
 
 
-def _found(top: str, entry: OneFile | FilesIn) -> Iterator[ProjectFile | Problem]:
+def _found(top: str, entry: OneFile | FilesIn | SkillsIn) -> Iterator[ProjectFile | Problem]:
+    if isinstance(entry, SkillsIn):
+        for one in skill_files(top, entry.path):
+            if isinstance(one, SkillFile):
+                yield ProjectFile("skill", one.path, one.data)
+            else:
+                yield Problem(one.path, one.text)
+        return
     try:
         paths = [entry.path] if isinstance(entry, OneFile) else _names(top, entry, entry.path, MAX_DEPTH)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""The layers of a project's confirmed files, within its limits: settings, hooks and command rules.
+"""The layers of a project's confirmed files, within its limits: settings, hooks, command rules and skills.
 
 A file with an error is skipped as a whole, with one sentence. It never prevents the start.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,11 +13,11 @@ from ferrule.config.keys import HookTable
 from ferrule.config.layers import Layer, Values, merge, toml_layer
 from ferrule.config.mcp_json import mcp_json_layer
 from ferrule.config.narrow import narrowed
-from ferrule.config.project import ProjectFile
+from ferrule.config.project import Kind, ProjectFile
 from ferrule.config.trust import ProjectReading, text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.settings import HookName, RulesText
+from ferrule.protocol.settings import HookName, ProjectText
 
 
 class ProjectLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,8 @@ class ProjectLayers(msgspec.Struct, frozen=True, kw_only=True):
 
     values: Values = {}
     hooks: Mapping[HookName, Sequence[HookTable]] = {}
-    rules: tuple[RulesText, ...] = ()
+    rules: tuple[ProjectText, ...] = ()
+    skills: tuple[ProjectText, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -51,7 +52,8 @@ def project_layers(reading: ProjectReading, env: Mapping[str, str], below: Value
     return ProjectLayers(
         values={**values, "mcp_servers": servers},
         hooks=hooks,
-        rules=tuple(_rules_text(reading.top, file) for file in reading.files if file.kind == "rules"),
+        rules=tuple(_texts(reading, "rules")),
+        skills=tuple(_texts(reading, "skill")),
         warnings=(*warnings, *more),
     )
 
@@ -84,5 +86,7 @@ def _whole_servers(top: str, servers: object) -> tuple[dict[str, object], list[s
     return kept, warnings
 
 
-def _rules_text(top: str, file: ProjectFile) -> RulesText:
-    return RulesText(text_of(os.path.join(top, file.path)), file.data)
+def _texts(reading: ProjectReading, kind: Kind) -> Iterator[ProjectText]:
+    for file in reading.files:
+        if file.kind == kind:
+            yield ProjectText(text_of(os.path.join(reading.top, file.path)), file.data)

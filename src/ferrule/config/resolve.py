@@ -26,8 +26,8 @@ from ferrule.protocol.settings import (
     HookName,
     HookPrograms,
     ModelSettings,
+    ProjectText,
     ProviderSettings,
-    RulesText,
     Settings,
     secret_variables,
 )
@@ -58,7 +58,8 @@ def settings_of(
     home: str,
     project: str | None = None,
     project_hooks: Hooks = {},  # noqa: B006 - only read
-    project_rules: tuple[RulesText, ...] = (),
+    project_rules: tuple[ProjectText, ...] = (),
+    project_skills: tuple[ProjectText, ...] = (),
     hook_programs: HookPrograms | None = None,
     project_chose: frozenset[str] = frozenset(),
     base_url: str | None = None,
@@ -87,6 +88,7 @@ def settings_of(
         trusted=project is not None,
         project=project,
         project_rules=project_rules,
+        project_skills=project_skills,
         hook_programs=hook_programs,
         project_chose=project_chose,
         hooks=(*_hooks(table.hooks, of_project=False), *_hooks(project_hooks, of_project=True)),

@@ -11,7 +11,7 @@ import msgspec
 
 from ferrule.execpolicy.evaluate import Evaluated, RulesError, encode_input, evaluate
 from ferrule.execpolicy.rules import RuleFile, Rules
-from ferrule.protocol.settings import RulesText
+from ferrule.protocol.settings import ProjectText
 from ferrule.reading import Unreadable, read_file
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def read_rules(name: str, data: bytes) -> RuleFile:
     return evaluate(source, name) if _only_lists(source) else _evaluate_apart(source, name)
 
 
-def with_project_rules(rules: Rules, texts: Iterable[RulesText]) -> tuple[Rules, tuple[str, ...]]:
+def with_project_rules(rules: Rules, texts: Iterable[ProjectText]) -> tuple[Rules, tuple[str, ...]]:
     """Add the rules of a project's files. Also returns a sentence for each file that cannot be used."""
     files, warnings = list[RuleFile](), list[str]()
     for text in texts:

@@ -56,9 +56,18 @@ SUMMARY_PREFIX = (
     "The earlier part of this conversation was replaced by the following summary, which you wrote. Continue from it, "
     "and do not repeat work that it reports as done."
 )
-OPENINGS = (("# AGENTS.md instructions for ", ""), ("<environment_context>", "</environment_context>"))
+OPENINGS = (
+    ("# AGENTS.md instructions for ", ""),
+    ("<skills_instructions>", "</skills_instructions>"),
+    ("<environment_context>", "</environment_context>"),
+)
 """How the messages begin and end that come before the user's first, and anew after a compaction."""
-CONTEXT = (*OPENINGS, ("<subagent_notification>", "</subagent_notification>"), (SUMMARY_PREFIX, ""))
+CONTEXT = (
+    *OPENINGS,
+    ("<skill>", "</skill>"),
+    ("<subagent_notification>", "</subagent_notification>"),
+    (SUMMARY_PREFIX, ""),
+)
 """How messages begin and end that have the role of the user and are none of the user's words. Words of the user that
 only begin like one are the user's."""
 

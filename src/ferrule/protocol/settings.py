@@ -123,6 +123,21 @@ class Otel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     propagate: bool = False
 
 
+class SkillSwitch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One skill, by its name or the path of its folder or `SKILL.md`, and whether it is used."""
+
+    name: str | None = None
+    path: str | None = None
+    enabled: bool = True
+
+
+class SkillChoices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which skills are used: none at all, or all but those that are switched off."""
+
+    enabled: bool = True
+    config: tuple[SkillSwitch, ...] = ()
+
+
 Confirmation = Literal["always", "never", "risky"]
 HookName = Literal[
     "PreToolUse",
@@ -160,8 +175,8 @@ class HookPrograms(msgspec.Struct, frozen=True):
     digests: dict[str, str] = {}
 
 
-class RulesText(msgspec.Struct, frozen=True):
-    """The text of a file of command rules."""
+class ProjectText(msgspec.Struct, frozen=True):
+    """A file of the project, read once and confirmed by the user: command rules, or a skill."""
 
     path: str
     data: bytes
@@ -207,6 +222,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     same_failure_limit: Positive = 6
     """How often the same call may fail the same way before the turn ends."""
     features: Features = Features()
+    skills: SkillChoices = SkillChoices()
     agents: dict[str, AgentRole] = {}
     """The kinds of sub-agents, by name."""
     agent_max_depth: Positive = 1
@@ -248,8 +264,10 @@ class Settings(Choices, frozen=True, kw_only=True):
     """Which of `profile` and `tools` the project has set."""
     hook_programs: HookPrograms | None = None
     """The programs its hooks may start: one that has changed since is not run."""
-    project_rules: tuple[RulesText, ...] = ()
+    project_rules: tuple[ProjectText, ...] = ()
     """Its command rules, as confirmed by the user."""
+    project_skills: tuple[ProjectText, ...] = ()
+    """Its skills, as confirmed by the user."""
     hooks: tuple[HookCommand, ...] = ()
     named_servers: frozenset[str] = frozenset()
     """MCP servers that the user's code or command line names without an `approval`: where nobody can be asked, naming

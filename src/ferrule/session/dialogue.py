@@ -12,7 +12,7 @@ from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
 from ferrule.model.stream import Model, ModelRequest, OutputFormat, ToolChoice
 from ferrule.model.wire import WireModel
-from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.events import Event, TokenUsage, WarningEvent
 from ferrule.protocol.items import Message, ResponseItem, make_item
 from ferrule.protocol.settings import Settings
@@ -29,6 +29,7 @@ from ferrule.session.output_type import OutputType
 from ferrule.session.record import Parentage, SessionRecord
 from ferrule.session.rollout import StoredSession
 from ferrule.session.server_check import ServerCheck
+from ferrule.session.skills import Skills
 from ferrule.session.toolset import Toolset
 from ferrule.tools.events import ToolEvent
 
@@ -73,8 +74,9 @@ class Dialogue:
         self.record = record
         self.history = History(_restored(stored, settings, model_name) if stored else ())
         toolset.recall(self.history.items)
-        self.guidance = Guidance(settings, toolset.touched, lambda text: self.emit(WarningEvent(message=text)))
+        self.guidance = Guidance(settings, toolset.touched, self._warn)
         self.guidance.recall(self.history.items)
+        self.skills = Skills(settings, self._warn)
         self.stored = None if stored is None else msgspec.structs.replace(stored, responses=())
         """The session that this one goes on with, without its items: history has them."""
         self._lessons = stored.lessons if stored else ()
@@ -107,12 +109,21 @@ class Dialogue:
         """Show an event."""
         self.toolset.host.emit(event)
 
+    def _warn(self, text: str) -> None:
+        self.emit(WarningEvent(message=text))
+
     def add(self, item: ResponseItem) -> None:
         """Put an item into history and on disk."""
         self.history.append(item)
         self.record.item(item)
         if self.server is not None and _has_image(item):
             self._tell_shortcomings(images_only=True)
+
+    def hear(self, content: tuple[ContentPart, ...]) -> None:
+        """Put what the user said into history, with the skills that it names."""
+        self.add(make_item(Message(role="user", content=content)))
+        for message in self.skills.mentioned(text_of(content)):
+            self.add(message)
 
     def say(self, text: str) -> None:
         """Put words of the user into history."""

@@ -8,6 +8,7 @@ from ferrule.history.compaction import user_message
 from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.settings import ReasoningEffort
 from ferrule.session.guidance import Guidance
+from ferrule.session.skills import Skills
 from ferrule.tools.conversation import ConversationState
 
 BASE_INSTRUCTIONS = """\
@@ -52,9 +53,10 @@ def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]
     return "\n\n".join([instructions, "# Examples", *shown]) if shown else instructions
 
 
-def opening_items(state: ConversationState, guidance: Guidance) -> Iterator[ResponseItem]:
+def opening_items(state: ConversationState, guidance: Guidance, skills: Skills) -> Iterator[ResponseItem]:
     """Yield the messages before the user's first."""
     yield from guidance.opening()
+    yield from skills.opening()
     yield user_message(environment_context(state))
 
 

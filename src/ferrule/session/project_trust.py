@@ -19,6 +19,7 @@ from ferrule.execpolicy import read_rules, visible
 from ferrule.execpolicy.rules import PrefixRule, RuleFile
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import UserInputRequest
+from ferrule.skills import BadSkill, SkillFile, read_skill
 from ferrule.tools.questions import Answer, UserAnswers
 
 OUTSIDE = "outside of the sandbox, with your rights"
@@ -80,6 +81,8 @@ def would_do(project: Inspection, change: Change) -> Iterator[str]:
         match file.kind:
             case "program":
                 yield f"hooks may start it, {OUTSIDE} ({len(file.data)} bytes)"
+            case "skill":
+                yield _skill_line(file)
             case "rules":
                 yield from _rule_lines(read_rules(file.path, file.data))
             case _:
@@ -114,6 +117,13 @@ def _flat(prefix: str, table: Mapping[str, object]) -> Iterator[str]:
             yield from _flat(name, value)
         else:
             yield f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}"
+
+
+def _skill_line(file: ProjectFile) -> str:
+    skill = read_skill(SkillFile(file.path, file.data), "project")
+    if isinstance(skill, BadSkill):
+        return f"it {skill.text}; it is passed over"
+    return f"skill {skill.name}: the model reads it when it is of use: {skill.description}"
 
 
 def _rule_lines(rules: RuleFile) -> Iterator[str]:

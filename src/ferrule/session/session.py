@@ -23,7 +23,7 @@ from ferrule.protocol.events import (
     TurnStarted,
     WarningEvent,
 )
-from ferrule.protocol.items import Message, ResponseItem, make_item
+from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.settings import ReasoningEffort
 from ferrule.session.bounds import TurnTimeout, within
@@ -272,7 +272,7 @@ class Session(LoopBound):
         dialogue.record.turn(context)
         content = _content(prompt)
         await self._hooks.at_start(text_of(content))
-        dialogue.add(make_item(Message(role="user", content=content)))
+        dialogue.hear(content)
         dialogue.budget.begin_turn()
         if (told := dialogue.allowance.begin_turn()) is not None:
             dialogue.tell_model(told)
@@ -297,7 +297,7 @@ class Session(LoopBound):
             dialogue.emit(WarningEvent(message=dialogue.stored.damage))
 
     def _opening(self) -> Iterator[ResponseItem]:
-        return opening_items(self.toolset.conversation, self._dialogue.guidance)
+        return opening_items(self.toolset.conversation, self._dialogue.guidance, self._dialogue.skills)
 
     async def _tell_sandbox(self) -> None:
         if self.toolset.runs_commands:

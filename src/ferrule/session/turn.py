@@ -42,7 +42,6 @@ from ferrule.protocol.items import (
     Message,
     Reasoning,
     ResponseItem,
-    make_item,
     read_item,
 )
 from ferrule.protocol.payload import ToolOutput, output_in
@@ -183,7 +182,7 @@ class Turn:
             except PromptBlocked as blocked:
                 self._dialogue.emit(WarningEvent(message=str(blocked)))
                 continue
-            self._dialogue.add(make_item(Message(role="user", content=content)))
+            self._dialogue.hear(content)
             added = True
         return added
 
