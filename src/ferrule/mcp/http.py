@@ -12,6 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
 from ferrule.mcp.logins import LoginAuth, LoginStore
 from ferrule.protocol.mcp_settings import McpServerSettings
+from ferrule.protocol.redaction import hide_in_logs, secrets_in_headers, secrets_in_url
 
 SESSION_EXPIRED = -32018
 """Our own code: the server no longer knows the session, so it did not look at the request."""
@@ -45,6 +46,12 @@ class HttpTransport:
             transport=_Careful(_advice(name, settings, headers), store),
         )
         self._stack = AsyncExitStack()
+        self._headers = headers
+        hide_in_logs(self)
+
+    def secrets(self) -> list[str]:
+        """Return the keys that are sent to the server."""
+        return [*secrets_in_url(self._url), *secrets_in_headers(self._headers.values())]
 
     async def __aenter__(self) -> tuple[Any, Any]:
         async with AsyncExitStack() as stack:

@@ -3,7 +3,7 @@
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -15,6 +15,14 @@ from ferrule.model.retry import LONGEST_STATED_MS
 from ferrule.model.sse import SseDecoder
 from ferrule.model.stream import ModelError
 from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.redaction import (
+    HIDDEN,
+    any_of,
+    hide_in_logs,
+    secrets_in_headers,
+    secrets_in_url,
+    without_secrets,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,6 +87,22 @@ class Server:
         self.endpoint = endpoint
         self._client: httpx2.AsyncClient | None = None
         self._proxied = False
+
+    def secrets(self) -> list[str]:
+        """Return the keys that are sent to it."""
+        endpoint = self.endpoint
+        with suppress(UsageError):  # there is no key
+            return [*endpoint.params.values(), *secrets_in_url(endpoint.base_url),
+                    *secrets_in_headers(endpoint.headers().values())]  # fmt: skip
+        return []
+
+    def hide(self, error: ModelError) -> ModelError:
+        """Take the server's keys out of an error, which can quote the server, which can quote us."""
+        pattern = any_of(self.secrets())
+        if pattern is not None:
+            error.args = tuple(pattern.sub(HIDDEN, arg) if isinstance(arg, str) else arg for arg in error.args)
+            error.said = pattern.sub(HIDDEN, error.said)
+        return error
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -189,7 +213,7 @@ class Server:
                 extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
             ) as response:
                 if response.status_code != 200:
-                    raise await self._refusal(response)
+                    raise self.hide(await self._refusal(response))
                 yield response
         except httpx2.TransportError as error:
             raise self._broken(error) from error
@@ -216,6 +240,7 @@ class Server:
                 httpx2.create_ssl_context(trust_env=trust_env) if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             )
             self._proxied = trust_env and _names_a_proxy()
+            hide_in_logs(self)
             try:
                 self._client = httpx2.AsyncClient(
                     # A client with an explicit transport reads no proxies from the environment.
@@ -232,7 +257,7 @@ class Server:
 
     @property
     def _where(self) -> str:
-        return f"{self.endpoint.name} at {self.endpoint.base_url}"
+        return f"{self.endpoint.name} at {without_secrets(self.endpoint.base_url)}"
 
     async def _refusal(self, response: "httpx2.Response") -> ModelError:
         """Build the error for an answer other than 200."""
@@ -247,7 +272,7 @@ class Server:
         except (msgspec.DecodeError, UnicodeDecodeError):
             error = None
         if 300 <= status < 400:
-            target = response.headers.get("location", "another address")
+            target = without_secrets(response.headers.get("location", "another address"))
             return ModelError(
                 f"{self._where} redirects to {target}: put that address into the base URL.", status=status
             )
@@ -285,10 +310,11 @@ class Server:
 
     def malformed(self, body: bytes) -> ModelError:
         """Build the error for an answer that does not match this API."""
-        return ModelError(
+        error = ModelError(
             f"{self._where} answered with something that is not its API ({_plain(body)[:80]!r}): "
             "does the base URL end as the server's manual says (often /v1)?"
         )
+        return self.hide(error)
 
 
 _KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")

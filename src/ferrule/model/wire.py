@@ -225,6 +225,7 @@ class WireModel:
             yield [*_signed(merger.close(), origin), *self._learned(request)]
             return
         except ModelError as error:
+            self.server.hide(error)
             if merger.said_all:
                 yield _signed(merger.close(), origin)
                 return

@@ -1,7 +1,6 @@
 """The payloads of a session file's lines, as `rollout` writes and `replay` reads them."""
 
 from itertools import repeat
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -10,6 +9,7 @@ from ferrule.model.lessons import Lesson
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import Origin, ResponseItem, read_item
 from ferrule.protocol.permissions import AskForApproval, SandboxPolicy
+from ferrule.protocol.redaction import without_secrets
 from ferrule.protocol.settings import CompactedBy, ProviderSettings, ToolCallForm
 from ferrule.protocol.specs import Wire
 
@@ -65,12 +65,6 @@ class StoredProvider(msgspec.Struct, frozen=True, omit_defaults=True):
     def settings(self) -> ProviderSettings:
         """Return the settings of this provider."""
         return ProviderSettings(**msgspec.structs.asdict(self))
-
-
-def without_secrets(url: str) -> str:
-    """Return a URL without user, password and query, which can hold keys."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,9 +1,7 @@
 """What was said, as the attributes of a span: only where the user asks for it, bounded, and without secrets."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -12,23 +10,18 @@ from ferrule.process.environment import looks_secret
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, Message, Reasoning, ResponseItem, kind_of
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, McpPayload, ToolPayload, output_in
+from ferrule.protocol.redaction import HIDDEN, any_of, secrets_in_headers, secrets_in_url
 from ferrule.protocol.settings import Settings
 
 MAX_CHARACTERS = 64 * 1024
 """Of one attribute: collectors refuse messages of some megabytes, and a request has a whole conversation."""
-SHORTEST_SECRET = 8
-"""A shorter value of a variable would hide ordinary words, too."""
-HIDDEN = "*****"
-_SCHEMES = ("bearer ", "basic ")
 
 
 class Redaction:
     """Hides the secrets that a session knows."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = {secret.strip() for secret in secrets}
-        longest_first = sorted((secret for secret in known if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._pattern = any_of(secrets)
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets, cut to what an attribute may hold."""
@@ -40,25 +33,16 @@ def secrets_of(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
     """Yield all that may be a secret: variables that hold one, headers, the servers' variables, and keys in URLs."""
     policy, provider = settings.command_environment, settings.provider
     yield from (value for name, value in env.items() if name in policy.secrets or looks_secret(name))
-    headers: list[str] = []
-    urls: list[str | None] = []
     if provider is not None:
-        headers += provider.http_headers.values()
-        urls.append(provider.base_url)
         yield from provider.query_params.values()
+        yield from secrets_in_headers(provider.http_headers.values())
+        yield from secrets_in_url(provider.base_url or "")
     for server in settings.mcp_servers.values():
-        headers += (*server.headers.values(), *server.http_headers.values())
-        urls.append(server.url)
+        yield from secrets_in_headers((*server.headers.values(), *server.http_headers.values()))
+        yield from secrets_in_url(server.url or "")
         yield from (value for value in server.env.values() if not value.startswith("/"))
         if server.oauth is not None and server.oauth.client_secret is not None:
             yield server.oauth.client_secret
-    for header in headers:
-        yield header
-        yield header.partition(" ")[2] if header.lower().startswith(_SCHEMES) else ""
-    for url in urls:
-        parts = urlsplit(url or "")
-        yield parts.password or ""
-        yield from (value for _, value in parse_qsl(parts.query))
 
 
 def arguments_of(payload: ToolPayload) -> str:

@@ -24,6 +24,7 @@ from ferrule.model.stream import ModelError
 from ferrule.process.environment import child_environment
 from ferrule.process.shell import default_shell
 from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.redaction import without_secrets
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.policy import command_places
 
@@ -164,7 +165,7 @@ def _model(settings: Settings) -> Iterator[str]:
         return
     endpoint, configured = model.server.endpoint, settings.provider
     variable = (configured and configured.env_key) or model.accepts.env_key
-    yield f"provider       {endpoint.name} at {endpoint.base_url}, {model.wire} wire"
+    yield f"provider       {endpoint.name} at {without_secrets(endpoint.base_url)}, {model.wire} wire"
     yield f"key            {_key_state(variable, os.environ)}"
     yield f"model          {settings.model.model or model.accepts.default_model or 'the first that the server lists'}"
     try:
