@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ferrule.model.stream import ModelError
+    from ferrule.prompts import expand_prompt
     from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, ExecPolicyAmendment
     from ferrule.protocol.content import InputImage, InputText
     from ferrule.protocol.dynamic_tools import DynamicToolResponse, DynamicToolSpec
@@ -92,6 +93,7 @@ _HOMES = {
     "TurnResult": "session.result",
     "UsageError": "protocol.errors",
     "call_async_from_sync": "sync",
+    "expand_prompt": "prompts",
     "register_tool": "tools.catalogue",
     "resolve_tool": "tools.catalogue",
     "tool": "tools.decorator",
@@ -151,6 +153,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "call_async_from_sync",
+    "expand_prompt",
     "register_tool",
     "resolve_tool",
     "tool",

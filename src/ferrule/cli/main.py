@@ -23,6 +23,7 @@ COMMANDS = {
     "apply-patch": "apply a patch given as argument or on standard input",
     "policy": "say whether a command may run, and why",
     "memory": "list, add and remove what is remembered from earlier work",
+    "prompts": "list your custom prompts",
     "skills": "list the skills that the model is told of",
     "trust": "show what a project's own files would do, and trust them",
     "mcp": "add, list, show and remove MCP servers; log in to one",

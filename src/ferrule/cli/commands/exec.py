@@ -28,6 +28,7 @@ from ferrule.doors.headless.human import Human, is_one_place
 from ferrule.doors.headless.jsonl import INTERRUPTED, JsonLines
 from ferrule.doors.headless.running import run_turn
 from ferrule.doors.headless.terminal import Terminal, safe
+from ferrule.prompts import expand_prompt
 from ferrule.protocol.content import InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
@@ -41,7 +42,8 @@ from ferrule.session.session import Prompt
 EPILOG = """\
 `exec resume ID PROMPT` and `exec resume --last PROMPT` go on with an earlier session, in its directory and with its
 rights unless you give others. ID is a session's id, its beginning, its name, or the path of a session file, also one of
-Codex. What happens goes to standard error, the last message to standard output.
+Codex. A PROMPT `/prompts:NAME ARGUMENTS` stands for your FERRULE_HOME/prompts/NAME.md. What happens goes to standard
+error, the last message to standard output.
 exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted"""
 
 
@@ -131,7 +133,7 @@ def _job(options: argparse.Namespace) -> _Job:
         settings = msgspec.structs.replace(settings, output_schema=_schema(options.output_schema))
     if options.ephemeral:
         settings = msgspec.structs.replace(settings, ephemeral=True)
-    prompt = _prompt(rest)
+    prompt = expand_prompt(_prompt(rest), settings.home)
     images = [image_of(_read("-i", path), f"-i: {path}") for path in options.image]
     return _Job(settings, [*images, InputText(prompt)] if images else prompt, stored)
 
