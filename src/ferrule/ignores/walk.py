@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ferrule.builtin.searching.globs import Rule, parse_rule, rule_of
+from ferrule.ignores.globs import Rule, parse_rule, rule_of
 
 IGNORED, KEPT = True, False
 """The verdict of a rule on a path; None if it has none."""
@@ -21,11 +21,12 @@ MAX_IGNORE_BYTES = 1024 * 1024
 _EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE)
 
 
-class _Folder(NamedTuple):
-    """The rules of one folder's ignore files; `above` is its parent."""
+class Folder(NamedTuple):
+    """The rules of one folder's ignore files; `above` is its parent. `own` are those of `.rgignore` and `.ignore`, `git`
+    those of `.gitignore` and `.git/info/exclude`."""
 
     path: str
-    above: "_Folder | None"
+    above: "Folder | None"
     own: tuple[tuple[Rule, ...], tuple[Rule, ...]]
     git: tuple[tuple[Rule, ...], tuple[Rule, ...]]
     is_repository: bool
@@ -40,7 +41,7 @@ class Walk:
         self._cwd = cwd
         self._hidden = hidden
         self._overrides = [rule for glob in ([include] if include else []) if (rule := parse_rule(glob))]
-        self._global = _global_rules()
+        self._global = users_rules()
         self.problems: list[str] = []
 
     def __iter__(self) -> Iterator[str]:
@@ -48,7 +49,7 @@ class Walk:
             yield self._root
             return
         real = os.path.realpath(self._root)
-        pending = [(self._root, _folder(real, _parents(os.path.dirname(real)) if real != "/" else None))]
+        pending = [(self._root, rules_of(real, rules_at(os.path.dirname(real)) if real != "/" else None))]
         while pending:
             path, rules = pending.pop()
             try:
@@ -62,11 +63,11 @@ class Walk:
                 if not (is_folder or entry.is_file(follow_symlinks=False)) or self._skips(entry, rules, is_folder):
                     continue
                 if is_folder:
-                    pending.append((entry.path, _folder(f"{rules.path.rstrip('/')}/{entry.name}", rules)))
+                    pending.append((entry.path, rules_of(f"{rules.path.rstrip('/')}/{entry.name}", rules)))
                 else:
                     yield entry.path
 
-    def _skips(self, entry: "os.DirEntry[str]", rules: _Folder, is_folder: bool) -> bool:
+    def _skips(self, entry: "os.DirEntry[str]", rules: Folder, is_folder: bool) -> bool:
         if self._hidden and entry.name == ".git":
             return True
         said = self._overridden(entry.path, is_folder)
@@ -86,7 +87,7 @@ class Walk:
         wanted = any(not rule.negated for rule in self._overrides)
         return IGNORED if wanted and not is_folder else None
 
-    def _ignored(self, path: str, folder: _Folder, is_folder: bool) -> bool | None:
+    def _ignored(self, path: str, folder: Folder, is_folder: bool) -> bool | None:
         for kind in (0, 1):
             for each in _upwards(folder):
                 said = _decide(each.own[kind], _below(path, each.path), is_folder)
@@ -94,14 +95,21 @@ class Walk:
                     return said
         if not any(each.is_repository for each in _upwards(folder)):
             return None
-        for kind in (0, 1):
-            for each in _upwards(folder):
+        said = git_verdict(path, folder, is_folder)
+        return _decide(self._global, _below(path, self._cwd), is_folder) if said is None else said
+
+
+def git_verdict(path: str, folder: Folder, is_folder: bool) -> bool | None:
+    """Return what the rules for git say of an entry of `folder`, those of the user's own file apart."""
+    for kind in (0, 1):
+        for each in _upwards(folder):
+            if each.git[kind]:
                 said = _decide(each.git[kind], _below(path, each.path), is_folder)
                 if said is not None:
                     return said
-                if each.is_repository:
-                    break
-        return _decide(self._global, _below(path, self._cwd), is_folder)
+            if each.is_repository:
+                break
+    return None
 
 
 def _decide(rules: Sequence[Rule], path: str, is_folder: bool) -> bool | None:
@@ -111,8 +119,8 @@ def _decide(rules: Sequence[Rule], path: str, is_folder: bool) -> bool | None:
     return None
 
 
-def _upwards(folder: _Folder) -> Iterator[_Folder]:
-    each: _Folder | None = folder
+def _upwards(folder: Folder) -> Iterator[Folder]:
+    each: Folder | None = folder
     while each is not None:
         yield each
         each = each.above
@@ -123,14 +131,16 @@ def _below(path: str, folder: str) -> str:
     return path[len(start) :] if path.startswith(start) else path.lstrip("/")
 
 
-def _parents(path: str) -> _Folder:
-    return _folder(path, None if path == os.path.dirname(path) else _parents(os.path.dirname(path)))
+def rules_at(path: str) -> Folder:
+    """Return the rules of a real folder and of those above it."""
+    return rules_of(path, None if path == os.path.dirname(path) else rules_at(os.path.dirname(path)))
 
 
-def _folder(path: str, above: _Folder | None) -> _Folder:
+def rules_of(path: str, above: Folder | None) -> Folder:
+    """Read the rules of a real folder below `above`."""
     own = (_rules(path, ".rgignore"), _rules(path, ".ignore"))
     git = (_rules(path, ".gitignore"), _rules(path, ".git/info/exclude"))
-    return _Folder(path, above, own, git, os.path.lexists(f"{path}/.git"))
+    return Folder(path, above, own, git, os.path.lexists(f"{path}/.git"))
 
 
 def _rules(folder: str, name: str) -> tuple[Rule, ...]:
@@ -149,7 +159,8 @@ def _read_rules(path: str) -> tuple[Rule, ...]:
     return tuple(rule for line in text.split("\n") if (rule := rule_of(line.removesuffix("\r"))))
 
 
-def _global_rules() -> tuple[Rule, ...]:
+def users_rules() -> tuple[Rule, ...]:
+    """Read the file of the user's own rules for every repository."""
     home = os.path.expanduser("~")
     config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     for file in (f"{home}/.gitconfig", f"{config}/git/config"):
