@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.testing import ScriptedModel
+from ferrule.testing import ScriptedModel, function_call
 from tests.cli.command import FULL_ACCESS, Place
 
 
@@ -83,3 +83,24 @@ def test_a_session_of_codex_is_brought_by_its_path(place: Place, tmp_path: Path,
         assert new != "0193a0b2-5f3e-7c4d-8e5f-60718293a4b5"
         assert place.run("exec", "resume", new, "and now?").code == 0
         assert "the boat is blue" in server.last_request.raw.decode() and not server.failures
+
+
+def test_undo_of_a_stored_session(place: Place) -> None:
+    add = function_call("apply_patch", {"input": "*** Begin Patch\n*** Add File: f.txt\n+one\n*** End Patch"})
+    with ScriptedModel([[add], "a", [add], "b", "c"]) as server:
+        session = begin(place, server.base_url, "row")
+        assert (place.cwd / "f.txt").exists()
+        done = place.run("sessions", "undo", session)
+        assert done.code == 0 and "taken back: " in done.out and "snapshots = true" in done.out
+        assert not (place.cwd / "f.txt").exists()
+        assert place.run("sessions", "undo", "--last").code == 2
+        assert place.run("sessions", "undo").code == 2
+        assert place.run("exec", "resume", session, "again").code == 0
+        assert server.last_request.raw.decode().count("<changes_taken_back>") == 1
+        assert "<changes_taken_back>" not in place.run("sessions", "show", session).out
+        (place.cwd / "f.txt").write_text("by hand")
+        left = place.run("sessions", "undo", "--last")
+        assert left.code == 1 and "left alone" in left.out and (place.cwd / "f.txt").read_text() == "by hand"
+        assert (place.home / "undo" / session).exists()
+        assert place.run("sessions", "rm", session).code == 0
+        assert not (place.home / "undo" / session).exists()

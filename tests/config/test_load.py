@@ -99,6 +99,10 @@ turn_cost_budget = 4
 run_cost_budget = 0.5
 turn_timeout = 60
 run_timeout = 1.5
+snapshots = true
+snapshot_max_bytes = 12
+snapshot_max_files = 13
+snapshot_timeout = 14
 [prices."m*"]
 input = 1
 output = 2.5
@@ -171,6 +175,8 @@ timeout = 1.5
     assert (settings.turn_cost_budget, settings.run_cost_budget) == (4, 0.5)
     assert settings.prices == {"m*": Prices(input=1, output=2.5, cached_input=0)}
     assert (settings.turn_timeout, settings.run_timeout) == (60, 1.5)
+    assert settings.snapshots and (settings.snapshot_max_bytes, settings.snapshot_max_files) == (12, 13)
+    assert settings.snapshot_timeout == 14
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
     assert settings.otel == Otel(enabled=False, contents=True)
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)

@@ -9,8 +9,8 @@ from pydantic import Field
 from ferrule.builtin.hints import LOOKS
 from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.door import Searcher, shown_warnings
-from ferrule.ignores.globs import GlobError, glob_regex
 from ferrule.builtin.searching.request import Search
+from ferrule.ignores.globs import GlobError, glob_regex
 from ferrule.patch.paths import unexpanded
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.action import Action, Observation

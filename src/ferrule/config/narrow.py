@@ -154,6 +154,10 @@ MAY_SET: Rows = {
     "agent_max_depth": yours_only,
     "agent_max_threads": yours_only,
     "otel": yours_only,
+    "snapshots": unless_yours,
+    "snapshot_max_bytes": at_most,
+    "snapshot_max_files": at_most,
+    "snapshot_timeout": at_most,
     "features": {
         "shell_tool": up_to(False, True, default=True),
         "shell_zsh_fork": unless_yours,

@@ -58,7 +58,7 @@ class Workspace:
         env: Mapping[str, str] = os.environ,
         report: Report | None = None,
     ) -> None:
-        self.plain_files: FileLayer = PlainFiles()
+        self.plain_files = PlainFiles()
         self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan())
         self.journal = PatchJournal(home)
         self._protection: Protection | None = None
@@ -84,6 +84,11 @@ class Workspace:
     async def look(self) -> Boundary | None:
         """Return what may be written now; None if nothing is confined."""
         return None if self._protection is None else await self._protection.look()
+
+    @property
+    def writable_files(self) -> PlainFiles:
+        """The files that may be written without asking anybody."""
+        return self.plain_files if self._protection is None else self._confined_files
 
     def unconfined(self, plain: Launcher) -> Launcher:
         """Return `plain` for commands that leave the sandbox: their files count as a command's too."""

@@ -62,10 +62,12 @@ OPENINGS = (
     ("<environment_context>", "</environment_context>"),
 )
 """How the messages begin and end that come before the user's first, and anew after a compaction."""
+TAKEN_BACK = ("<changes_taken_back>", "</changes_taken_back>")
 CONTEXT = (
     *OPENINGS,
     ("<skill>", "</skill>"),
     ("<subagent_notification>", "</subagent_notification>"),
+    TAKEN_BACK,
     (SUMMARY_PREFIX, ""),
 )
 """How messages begin and end that have the role of the user and are none of the user's words. Words of the user that

@@ -5,6 +5,7 @@ is a class; a backslash takes the next character as it is.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -72,6 +73,19 @@ def _parsed(line: str) -> Rule | None:
     if glob.endswith("/**"):
         glob = f"{glob}/*"
     return Rule(glob_regex(glob), negated, folders_only)
+
+
+_ANY_DEPTH = "(?:/?|.*/)"
+"""How a leading `**/` reads: of a rule without a slash, too."""
+
+
+def some_of(patterns: Sequence["re.Pattern[str]"]) -> "re.Pattern[str]":
+    """Return one pattern that matches whatever one of these does. Most lines of ignore files hold at any depth; they
+    share the search for it."""
+    texts = [pattern.pattern for pattern in patterns]
+    deep = "|".join(text.removeprefix(_ANY_DEPTH) for text in texts if text.startswith(_ANY_DEPTH))
+    others = [f"(?:{text})" for text in texts if not text.startswith(_ANY_DEPTH)]
+    return re.compile("|".join([*others, f"{_ANY_DEPTH}(?:{deep})"] if deep else others), re.DOTALL)
 
 
 class _Reader:
@@ -142,7 +156,7 @@ class _Reader:
                 self._at = start + 3
                 while glob.startswith("**/", self._at):
                     self._at += 3
-                return "(?:/?|.*/)"
+                return _ANY_DEPTH
             if len(glob) == start + 2:
                 self._at = start + 2
                 return ".*"

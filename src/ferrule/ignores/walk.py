@@ -7,11 +7,11 @@ wins. Git's files count in a repository only.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ferrule.ignores.globs import Rule, parse_rule, rule_of
+from ferrule.ignores.globs import Rule, parse_rule, rule_of, some_of
 
 IGNORED, KEPT = True, False
 """The verdict of a rule on a path; None if it has none."""
@@ -21,14 +21,30 @@ MAX_IGNORE_BYTES = 1024 * 1024
 _EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE)
 
 
+class Rules(NamedTuple):
+    """The rules of one file, and a pattern that matches whatever one of them does."""
+
+    each: tuple[Rule, ...]
+    some: "re.Pattern[str] | None"
+
+    @classmethod
+    def of(cls, each: Iterable[Rule]) -> "Rules":
+        """Make them from rules in their order."""
+        each = tuple(each)
+        return cls(each, some_of([rule.matches for rule in each]) if each else None)
+
+
+NO_RULES = Rules((), None)
+
+
 class Folder(NamedTuple):
-    """The rules of one folder's ignore files; `above` is its parent. `own` are those of `.rgignore` and `.ignore`, `git`
-    those of `.gitignore` and `.git/info/exclude`."""
+    """The rules of one folder's ignore files; `above` is its parent. `own` are those of `.rgignore` and `.ignore`,
+    `git` those of `.gitignore` and `.git/info/exclude`."""
 
     path: str
     above: "Folder | None"
-    own: tuple[tuple[Rule, ...], tuple[Rule, ...]]
-    git: tuple[tuple[Rule, ...], tuple[Rule, ...]]
+    own: tuple[Rules, Rules]
+    git: tuple[Rules, Rules]
     is_repository: bool
 
 
@@ -40,7 +56,7 @@ class Walk:
         self._root = root
         self._cwd = cwd
         self._hidden = hidden
-        self._overrides = [rule for glob in ([include] if include else []) if (rule := parse_rule(glob))]
+        self._overrides = Rules.of(rule for glob in ([include] if include else []) if (rule := parse_rule(glob)))
         self._global = users_rules()
         self.problems: list[str] = []
 
@@ -79,41 +95,43 @@ class Walk:
 
     def _overridden(self, path: str, is_folder: bool) -> bool | None:
         """`--glob` turns the sense around: what it matches is searched, whatever ignore files say."""
-        if not self._overrides:
+        if not self._overrides.each:
             return None
-        said = _decide(self._overrides, _below(path, self._cwd), is_folder)
+        said = decide(self._overrides, _below(path, self._cwd), is_folder)
         if said is not None:
             return not said
-        wanted = any(not rule.negated for rule in self._overrides)
+        wanted = any(not rule.negated for rule in self._overrides.each)
         return IGNORED if wanted and not is_folder else None
 
     def _ignored(self, path: str, folder: Folder, is_folder: bool) -> bool | None:
         for kind in (0, 1):
             for each in _upwards(folder):
-                said = _decide(each.own[kind], _below(path, each.path), is_folder)
+                said = decide(each.own[kind], _below(path, each.path), is_folder)
                 if said is not None:
                     return said
         if not any(each.is_repository for each in _upwards(folder)):
             return None
         said = git_verdict(path, folder, is_folder)
-        return _decide(self._global, _below(path, self._cwd), is_folder) if said is None else said
+        return decide(self._global, _below(path, self._cwd), is_folder) if said is None else said
 
 
 def git_verdict(path: str, folder: Folder, is_folder: bool) -> bool | None:
-    """Return what the rules for git say of an entry of `folder`, those of the user's own file apart."""
+    """Return what the repository's rules for git say of an entry of `folder`."""
     for kind in (0, 1):
         for each in _upwards(folder):
-            if each.git[kind]:
-                said = _decide(each.git[kind], _below(path, each.path), is_folder)
-                if said is not None:
-                    return said
+            said = decide(each.git[kind], _below(path, each.path), is_folder)
+            if said is not None:
+                return said
             if each.is_repository:
                 break
     return None
 
 
-def _decide(rules: Sequence[Rule], path: str, is_folder: bool) -> bool | None:
-    for rule in reversed(rules):
+def decide(rules: Rules, path: str, is_folder: bool) -> bool | None:
+    """Return what the rules of one file say of a path relative to its folder: the last that matches decides."""
+    if rules.some is None or not rules.some.match(path):
+        return None
+    for rule in reversed(rules.each):
         if (is_folder or not rule.folders_only) and rule.matches.match(path):
             return KEPT if rule.negated else IGNORED
     return None
@@ -143,23 +161,31 @@ def rules_of(path: str, above: Folder | None) -> Folder:
     return Folder(path, above, own, git, os.path.lexists(f"{path}/.git"))
 
 
-def _rules(folder: str, name: str) -> tuple[Rule, ...]:
+def git_rules_of(path: str, above: Folder | None, names: Collection[str]) -> Folder:
+    """Read the rules for git of a real folder with these names in it."""
+    is_repository = ".git" in names
+    own = _rules(path, ".gitignore") if ".gitignore" in names else NO_RULES
+    private = _rules(path, ".git/info/exclude") if is_repository else NO_RULES
+    return Folder(path, above, (NO_RULES, NO_RULES), (own, private), is_repository)
+
+
+def _rules(folder: str, name: str) -> Rules:
     return _read_rules(f"{folder}/{name}")
 
 
-def _read_rules(path: str) -> tuple[Rule, ...]:
+def _read_rules(path: str) -> Rules:
     try:
         if not os.path.isfile(path):
-            return ()
+            return NO_RULES
         with Path(path).open("rb") as file:
             data = file.read(MAX_IGNORE_BYTES)
     except OSError:
-        return ()
+        return NO_RULES
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    return tuple(rule for line in text.split("\n") if (rule := rule_of(line.removesuffix("\r"))))
+    return Rules.of(rule for line in text.split("\n") if (rule := rule_of(line.removesuffix("\r"))))
 
 
-def users_rules() -> tuple[Rule, ...]:
+def users_rules() -> Rules:
     """Read the file of the user's own rules for every repository."""
     home = os.path.expanduser("~")
     config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"

@@ -260,6 +260,23 @@ class TurnDiff(_Event, frozen=True, tag="turn_diff"):
     unified_diff: str
 
 
+class LeftAlone(msgspec.Struct, frozen=True):
+    """A path that was not taken back, and why."""
+
+    path: str
+    reason: str
+
+
+class UndoCompleted(_Event, frozen=True, tag="undo.completed"):
+    """The changes of a turn were taken back: the files that are as before it, and what was left alone. `with_commands`:
+    also what its commands changed."""
+
+    turn_id: str
+    restored: tuple[str, ...] = ()
+    left: tuple[LeftAlone, ...] = ()
+    with_commands: bool = False
+
+
 class McpToolCallBegin(_Event, frozen=True, tag="mcp_tool_call.begin"):
     """A call goes to an MCP server."""
 
@@ -358,6 +375,7 @@ Event = (
     | PatchApplyProgress
     | PatchApplyEnd
     | TurnDiff
+    | UndoCompleted
     | McpToolCallBegin
     | McpToolCallProgress
     | McpToolCallEnd

@@ -229,6 +229,14 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """How deep sub-agents may be nested; at this depth they have no tools to start others."""
     agent_max_threads: Positive = 6
     """How many sub-agents may run at once."""
+    snapshots: bool = False
+    """Undo covers what commands change in the workspace."""
+    snapshot_max_bytes: Positive = 256 * 1024 * 1024
+    """How much the files of a snapshot may hold: source trees have a tenth of it, and each workspace is kept once."""
+    snapshot_max_files: Positive = 50_000
+    """How many files a snapshot may have: looking at them again takes half a second."""
+    snapshot_timeout: Seconds = 10.0
+    """Seconds that a snapshot may take."""
     mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers whose tools the session offers, by name."""
     otel: Otel = Otel()

@@ -22,6 +22,7 @@ from ferrule.session.runtime import Runtime
 from ferrule.session.session import Session
 from ferrule.session.sources import AGENT_TOOLS, ToolLike
 from ferrule.tools.children import ChildOrder
+from ferrule.undo.journal import Journal
 
 if TYPE_CHECKING:
     from ferrule.mcp.source import McpSource
@@ -44,6 +45,7 @@ class Parent(msgspec.Struct, frozen=True):
     policies: PolicyStore
     servers: "McpSource | None"
     budget: Budget
+    journal: Journal
     history: tuple[ResponseItem, ...] = ()
 
 
@@ -60,6 +62,7 @@ class Family(msgspec.Struct, frozen=True):
     model: Model
     runtime: Runtime
     budget: Budget
+    journal: Journal
     parent: Parent | None
 
     @property
@@ -123,8 +126,17 @@ class Family(msgspec.Struct, frozen=True):
         tools = self.tools if role.tools is None else role.tools
         if tools is not None and not may_spawn:
             tools = [tool for tool in tools if tool not in AGENT_TOOLS]
-        policies = self.runtime.policies
-        parent = Parent(self.session_id, self.depth, order.role, self.model, policies, servers, self.budget, history)
+        parent = Parent(
+            self.session_id,
+            self.depth,
+            order.role,
+            self.model,
+            self.runtime.policies,
+            servers,
+            self.budget,
+            self.journal,
+            history,
+        )
         return await self.open(
             settings, front_end, tools=tools, stored=stored, hooks=self.hooks, env=self.env, parent=parent
         )

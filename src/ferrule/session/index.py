@@ -26,6 +26,7 @@ from ferrule.session.rollout import (
     find_rollout,
     new_session_id,
 )
+from ferrule.undo.journal import remove_session
 
 INDEX_FILE = "index.sqlite3"
 LONGEST_LINE = 1024 * 1024
@@ -128,10 +129,11 @@ class SessionIndex:
         return msgspec.structs.replace(entry, path=str(target), archived=True)
 
     def remove(self, word: str) -> SessionEntry:
-        """Delete a session's file. Raises `UsageError`."""
+        """Delete a session's file, and what is kept to undo its turns. Raises `UsageError`."""
         entry = self.find(word)
         with _alone_with(entry):
             Path(entry.path).unlink()
+        remove_session(str(self._home), entry.id)
         return entry
 
     def fork(self, word: str, turns: int | None = None) -> str:

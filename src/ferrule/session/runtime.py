@@ -22,6 +22,7 @@ from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.turn_diff import TurnDiffTracker
+from ferrule.undo.journal import Journal
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -47,9 +48,10 @@ def build_runtime(
     answers: Answers = Answers(True, True),  # noqa: B008 - a tuple
     report: Callable[[str], None] | None = None,
     policies: PolicyStore | None = None,
+    journal: Journal | None = None,
 ) -> Runtime:
     """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
-    sub-agent shares the `policies` of the session that starts it.
+    sub-agent shares the `policies` and the `journal` of the session that starts it.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -84,7 +86,7 @@ def build_runtime(
             base=env,
             places=workspace.places,
         ),
-        turn_diff=TurnDiffTracker(settings.cwd),
+        turn_diff=TurnDiffTracker(settings.cwd, journal),
         home=settings.home,
         roles={name: role.description for name, role in settings.agents.items()},
     )

@@ -21,6 +21,7 @@ from ferrule.protocol.events import (
     TurnCompleted,
     TurnFailed,
     TurnStarted,
+    UndoCompleted,
     WarningEvent,
 )
 from ferrule.protocol.items import ResponseItem
@@ -39,7 +40,8 @@ from ferrule.session.stream import EventStream
 from ferrule.session.tool_choice import ToolChoiceLike, as_tool_choice
 from ferrule.session.turn import Turn
 from ferrule.session.turn_hooks import TurnHooks
-from ferrule.sync import LoopBound
+from ferrule.session.undo import Undoing, undo_message
+from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Listener
 from ferrule.tools.children import ChildOrder
 from ferrule.tools.questions import Answer, DynamicCallback, Question
@@ -57,7 +59,9 @@ ImageLike = str | bytes | os.PathLike[str]
 class Session(LoopBound):
     """One conversation. Made by `open_session`; belongs to the first loop that uses it. Runs one turn at a time."""
 
-    def __init__(self, dialogue: Dialogue, hooks: TurnHooks, *, owns_model: bool = True) -> None:
+    def __init__(
+        self, dialogue: Dialogue, hooks: TurnHooks, undoing: Undoing | None = None, *, owns_model: bool = True
+    ) -> None:
         self.id = dialogue.toolset.session_id
         self.settings = dialogue.settings
         self.model = dialogue.model
@@ -67,6 +71,7 @@ class Session(LoopBound):
         self.usage = TokenUsage()
         self._dialogue = dialogue
         self._hooks = hooks
+        self._undoing = undoing
         self._owns_model = owns_model
         self._loading = ToolLoading(dialogue.toolset)
         self._compactor = Compactor(dialogue, hooks, self._opening)
@@ -123,6 +128,31 @@ class Session(LoopBound):
 
     def _count_compaction(self, done: Compacted) -> None:
         self.usage += done.usage
+
+    async def undo(self) -> UndoCompleted | None:
+        """Take back what the last turn changed that changed anything: its edits and, with `snapshots = true`, what its
+        commands did in the workspace. Again: what the turn before changed.
+
+        A file that was changed since is left alone and named with the reason; the others are taken back. The model
+        reads of it before its next answer. None where it was interrupted; it is whole all the same. Raises `UsageError`
+        where a turn runs, a sub-agent works, or there is nothing to take back.
+        """
+        self._be_idle()
+        if self._undoing is None:
+            raise UsageError("what a sub-agent changes belongs to its parent's turn; take that one back")
+        if any(not child.status.is_final for child in self._dialogue.children.infos()):
+            raise UsageError("sub-agents are still at work; wait for them or interrupt them")
+        return await self._work(self._undoing.undo(self._heed_undo))
+
+    def undo_sync(self) -> UndoCompleted | None:
+        """`undo`, for plain code."""
+        return wait_for_coroutine(self.undo())
+
+    def _heed_undo(self, done: UndoCompleted) -> None:
+        """Tell the model, by a message that comes before the user's next words, and the front end."""
+        if done.restored:
+            self._dialogue.say(undo_message(done))
+        self._dialogue.emit(done)
 
     def _be_idle(self) -> None:
         """Raise `UsageError` where something runs."""
@@ -236,6 +266,8 @@ class Session(LoopBound):
             emit(TurnFailed(turn_id=turn.id, message=words))
             raise
         finally:
+            if self._undoing is not None:
+                await self._undoing.end()
             turn.usage += self._dialogue.children.new_usage()
             self.usage += turn.usage
             self._current = None
@@ -258,6 +290,8 @@ class Session(LoopBound):
             self._begun = True
             self._open()
         dialogue.emit(TurnStarted(turn_id=turn.id))
+        if self._undoing is not None:
+            await self._undoing.begin(turn.id)
         if dialogue.observed and not self._sandbox_told:
             self._telling = asyncio.ensure_future(self._tell_sandbox())
         context = TurnContext(
@@ -344,6 +378,8 @@ class Session(LoopBound):
         """End the turn, its processes, the tools and the connections, even if one of them fails to end."""
         async with AsyncExitStack() as ends:
             ends.callback(self._dialogue.record.close)
+            if self._undoing is not None:
+                ends.callback(self._undoing.close)
             if self._owns_model:
                 ends.push_async_callback(self.model.aclose)
             ends.push_async_callback(self._dialogue.check.aclose)

@@ -95,7 +95,8 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
     async def attempt(access: Access) -> None:
         ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes, cwd=cwd))
         try:
-            apply(planned, access.files.layer, journal=access.files.journal)
+            with tracker.writing(_touched(planned)):
+                apply(planned, access.files.layer, journal=access.files.journal)
         except PatchError as error:
             ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=False, stderr=str(error)))
             raise RespondToModel(str(error)) from error
@@ -140,6 +141,13 @@ def _turn_change(operation: Operation) -> Change:
         None if destination is None else destination.absolute,
         operation.replaced,
     )
+
+
+def _touched(planned: Plan) -> list[str]:
+    """Return each path that the plan may change: a link, and what it leads to."""
+    places = (place for operation in planned.operations for place in (operation.source, operation.destination))
+    entries = [place.entry for place in places if place is not None]
+    return list(dict.fromkeys(path for entry in entries for path in (entry.name, entry.real)))
 
 
 def _risk(operation: Operation) -> str:

@@ -8,10 +8,10 @@ from io import FileIO
 from itertools import islice
 from typing import TypeVar
 
-from ferrule.ignores.walk import Walk
 from ferrule.builtin.searching.patterns import LinePattern, text_lines
 from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.builtin.searching.ripgrep import MAX_LINES
+from ferrule.ignores.walk import Walk
 from ferrule.kernel_files import Storage
 from ferrule.protocol.errors import RespondToModel
 

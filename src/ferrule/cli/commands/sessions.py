@@ -8,15 +8,19 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.cli.exit_codes import DONE
+from ferrule.cli.exit_codes import DONE, FAILED
 from ferrule.cli.options import Parser, working_directory
 from ferrule.config import ferrule_home
 from ferrule.doors.headless.terminal import safe
+from ferrule.doors.headless.undone import undone_lines
 from ferrule.history.compaction import is_said, is_words_of_user
 from ferrule.protocol.content import text_of
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import Message
+from ferrule.protocol.settings import Settings
 from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.rollout import read_rollout
+from ferrule.sync import wait_for_coroutine
 
 DESCRIPTION = """\
 List, show, copy, name and remove stored sessions. Each is found by its id, the beginning of its id, or its name."""
@@ -36,6 +40,8 @@ def main(arguments: list[str]) -> int:
         with Path(index.find(options.session).path).open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
         return DONE
+    if action == "undo":
+        return _undo(options)
     if action == "fork":
         print(index.fork(options.session, options.turns))
         return DONE
@@ -63,9 +69,13 @@ def _parser() -> Parser:
         ("rename", "give a session a name"),
         ("archive", "move a session where it is no longer listed"),
         ("rm", "delete a session"),
+        ("undo", "take back what the last turn of a session changed"),
     ):
         action = actions.add_parser(name, help=what)
-        action.add_argument("session", metavar="ID", help="the id, its beginning, or the name")
+        count = "?" if name == "undo" else None
+        action.add_argument("session", metavar="ID", nargs=count, help="the id, its beginning, or the name")
+        if name == "undo":
+            action.add_argument("--last", action="store_true", help="the newest session of this directory")
         if name == "fork":
             action.add_argument("--turns", type=int, metavar="N", help="only its first N turns")
         if name == "rename":
@@ -81,6 +91,23 @@ def _list(index: SessionIndex, options: argparse.Namespace) -> int:
     if not entries and not options.json:
         print("no session was begun here; `ferrule sessions list --all` lists those of every directory")
     return DONE
+
+
+def _undo(options: argparse.Namespace) -> int:
+    """Take back, by the session's own rights. Return 1 where something was left alone."""
+    from ferrule.session.opening import Given, resume_settings
+    from ferrule.session.undo import undo_stored
+
+    if (options.session is None) != options.last:
+        raise UsageError("`sessions undo` needs the ID of a session, or --last")
+    settings = Settings(cwd=str(working_directory(None)), home=ferrule_home())
+    settings, stored = resume_settings(
+        settings, options.session, Given(), begun_in=settings.cwd if options.last else None
+    )
+    done = wait_for_coroutine(undo_stored(settings, stored))
+    for line in undone_lines(done):
+        print(safe(line))
+    return FAILED if done.left else DONE
 
 
 def _line(entry: SessionEntry) -> str:

@@ -18,6 +18,7 @@ from ferrule.doors.headless.calls import (
 )
 from ferrule.doors.headless.jsonl import INTERRUPTED, reasoning_text
 from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
+from ferrule.doors.headless.undone import undone_lines
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
@@ -41,6 +42,7 @@ from ferrule.protocol.events import (
     TurnCompleted,
     TurnFailed,
     TurnStarted,
+    UndoCompleted,
     WarningEvent,
 )
 from ferrule.protocol.hosted import hosted_line
@@ -143,8 +145,11 @@ class Human:
                 self._out.line(self._out.style(f"sub-agent {event.thread_id} failed: {safe(message)}", RED))
 
     def _follow(self, event: Event | ToolEvent) -> None:
-        """Follow what a call does."""
+        """Follow what a call does, and an undo."""
         match event:
+            case UndoCompleted():
+                for line in undone_lines(event):
+                    self._out.line(self._out.style(safe(line), DIM))
             case ExecCommandBegin():
                 self._begin_command(event)
             case ExecCommandEnd(call_id=call_id) if call_id in self._commands:

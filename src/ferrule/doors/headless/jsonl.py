@@ -44,6 +44,7 @@ from ferrule.protocol.events import (
     TurnCompleted,
     TurnFailed,
     TurnStarted,
+    UndoCompleted,
     WarningEvent,
 )
 from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCall, kind_of
@@ -165,6 +166,8 @@ class JsonLines:
     def _follow(self, event: Event | ToolEvent) -> None:
         """Show what a call does; say on stderr what is waited for."""
         match event:
+            case UndoCompleted():
+                self._write("undo.completed", **msgspec.structs.asdict(event))
             case ExecCommandBegin(call_id=call_id):
                 self._note_begin(call_id)
                 self._commands[call_id] = self._open(_command(event))

@@ -1,0 +1,1 @@
+"""Taking back what a turn changed: its journal, snapshots of a workspace, and the way back."""
