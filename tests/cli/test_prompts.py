@@ -21,7 +21,7 @@ def test_exec_says_what_the_prompt_stands_for(desk: Place) -> None:
         assert desk.run("exec", *flags, '/prompts:review FILE="a b.py"').code == 0
         assert desk.run("exec", *flags, "-", stdin=b"/review FILE=a").code == 0
         assert desk.run("exec", *flags, "resume", "--last", "/prompts:review FILE=c").code == 0
-        said = [request.user_text.split("</environment_context>")[-1].strip() for request in model.requests]
+        said = [request.user_text.splitlines()[-1] for request in model.requests]
     assert said == ["Review a b.py with $$care.", "/review FILE=a", "Review c with $$care."]
 
 
