@@ -10,11 +10,13 @@ import pytest
 
 from ferrule import Agent, tool
 from ferrule.builtin.hints import LOOKS
-from ferrule.builtin.list_agents import ListAgentsExecutor
+from ferrule.builtin.list_agents import ListAgentsAction, ListAgentsExecutor
+from ferrule.builtin.spawn_agent import SpawnAgentAction, SpawnAgentExecutor
 from ferrule.dispatch.front_end import Callbacks
 from ferrule.protocol.content import InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import ExecApproval, ItemCompleted, ThreadStarted, TurnCompleted
+from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
@@ -31,10 +33,13 @@ from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.rollout import find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.testing import ScriptedModel, function_call, step
-from ferrule.tools.answering import Approver
+from ferrule.tools.answering import Approver, Questioned
 from ferrule.tools.children import ChildOrder, ChildStatus
+from ferrule.tools.context import ToolContext
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.events import ChildEvent
+from ferrule.tools.questions import Elicited
+from tests.mcp.stub import server as stub
 
 WIRES: list[Wire] = ["responses", "chat"]
 CHILD = "CHILD TASK"
@@ -57,6 +62,7 @@ class Stage:
         limit: int = 6,
         depth: int = 1,
         approve: Approver | None = None,
+        answer: Questioned | None = None,
         ephemeral: bool = False,
         resume: str | None = None,
         **fields: Any,
@@ -79,7 +85,7 @@ class Stage:
         stored = None
         if resume is not None:
             settings, stored = resume_settings(settings, resume, Given(tools=True, provider=True))
-        front_end = Callbacks(self.events.append, approve)
+        front_end = Callbacks(self.events.append, approve, answer)
         return await open_session(settings, front_end, tools=tools, stored=stored)
 
     def rollout(self, session_id: str) -> Any:
@@ -711,3 +717,58 @@ async def test_a_tool_that_the_parent_brought_is_closed_with_the_parent(stage: S
             await session._dialogue.children.close(child.id)
             assert not ends
     assert ends == ["closed"]
+
+
+async def test_b151_what_the_user_has_approved_for_the_session_holds_for_parent_and_children(stage: Stage) -> None:
+    asked: list[str] = []
+
+    def approve(question: Any) -> ReviewDecision:
+        if "retry" in question.reason:
+            return ReviewDecision.DENIED
+        asked.append(question.text.split()[-1])
+        return ReviewDecision.APPROVED_FOR_SESSION
+
+    def touch(*names: str) -> list[dict[str, Any]]:
+        return [function_call("exec_command", {"cmd": f"touch {name}"}) for name in names]
+
+    reader = AgentRole(description="Looks", sandbox_mode=SandboxMode.READ_ONLY)
+    spawns = [spawn(), spawn("READER TASK", agent_type="reader")]
+    script: list[Any] = [touch("parents"), spawns[:1], waiting(), spawns[1:], waiting(at=1), touch("childs"), "done"]
+    with ScriptedModel(script) as server:
+        server.play(touch("parents", "childs"), "child done", when=CHILD)
+        server.play(touch("parents"), "reader done", when="READER TASK")
+        opened = await stage.open(server.base_url, tools=["exec_command"], approve=approve, roles={"reader": reader})
+        async with opened as session:
+            await session.run("go")
+        assert not server.failures
+    assert asked == ["parents", "childs", "parents"], "once each, and again by the one that has fewer rights"
+
+
+async def test_b151_a_servers_question_during_a_childs_call_names_the_child(stage: Stage) -> None:
+    asked: list[Any] = []
+
+    def answer(question: Any) -> Elicited:
+        asked.append(question)
+        return Elicited("accept", {"ok": True})
+
+    ask = [function_call("mcp__stub__ask", {})]
+    with ScriptedModel([[spawn()], waiting(), ask, "done"]) as server:
+        server.play(ask, "child done", when=CHILD)
+        servers = {"stub": McpServerSettings(**stub(), approval="prompt")}
+        front: dict[str, Any] = {"approve": lambda question: ReviewDecision.APPROVED, "answer": answer}
+        async with await stage.open(server.base_url, mcp_servers=servers, **front) as session:
+            await session.run("go")
+            [child] = session._dialogue.children.infos()
+        assert not server.failures
+    approvals = [event for event in stage.events if isinstance(event, ExecApproval)]
+    assert [question.agent_id for question in asked] == [child.agent_id, ""]
+    assert [question.agent_id for question in approvals] == [child.agent_id, ""]
+
+
+@pytest.mark.parametrize(
+    ("execute", "action"),
+    [(SpawnAgentExecutor(), SpawnAgentAction(message="go")), (ListAgentsExecutor(), ListAgentsAction())],
+)
+async def test_without_a_session_there_are_no_children(execute: Any, action: Any, tmp_path: Path) -> None:
+    with ToolContext.local(tmp_path) as ctx, pytest.raises(RespondToModel, match="there are no sub-agents here"):
+        await execute(action, ctx)

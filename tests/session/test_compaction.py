@@ -567,3 +567,43 @@ async def test_the_server_is_asked_to_compact_in_the_middle_of_an_answer(dock: D
 
 def test_what_the_summary_says_of_itself() -> None:
     assert "summary" in SUMMARY_PREFIX and "Do not call tools" in SUMMARY_PROMPT
+
+
+async def test_the_tokens_of_summaries_that_came_to_nothing_count(dock: Dock) -> None:
+    boat = Boat(100_000, *reads(4_000), summary=lambda count: step("", usage=Usage(70_000, 10)))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, budget=1_000_000) as session:
+            await session.run("row the boat")
+            before = session.usage.input_tokens
+            with pytest.raises(CompactionFailed):
+                await session.compact()
+            assert session.usage.input_tokens == before + 3 * 70_000
+            assert session._dialogue.budget.usage.input_tokens == session.usage.input_tokens
+    boat = Boat(4_000, *reads(4_000, 4_000, 4_000), summary=lambda count: step("", usage=Usage(70_000, 10)))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, window=4_000) as session:
+            with pytest.raises(CompactionFailed):
+                await session.run("row the boat")
+            assert session.usage.input_tokens == sum(boat.sizes) + 3 * 70_000
+
+
+async def test_a_budget_ends_the_tries_for_a_summary(dock: Dock) -> None:
+    boat = Boat(100_000, *reads(4_000), summary=lambda count: step("", usage=Usage(70_000, 10)))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, budget=100_000) as session:
+            await session.run("row the boat")
+            before = session.history.items
+            with pytest.raises(BudgetSpent):
+                await session.compact()
+            assert session.history.items == before
+    assert len(boat.summaries) == 2
+
+
+async def test_a_summary_whose_server_counts_nothing_is_estimated(dock: Dock) -> None:
+    boat = Boat(100_000, *reads(4_000), summary=lambda count: step("short", usage=Usage(0, 0)))
+    with ScriptedModel(boat) as server:
+        async with await dock.open(server.base_url, budget=100_000) as session:
+            await session.run("row the boat")
+            before = session.usage.input_tokens
+            await session.compact()
+            assert session.usage.input_tokens > before + 1_000

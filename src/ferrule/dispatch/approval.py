@@ -13,6 +13,7 @@ from ferrule.protocol.permissions import (
     ReadOnly,
     ReviewDecision,
     SandboxPermissions,
+    SandboxPolicy,
 )
 from ferrule.sandbox.boundary import Boundary
 from ferrule.tools.context import Permissions
@@ -90,8 +91,14 @@ def _tool(effect: ToolEffect, policy: AskForApproval) -> ExecApprovalRequirement
     return Skip()
 
 
-def approval_keys(effect: Effect) -> tuple[ApprovalKey, ...]:
-    """Return what a session approval remembers; all of an effect's keys must be known for it to count."""
+def approval_keys(effect: Effect, policy: SandboxPolicy) -> tuple[ApprovalKey, ...]:
+    """Return what a session approval remembers; all of an effect's keys must be known for it to count. It is for a
+    sandbox as wide as this one: a sub-agent with fewer rights asks again."""
+    rights = msgspec.json.encode(policy).decode()
+    return tuple((rights, *key) for key in _keys(effect))
+
+
+def _keys(effect: Effect) -> tuple[ApprovalKey, ...]:
     match effect:
         case CommandEffect(argv=argv, cwd=cwd, env=env, tty=tty, sandbox_permissions=wider):
             return (("command", cwd, wider, str(tty), *(f"{k}={v}" for k, v in env), "--", *argv),)

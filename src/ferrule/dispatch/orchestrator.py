@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from ferrule.dispatch.approval import (
-    ApprovalKey,
     approval_keys,
     outgrows,
     question,
@@ -42,7 +41,7 @@ class Orchestrator:
     `permission_hook` is called before the user is asked for a first approval; never for a retry.
     """
 
-    __slots__ = ("_approved", "_env", "_freed", "_permission_hook", "_plain", "_policies", "_security", "_workspace")
+    __slots__ = ("_env", "_freed", "_permission_hook", "_plain", "_policies", "_security", "_workspace")
 
     def __init__(
         self,
@@ -59,7 +58,6 @@ class Orchestrator:
         self._policies = policies
         self._env = env
         self._security = security or Security()
-        self._approved: set[ApprovalKey] = set()
         self._permission_hook = permission_hook
 
     async def run(self, ctx: ToolContext, effect: Effect, attempt: Attempt[T]) -> T:
@@ -117,8 +115,8 @@ class Orchestrator:
 
     async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
         """Ask, unless the session remembers an approval. Raises `RespondToModel` unless the answer is yes."""
-        keys = approval_keys(effect)
-        if self._approved.issuperset(keys):
+        keys = approval_keys(effect, ctx.permissions.sandbox_policy)
+        if self._policies.approved.issuperset(keys):
             return
         answer: Answer | None = None
         if self._permission_hook is not None:
@@ -133,7 +131,7 @@ class Orchestrator:
             case ReviewDecision.APPROVED:
                 return
             case ReviewDecision.APPROVED_FOR_SESSION:
-                self._approved.update(keys)
+                self._policies.approved.update(keys)
             case ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT if needs.proposed_execpolicy_amendment is not None:
                 self._amend(ctx, needs.proposed_execpolicy_amendment)
             case ReviewDecision.ABORT:

@@ -41,10 +41,12 @@ def append_rule(path: Path, amendment: ExecPolicyAmendment) -> None:
 
 
 class PolicyStore:
-    """The rules of a session and the file that its amendments go to."""
+    """The rules of a session and the file that its amendments go to. `approved` has the keys of what the user has
+    approved until the session ends. Sub-agents share it all."""
 
     def __init__(self, rules: Rules, path: Path) -> None:
         self.rules = rules
+        self.approved: set[tuple[str, ...]] = set()
         self._path = path
 
     def amend(self, amendment: ExecPolicyAmendment) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
 
     from ferrule.mcp.connection import Connection
+    from ferrule.tools.context import ToolContext
 
 log = logging.getLogger("ferrule.mcp")
 
@@ -102,6 +103,8 @@ class MCPClient:
         self._launcher = launcher or PlainLauncher()
         self._places = places
         self._ask = ask
+        self.callers: list[ToolContext] = []
+        """The calls that wait for the server, by their contexts."""
         self._on_tools_changed = on_tools_changed
         self._propagate = propagate
         self._as_tasks: frozenset[str] = frozenset()

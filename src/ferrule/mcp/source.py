@@ -19,11 +19,12 @@ from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.names import qualified_name, slash_name
 from ferrule.process.launcher import Launcher
 from ferrule.protocol.errors import FerruleError
-from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
+from ferrule.protocol.events import ElicitationRequest, Event, McpServerStatus, WarningEvent
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.handler import DeferredHandler, ToolHandler
+from ferrule.tools.questions import Answer
 from ferrule.tools.registry import ToolRegistryBuilder
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class McpSource:
     ) -> None:
         self.revision = 0
         self._emit = emit
+        self._ask = ask
         self._property_names = property_names
         self._servers = {
             name: _Server(
@@ -110,7 +112,7 @@ class McpSource:
                     env=env,
                     launcher=launcher,
                     places=places,
-                    ask=ask,
+                    ask=None if ask is None else self._asked,
                     on_tools_changed=partial(self._tools_changed, name),
                     propagate=propagate,
                 )
@@ -187,6 +189,15 @@ class McpSource:
             handler = DeferredHandler(self._loader(one))
             builder.register_handler(one.name, handler)
             builder.register_handler(slash_name(one.tool.server, one.tool.name), handler)
+
+    async def _asked(self, question: ElicitationRequest) -> Answer:
+        """Ask through the session whose call the server works on: a sub-agent is named then. The protocol does not say
+        for which call a server asks; where several sessions wait for it, the question is nobody's."""
+        assert self._ask is not None
+        callers = {id(ctx.host): ctx for ctx in self.clients[question.server].callers}
+        if len(callers) == 1:
+            return await next(iter(callers.values())).ask(question)
+        return await self._ask(question)
 
     async def aclose(self) -> None:
         """End all servers, concurrently."""

@@ -92,7 +92,7 @@ class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
         self, action: MCPToolAction, arguments: str, ctx: ToolContext, access: Access
     ) -> MCPToolObservation:
         if not ctx.host.observed:
-            return await self._run(action, None)
+            return await self._run(action, ctx, None)
         tool, started = self.tool, time.monotonic()
         ctx.emit(McpToolCallBegin(call_id=ctx.call_id, server=tool.server, tool=tool.name, arguments=arguments))
 
@@ -102,7 +102,7 @@ class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
         output: tuple[ContentPart, ...] = ()
         success = False
         try:
-            observation = await self._run(action, progressed)
+            observation = await self._run(action, ctx, progressed)
             output, success = parts_of(observation.result), observation.success
             return observation
         except RespondToModel as error:
@@ -121,11 +121,15 @@ class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
                 )
             )
 
-    async def _run(self, action: MCPToolAction, progressed: Any) -> MCPToolObservation:
+    async def _run(self, action: MCPToolAction, ctx: ToolContext, progressed: Any) -> MCPToolObservation:
+        callers = self.client.callers
+        callers.append(ctx)
         try:
             result = await self.client.call_tool(self.tool.name, action.data, on_progress=progressed)
         except McpFailure as error:
             raise RespondToModel(str(error)) from error
+        finally:
+            callers[:] = [caller for caller in callers if caller is not ctx]
         return MCPToolObservation.model_construct(server=self.tool.server, tool=self.tool.name, result=result)
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ContextCompacted, TokenUsage, WarningEvent
 from ferrule.protocol.items import Compaction, Message, ResponseItem
 from ferrule.protocol.thoughts import shown
-from ferrule.protocol.truncation import OutputBudget, truncate_text
+from ferrule.protocol.truncation import OutputBudget, byte_length, tokens_of_bytes, truncate_text
 from ferrule.session.bounds import RepeatWatch
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.images import REFUSED, without_images
@@ -98,7 +98,6 @@ OnReplaced = Callable[[Compacted], None]
 class _Replacement(msgspec.Struct, frozen=True):
     items: tuple[ResponseItem, ...]
     summary: str
-    usage: TokenUsage = TokenUsage()
 
 
 class Compactor:
@@ -111,6 +110,8 @@ class Compactor:
         self._meter = Meter()
         self._rest = 0
         """After a compaction that did not shrink much: nothing is compacted below it."""
+        self._spent = TokenUsage()
+        """Of requests for summaries, also of those that came to nothing."""
         self._refused: int | None = None
         """Tokens that the server refused as too many: its window is smaller, whatever was said of it."""
 
@@ -194,13 +195,15 @@ class Compactor:
         blocked = await self._hooks.before_compaction(trigger)
         if blocked is not None:
             raise NothingGained(f"the conversation was not compacted; a PreCompact hook blocked it: {blocked}")
+        spent = self._spent
         new = await self._replacement(replaced)
+        usage = self._spent - spent
         if trigger == "auto" and estimate_all(new.items) >= dialogue.history.tokens:
             raise NothingGained("a summary would be as long as the conversation is: send less at once")
-        dialogue.replace_history(new.items, new.summary, new.usage)
+        dialogue.replace_history(new.items, new.summary, usage)
         self._meter.forget()
         after = self.next_tokens()
-        done = Compacted(before, after, replaced, new.usage)
+        done = Compacted(before, after, replaced, usage)
         on_replaced(done)
         dialogue.emit(ContextCompacted(turn_id=turn_id, tokens_before=before, tokens_after=after))
         await self._hooks.after_compaction(trigger, new.summary)
@@ -215,39 +218,49 @@ class Compactor:
                 self._warn(f"the server did not compact the conversation ({error}); it is summarised here instead")
         return await self._by_summary(items)
 
+    def new_usage(self) -> TokenUsage:
+        """Return the tokens that summaries have taken since the last call."""
+        spent, self._spent = self._spent, TokenUsage()
+        return spent
+
+    def _spend(self, usage: TokenUsage) -> None:
+        self._spent += usage
+        self._dialogue.budget.spend(usage)
+
     async def _by_summary(self, items: tuple[ResponseItem, ...]) -> _Replacement:
         seen, _ = split_unanswered(items)
-        text, usage = await self._summary(seen)
+        text = await self._summary(seen)
         most = self._share(WORDS_SHARE)
         if most is not None:
             text = truncate_text(text, OutputBudget(most))
         message = summary_message(text, self._dialogue.running_commands())
         new = compacted(items, opening=self._opening(), summary=(message,), room=self._room_for_words)
-        return _Replacement(new, text, usage)
+        return _Replacement(new, text)
 
     async def _by_server(self, model: CompactingModel, items: tuple[ResponseItem, ...]) -> _Replacement:
         seen, unanswered = split_unanswered(items)
         said, usage = await model.compact(self._dialogue.request_about(tuple(seen)))
         if not said:
             raise ModelError("it answered with nothing")
-        return _Replacement((*self._around(said, seen), *unanswered), "", usage or TokenUsage())
+        self._spend(usage or TokenUsage())
+        return _Replacement((*self._around(said, seen), *unanswered), "")
 
     def _around(self, said: Sequence[ResponseItem], items: Sequence[ResponseItem]) -> tuple[ResponseItem, ...]:
         running = self._dialogue.running_commands()
         notes = [user_message(running)] if running else []
         return around_summary(said, items, opening=self._opening(), notes=notes, room=self._room_for_words)
 
-    async def _summary(self, seen: Sequence[ResponseItem]) -> tuple[str, TokenUsage]:
+    async def _summary(self, seen: Sequence[ResponseItem]) -> str:
         """Ask the model for a summary of what it has seen, shortened until the request fits."""
         window, failure = self.window, "the model answered nothing"
-        usage = TokenUsage()
         whole = estimate_all(seen)
         room = whole if window is None else self._room_for_summary(window)
         with_tools = False
         for attempt in range(ATTEMPTS):
+            self._dialogue.budget.check()
             about = (*cut_to(seen, room), user_message(SUMMARY_PROMPT))
             try:
-                text, cost = await self._ask(self._dialogue.request_about(about, with_tools=with_tools))
+                text = await self._ask(self._dialogue.request_about(about, with_tools=with_tools))
             except ContextOverflow as error:
                 room, failure = round(min(room, whole) * SHRINK ** (attempt + 1)), str(error)
                 continue
@@ -256,6 +269,7 @@ class Compactor:
                 continue
             except ModelError as error:
                 failure = str(error)
+                self._spend(error.usage or TokenUsage())
                 if not error.retryable and (with_tools or error.status not in TOOLS_PERHAPS_MISSED):
                     break
                 if not error.retryable:
@@ -263,30 +277,40 @@ class Compactor:
                     continue
                 await asyncio.sleep(delay_ms(attempt, error.retry_after_ms, random.random()) / 1000)
                 continue
-            usage += cost
             if text.strip():
-                return text, usage
+                return text
         raise CompactionFailed(
             f"the conversation could not be compacted, and is as it was: {failure.rstrip('.')}; "
             "try again, start a new session, or choose a model with a larger window"
         )
 
-    async def _ask(self, request: ModelRequest) -> tuple[str, TokenUsage]:
-        dialogue, text, usage, watch = self._dialogue, "", TokenUsage(), RepeatWatch()
+    async def _ask(self, request: ModelRequest) -> str:
+        """Return what the model says to a request. Its tokens count, also where it fails."""
+        dialogue, text, watch = self._dialogue, "", RepeatWatch()
         async with aclosing(dialogue.ask(request)) as events:
             async for event in events:
                 match event:
                     case ItemDone(item=item) if isinstance(item.view, Message):
                         text += shown(text_of(item.view.content))
-                    case Completed(usage=counted):
-                        usage = counted or usage
+                    case Completed(usage=usage):
+                        self._spend(usage if usage and usage.total_tokens else self._estimated(request, text))
                     case TextDelta(delta=delta) if watch.feed(delta):
                         raise ModelError("the summary repeats itself without end")
                     case Learned(lesson=lesson):
                         dialogue.learn(lesson)
-                    case LeftOut(message=message) | Retrying(message=message):
+                    case Retrying(message=message, usage=usage):
+                        self._spend(usage or TokenUsage())
                         self._warn(message)
-        return text, usage
+                    case LeftOut(message=message):
+                        self._warn(message)
+        return text
+
+    def _estimated(self, request: ModelRequest, answer: str) -> TokenUsage:
+        """Return about what a request took whose server does not say; nothing where nobody wants to know."""
+        if not self._dialogue.budget.is_watched:
+            return TokenUsage()
+        asked = self._dialogue.instruction_tokens + estimate_all(request.items)
+        return TokenUsage(input_tokens=asked, output_tokens=tokens_of_bytes(byte_length(answer)))
 
     def drop_summarised(self, turn_id: str) -> Compacted:
         """Take out what the server itself has summarised in the middle of its last answer."""

@@ -254,7 +254,6 @@ class Dialogue:
         self.guidance.recall(items)
         self.record.compacted(items, summary)
         self.record.end_response(usage)
-        self.budget.spend(usage)
 
     def estimate(self, asked: int) -> TokenUsage:
         """Return about what a request took whose history was estimated at `asked` tokens and whose server does not

@@ -124,10 +124,10 @@ class Session(LoopBound):
         return await self._work(self._run_compaction())
 
     async def _run_compaction(self) -> Compacted:
-        return await self._compactor.compact("manual", "", self._count_compaction)
-
-    def _count_compaction(self, done: Compacted) -> None:
-        self.usage += done.usage
+        try:
+            return await self._compactor.compact("manual", "", lambda done: None)
+        finally:
+            self.usage += self._compactor.new_usage()
 
     async def undo(self) -> UndoCompleted | None:
         """Take back what the last turn changed that changed anything: its edits and, with `snapshots = true`, what its
@@ -268,7 +268,7 @@ class Session(LoopBound):
         finally:
             if self._undoing is not None:
                 await self._undoing.end()
-            turn.usage += self._dialogue.children.new_usage()
+            turn.usage += self._compactor.new_usage() + self._dialogue.children.new_usage()
             self.usage += turn.usage
             self._current = None
         result = msgspec.structs.replace(result, usage=turn.usage, cost=self._dialogue.budget.cost_of(turn.usage))

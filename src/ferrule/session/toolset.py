@@ -43,7 +43,7 @@ from ferrule.session.sources import (
 )
 from ferrule.sync import Closing, LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Approver, Listener, Questioned
-from ferrule.tools.children import Children, NoChildren
+from ferrule.tools.children import Children
 from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.files import Files
@@ -80,7 +80,7 @@ class Toolset(LoopBound, Closing):
         hooks: SessionHooks | None = None,
         property_names: re.Pattern[str] | None = None,
         warnings: Sequence[str] = (),
-        children: Children = NoChildren(),  # noqa: B008 - has no state
+        children: Children | None = None,
         lent: Sequence[ToolLike] = (),
         spans: CallSpans | None = None,
     ) -> None:

@@ -363,7 +363,7 @@ class Turn:
         """Keep account of a compaction: the turn's items are in another history now."""
         self._earlier += done.replaced[self._first :]
         self._first = self._dialogue.history.count
-        self.usage += done.usage
+        self.usage += self._compactor.new_usage()
 
     def _counted(self, usage: TokenUsage | None, asked: int, *, broken: bool) -> TokenUsage | None:
         """Count what a request took; where the server does not say, estimate it if it matters."""

@@ -6,7 +6,6 @@ from typing import Literal, Protocol
 import msgspec
 
 from ferrule.protocol.content import ContentPart
-from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import ReasoningEffort
 
@@ -78,31 +77,3 @@ class Children(Protocol):
     def infos(self) -> Sequence[ChildInfo]:
         """Return the sub-agents, the oldest first."""
         ...
-
-
-class NoChildren:
-    """The sub-agents of a context that can have none."""
-
-    async def spawn(self, order: ChildOrder) -> str:
-        """Refuse."""
-        raise RespondToModel(NO_CHILDREN)
-
-    async def send(self, agent_id: str, content: tuple[ContentPart, ...], interrupt: bool = False) -> str:
-        """Refuse."""
-        raise RespondToModel(NO_CHILDREN)
-
-    async def wait(self, agent_ids: Sequence[str], timeout: float) -> Mapping[str, ChildStatus]:
-        """Refuse."""
-        raise RespondToModel(NO_CHILDREN)
-
-    async def resume(self, agent_id: str) -> ChildStatus:
-        """Refuse."""
-        raise RespondToModel(NO_CHILDREN)
-
-    async def close(self, agent_id: str) -> ChildStatus:
-        """Refuse."""
-        raise RespondToModel(NO_CHILDREN)
-
-    def infos(self) -> Sequence[ChildInfo]:
-        """Return none."""
-        return ()

@@ -9,7 +9,7 @@ import msgspec
 
 from ferrule.process.launcher import Launcher
 from ferrule.protocol.approvals import SecurityRisk
-from ferrule.protocol.errors import UnknownTool
+from ferrule.protocol.errors import RespondToModel, UnknownTool
 from ferrule.protocol.events import Event
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput, ToolPayload
@@ -17,7 +17,7 @@ from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPol
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.sync import Closing
 from ferrule.tools.answering import Approver, Listener, Questioned
-from ferrule.tools.children import Children, NoChildren
+from ferrule.tools.children import NO_CHILDREN, Children
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.files import Files
@@ -112,7 +112,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     turn_id: str = ""
     risk: SecurityRisk = SecurityRisk.UNKNOWN
     caller: ToolCaller = NoOtherTools()
-    children: Children = NoChildren()
+    own_children: Children | None = None
 
     @staticmethod
     def local(
@@ -148,6 +148,13 @@ class ToolContext(msgspec.Struct, frozen=True):
         if self.files.touched is not None:
             self.files.touched.add(touched_by(effect))
         return await self.host.run(self, effect, attempt)
+
+    @property
+    def children(self) -> Children:
+        """The session's sub-agents. Raises `RespondToModel` where there can be none."""
+        if self.own_children is None:
+            raise RespondToModel(NO_CHILDREN)
+        return self.own_children
 
     async def ask(self, question: Question) -> Answer:
         """Ask the user and wait for the answer. Raises `RespondToModel` if nobody can answer."""
