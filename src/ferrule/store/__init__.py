@@ -1,1 +1,56 @@
-"""What a gateway keeps: bytes under ids and owners, in one SQLite file. Needs the extra `gateway`."""
+"""What a gateway keeps: bytes under ids and owners, in one SQLite file. Needs the extra `gateway`.
+
+`Store` is imported when it is first used: SQLAlchemy takes half a second, which only a running gateway pays.
+"""
+
+from importlib import import_module
+
+from ferrule.protocol.errors import UsageError
+from ferrule.store.errors import StoreError, StoreFull, StoreInUse, StoreRefusal, TooLarge
+from ferrule.store.records import (
+    Conversation,
+    Entry,
+    FileRecord,
+    Page,
+    Paging,
+    StoredResponse,
+    Upload,
+    UploadPart,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ferrule.store.store import Store
+
+__all__ = [
+    "Conversation",
+    "Entry",
+    "FileRecord",
+    "Page",
+    "Paging",
+    "Store",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreRefusal",
+    "StoredResponse",
+    "TooLarge",
+    "Upload",
+    "UploadPart",
+]
+
+_HOMES = {"Store": "store"}
+
+
+def __getattr__(name: str) -> "Any":
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ferrule.store' has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"ferrule.store.{home}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "sqlalchemy":
+            raise
+        raise UsageError("`ferrule serve` needs the extra `gateway`: pip install 'ferrule[gateway]'") from error

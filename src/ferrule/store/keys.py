@@ -1,0 +1,72 @@
+"""The keys of clients. Only their hashes are kept."""
+
+import hashlib
+import hmac
+import secrets
+import time
+
+from sqlalchemy import Connection, delete, insert, select
+
+from ferrule.store.errors import StoreRefusal
+from ferrule.store.part import Part
+from ferrule.store.schema import keys
+
+PREFIX = "fk-"
+KEY_BYTES = 32
+"""Random bytes of a key, 43 characters: nobody guesses it, so a plain hash of it is safe to keep."""
+
+MAX_NAME = 64
+"""Characters of a name, which stands in lists and messages."""
+
+
+class Keys(Part):
+    """Keys by name. The name is the owner of what is stored with the key: a new key of the same name sees it again."""
+
+    async def add_key(self, name: str) -> str:
+        """Make a key. It is returned this once. Raises `StoreRefusal` for a name that is taken or no name."""
+        if not (name and len(name) <= MAX_NAME and name.isprintable() and " " not in name):
+            raise StoreRefusal(f"a key's name is 1 to {MAX_NAME} characters without spaces, not {name!r}", "name")
+        key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
+        await self._database.write(_add, name, key)
+        return key
+
+    async def owner_of(self, key: str) -> str | None:
+        """Return whose key this is."""
+        return await self._database.read(_owner_of, key)
+
+    async def keys(self) -> tuple[str, ...]:
+        """Return the names of all keys, sorted."""
+        return await self._database.read(_names)
+
+    async def remove_key(self, name: str) -> bool:
+        """Delete a key; False if there is none. What was stored with it stays."""
+        return await self._database.write(_remove, name)
+
+    async def has_keys(self) -> bool:
+        """Return whether there is any key."""
+        return bool(await self.keys())
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _add(tx: Connection, name: str, key: str) -> None:
+    if tx.scalar(select(keys.c.name).where(keys.c.name == name)) is not None:
+        raise StoreRefusal(f"there is a key {name!r} already; remove it first, or take another name", "name")
+    tx.execute(insert(keys), {"name": name, "hash": _hash(key), "created_at": int(time.time())})
+
+
+def _owner_of(tx: Connection, key: str) -> str | None:
+    """Look the hash up: how long that takes says nothing of the key, since nobody can choose a hash."""
+    asked = _hash(key)
+    row = tx.execute(select(keys.c.name, keys.c.hash).where(keys.c.hash == asked)).first()
+    return row.name if row is not None and hmac.compare_digest(row.hash, asked) else None
+
+
+def _names(tx: Connection) -> tuple[str, ...]:
+    return tuple(tx.scalars(select(keys.c.name).order_by(keys.c.name)))
+
+
+def _remove(tx: Connection, name: str) -> bool:
+    return tx.execute(delete(keys).where(keys.c.name == name)).rowcount > 0

@@ -1,0 +1,67 @@
+"""The folder, the file and the lock of a store, made so that only this user can read them."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ferrule.locks import try_lock
+from ferrule.store.errors import StoreError, StoreInUse
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_PID_BYTES = 20
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder of a store if there is none."""
+    with _explained(path, "made"):
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def make_file(path: Path) -> None:
+    """Make the file if there is none; let only this user read it. SQLite gives its own files the same mode.
+
+    One that exists is not opened here: closing any descriptor of it would end the locks of whoever has it open in this
+    process.
+    """
+    with _explained(path, "made"):
+        if not os.path.lexists(path):
+            os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            raise StoreError(f"{path} is not a file; move it away")
+        if stat.S_IMODE(mode) & ~FILE_MODE:
+            path.chmod(FILE_MODE)
+
+
+def lock(path: Path) -> int:
+    """Keep other processes out while the descriptor returned is open. Raises `StoreInUse` if one is there already."""
+    with _explained(path, "locked"):
+        descriptor = os.open(f"{path}.lock", _OPEN, FILE_MODE)
+        try:
+            _take(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def _take(descriptor: int, path: Path) -> None:
+    if not try_lock(descriptor):
+        process = os.pread(descriptor, _PID_BYTES, 0).decode("ascii", "replace").strip()
+        raise StoreInUse(
+            f"the store {path} is in use by another `ferrule serve` (process {process}); stop that one first"
+        )
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+@contextmanager
+def _explained(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"the store {path} cannot be {what}: {error.strerror}") from error

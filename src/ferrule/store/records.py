@@ -1,0 +1,117 @@
+"""What the store takes and returns. Times are seconds since 1970; `owner` is the project of a key, "" without keys."""
+
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+UNFINISHED = ("queued", "in_progress")
+"""The states of a response that still runs. Any other is terminal and never changes."""
+
+MAX_CHAIN = 4096
+"""Responses that one response can build on. An agent makes one a step; the context of any model is full before."""
+
+PAGE_ITEMS = 100
+"""Entries of a page at most, as the API says."""
+
+
+class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A response. `body` is its object as last written, as JSON; `input` and `output` are its public items, JSON each,
+    with ids; `transcript` is what it added to what the model saw, in a form that only its writer knows."""
+
+    id: str
+    owner: str
+    created_at: int
+    status: str
+    body: bytes
+    parent: str | None = None
+    conversation: str | None = None
+    background: bool = False
+    input: tuple[bytes, ...] = ()
+    output: tuple[bytes, ...] = ()
+    transcript: bytes = b""
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation without its items. `metadata` is JSON."""
+
+    id: str
+    owner: str
+    created_at: int
+    metadata: bytes = b"{}"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What was added to a conversation at once: a response, or items from the client. `transcript` is None if there was
+    none, and once one of the items was deleted: then the items that are left say it all."""
+
+    items: tuple[bytes, ...]
+    transcript: bytes | None
+
+
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A file without its content. `bytes` is its size; the store counts it."""
+
+    id: str
+    owner: str
+    created_at: int
+    filename: str
+    purpose: str
+    bytes: int = 0
+    status: str = "processed"
+    expires_at: int | None = None
+
+
+class Upload(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that comes in parts. `bytes` is the size that was announced; `file` the id of the file it became."""
+
+    id: str
+    owner: str
+    created_at: int
+    filename: str
+    purpose: str
+    bytes: int
+    mime_type: str
+    expires_at: int
+    status: Literal["pending", "completed", "cancelled", "expired"] = "pending"
+    file: str | None = None
+
+
+class UploadPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an upload. `bytes` is its size; the store counts it."""
+
+    id: str
+    upload: str
+    created_at: int
+    bytes: int = 0
+
+
+class Paging(msgspec.Struct, frozen=True, kw_only=True):
+    """Which page of a list: the entries after, or before, the one with this id, in this order."""
+
+    after: str | None = None
+    before: str | None = None
+    limit: int = 20
+    order: Literal["asc", "desc"] = "desc"
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A page of a list, in the order asked for. `has_more`: there are more entries in the direction of paging."""
+
+    data: tuple[T, ...]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def id_of(item: bytes) -> str:
+    """Read an item's id, all that the store reads of what it keeps. Raises `msgspec.ValidationError` if it has none."""
+    return _NAMED.decode(item).id

@@ -1,0 +1,224 @@
+"""The tables, and the numbered migrations that make them.
+
+A migration that was released never changes; the next one goes to the end. `PRAGMA user_version` counts those applied.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Integer, LargeBinary, Text, column, table
+
+APPLICATION_ID = 0x46524C53
+"""Marks our files ("FRLS"), so that the database of another program is never taken for one."""
+
+responses = table(
+    "responses",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("status", Text),
+    column("body", LargeBinary),
+    column("parent", Integer),
+    column("conversation", Text),
+    column("background", Boolean),
+    column("transcript", LargeBinary),
+)
+items = table(
+    "items",
+    column("number", Integer),
+    column("response", Integer),
+    column("owner", Text),
+    column("id", Text),
+    column("output", Boolean),
+    column("json", LargeBinary),
+)
+event_chunks = table(
+    "event_chunks",
+    column("response", Integer),
+    column("first", BigInteger),
+    column("last", BigInteger),
+    column("events", LargeBinary),
+)
+conversations = table(
+    "conversations",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("metadata", LargeBinary),
+)
+conversation_entries = table(
+    "conversation_entries",
+    column("number", Integer),
+    column("conversation", Integer),
+    column("transcript", LargeBinary),
+)
+conversation_items = table(
+    "conversation_items",
+    column("number", Integer),
+    column("conversation", Integer),
+    column("entry", Integer),
+    column("id", Text),
+    column("json", LargeBinary),
+)
+files = table(
+    "files",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("filename", Text),
+    column("purpose", Text),
+    column("bytes", BigInteger),
+    column("status", Text),
+    column("expires_at", BigInteger),
+    column("content", Text),
+)
+uploads = table(
+    "uploads",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("filename", Text),
+    column("purpose", Text),
+    column("bytes", BigInteger),
+    column("mime_type", Text),
+    column("expires_at", BigInteger),
+    column("status", Text),
+    column("file", Text),
+)
+upload_parts = table(
+    "upload_parts",
+    column("number", Integer),
+    column("id", Text),
+    column("upload", Integer),
+    column("created_at", BigInteger),
+    column("bytes", BigInteger),
+    column("content", Text),
+)
+keys = table(
+    "keys",
+    column("name", Text),
+    column("hash", LargeBinary),
+    column("created_at", BigInteger),
+)
+
+_FIRST = (
+    """
+    create table responses (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        status text not null,
+        body blob not null,
+        parent integer references responses (number) on delete set null,
+        conversation text,
+        background integer not null,
+        transcript blob not null
+    )
+    """,
+    "create index responses_by_parent on responses (parent)",
+    "create index responses_by_age on responses (created_at)",
+    "create index responses_unfinished on responses (number) where status in ('queued', 'in_progress')",
+    """
+    create table items (
+        number integer primary key,
+        response integer not null references responses (number) on delete cascade,
+        owner text not null,
+        id text not null,
+        output integer not null,
+        json blob not null
+    )
+    """,
+    "create index items_by_response on items (response)",
+    "create index items_by_id on items (owner, id)",
+    """
+    create table event_chunks (
+        response integer not null references responses (number) on delete cascade,
+        first integer not null,
+        last integer not null,
+        events blob not null,
+        primary key (response, first)
+    )
+    """,
+    """
+    create table conversations (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        metadata blob not null
+    )
+    """,
+    """
+    create table conversation_entries (
+        number integer primary key,
+        conversation integer not null references conversations (number) on delete cascade,
+        transcript blob
+    )
+    """,
+    "create index conversation_entries_by_conversation on conversation_entries (conversation)",
+    """
+    create table conversation_items (
+        number integer primary key,
+        conversation integer not null references conversations (number) on delete cascade,
+        entry integer not null references conversation_entries (number) on delete cascade,
+        id text not null,
+        json blob not null,
+        unique (conversation, id)
+    )
+    """,
+    "create index conversation_items_by_entry on conversation_items (entry)",
+    """
+    create table files (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        filename text not null,
+        purpose text not null,
+        bytes integer not null,
+        status text not null,
+        expires_at integer,
+        content text not null unique
+    )
+    """,
+    "create index files_by_owner on files (owner, number)",
+    "create index files_by_expiry on files (expires_at) where expires_at is not null",
+    """
+    create table uploads (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        filename text not null,
+        purpose text not null,
+        bytes integer not null,
+        mime_type text not null,
+        expires_at integer not null,
+        status text not null,
+        file text
+    )
+    """,
+    "create index uploads_by_expiry on uploads (expires_at)",
+    """
+    create table upload_parts (
+        number integer primary key,
+        id text not null unique,
+        upload integer not null references uploads (number) on delete cascade,
+        created_at integer not null,
+        bytes integer not null,
+        content text not null unique
+    )
+    """,
+    "create index upload_parts_by_upload on upload_parts (upload)",
+    """
+    create table keys (
+        name text primary key,
+        hash blob not null unique,
+        created_at integer not null
+    )
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
