@@ -93,7 +93,8 @@ def test_an_unknown_name_is_refused_and_near_ones_are_named(home: Path) -> None:
         write(home, name, "text")
     assert "did you mean /prompts:review?" in refusal("/prompts:revew x")
     assert "there are release, review (a space" in refusal("/prompts:zzz")
-    for name in ("../config", "/etc/passwd", "a\0b", "x" * 300, "\ud800"):
+    (home / "secret.md").write_text("no prompt")
+    for name in ("../secret", "/etc/passwd", "a\0b", "x" * 300, "\ud800"):
         assert refusal(f"/prompts:{name}")
     write(home, "empty", "---\ndescription: d\n---\n \n")
     assert "says nothing" in refusal("/prompts:empty")

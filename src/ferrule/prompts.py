@@ -75,7 +75,7 @@ def expand_prompt(text: str, home: str) -> str:
     if not name:
         return text
     path = _path(home, name)
-    if "/" in name or "\0" in name:
+    if "/" in name:
         raise UsageError(_unknown(name, home))
     try:
         prompt = read_prompt(path, name)
