@@ -6,12 +6,10 @@ Format and placeholders are Codex's. A body with `$KEY` takes `KEY=value` for ea
 
 import os
 import re
-import shlex
 from collections.abc import Iterator
 
 import msgspec
 
-from ferrule.front_matter import front_matter
 from ferrule.protocol.errors import UsageError
 from ferrule.reading import Unreadable, read_file
 
@@ -23,8 +21,9 @@ MAX_BYTES = 256 << 10
 """Of one prompt: many times what anybody writes."""
 SHOWN_NAMES = 5
 """Names in one error."""
-_NAMED = re.compile(r"(?<!\$)\$([A-Z][A-Z0-9_]*)")
-_COUNTED = re.compile(r"\$(\$|[1-9]|ARGUMENTS)")
+_NAMED = r"(?<!\$)\$([A-Z][A-Z0-9_]*)"
+_COUNTED = r"\$(\$|[1-9]|ARGUMENTS)"
+"""Not compiled here: few runs say a prompt, and every run starts."""
 
 
 class CustomPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +57,8 @@ def custom_prompts(home: str) -> Iterator[CustomPrompt | BadPrompt]:
 
 def read_prompt(path: str, name: str) -> CustomPrompt:
     """Read one prompt. Raises `FileNotFoundError` and `Unreadable`."""
+    from ferrule.front_matter import front_matter
+
     fields, body = front_matter(read_file(path, MAX_BYTES).decode(errors="replace"))
     description, hint = (" ".join(fields.get(key, "").split()) for key in ("description", "argument-hint"))
     return CustomPrompt(name=name, description=description, argument_hint=hint, path=path, body=body.strip())
@@ -92,11 +93,11 @@ def expand_prompt(text: str, home: str) -> str:
 def fill_in(body: str, arguments: str, command: str) -> str:
     """Put the arguments into a prompt's body. Pure. Raises `UsageError`, which names the `command`."""
     words = _words(arguments)
-    names = [name for name in dict.fromkeys(_NAMED.findall(body)) if name != "ARGUMENTS"]
+    names = [name for name in dict.fromkeys(re.findall(_NAMED, body)) if name != "ARGUMENTS"]
     if not names:
         counted = {str(number): word for number, word in enumerate(words[:9], 1)}
         counted |= {"$": "$$", "ARGUMENTS": " ".join(words)}
-        return _COUNTED.sub(lambda found: counted.get(found[1], ""), body)
+        return re.sub(_COUNTED, lambda found: counted.get(found[1], ""), body)
     given: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -106,11 +107,13 @@ def fill_in(body: str, arguments: str, command: str) -> str:
     missing = [f"{name}=..." for name in names if name not in given]
     if missing:
         raise UsageError(f"{command} needs {' '.join(missing)} behind it; put a value with spaces in double quotes")
-    return _NAMED.sub(lambda found: given.get(found[1], found[0]), body)
+    return re.sub(_NAMED, lambda found: given.get(found[1], found[0]), body)
 
 
 def _words(arguments: str) -> list[str]:
     """Split as a shell does; text whose quotes do not match, as with an apostrophe, is split at spaces."""
+    import shlex
+
     try:
         return shlex.split(arguments)
     except ValueError:

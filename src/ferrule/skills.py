@@ -11,7 +11,6 @@ from typing import Literal
 
 import msgspec
 
-from ferrule.front_matter import front_matter
 from ferrule.reading import Unreadable, names_inside, read_inside
 
 SKILL_FILE = "SKILL.md"
@@ -91,6 +90,8 @@ def user_skills(home: str) -> Iterator[Skill | BadSkill]:
 
 def read_skill(file: SkillFile, scope: Scope) -> Skill | BadSkill:
     """Read the head of a `SKILL.md`."""
+    from ferrule.front_matter import front_matter  # a start without skills does not need it
+
     text = file.data.decode(errors="replace")
     fields, _ = front_matter(text)
     name, description = _line(fields.get("name", "")), _line(fields.get("description", ""))
