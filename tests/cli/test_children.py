@@ -48,8 +48,21 @@ def test_lines_of_children_name_them(place: Place, wire: Wire) -> None:
     assert lines[-1]["type"] == "turn.completed" and "thread_id" not in lines[-1]
     spent = sum(line["usage"]["input_tokens"] for line in children if line["type"] == "turn.completed")
     assert 0 < spent < lines[-1]["usage"]["input_tokens"]
-    notices = [text for text in server.last_request.raw.decode().split("subagent_notification") if "errored" in text]
-    assert notices
+    took = sum(len(request.raw) // 4 for request in server.requests if request.status == 200)
+    assert lines[-1]["usage"]["input_tokens"] == took, "the parent's tokens include those of its descendants"
+    crashed, asks, _ = ids(server.last_request)
+    answers = [json.loads(output.text) for output in server.last_request.outputs]
+    assert [answer.get("status") for answer in answers[3:5]] == [
+        {crashed: {"errored": "server answered 400 (scripted_error): it does not work."}},
+        {asks: {"completed": "nobody told me"}},
+    ]
+    assert answers[5] == {"previous_status": "running"}
+    notices = server.last_request.user_text.split("<subagent_notification>")[1:]
+    assert len(notices) == 2, "each end is told once"
+    assert {(crashed in text, "errored" in text, asks in text, "nobody told me" in text) for text in notices} == {
+        (True, True, False, False),
+        (False, False, True, True),
+    }
 
 
 def test_a_childs_command_that_outlives_its_turn_is_shown_to_its_end(place: Place) -> None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from tests.cli.warm import Warm, WarmPlace, warm
@@ -15,12 +16,18 @@ from tests.crash.scene import Course, Scene, folder_of, kill, listed, play
 
 TWICE = 0.3
 """The share of sessions that are killed once more while they go on."""
+LISTED_EVERY = 10
+"""Of so many sessions one is looked for in the list, by a command of its own."""
+UNKILLED = 1_000_000
+"""The first number of those that measure how long a session takes."""
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="scripts/crash", description="Kill sessions; nothing may be lost.")
-    parser.add_argument("--moments", type=int, default=200, help="how many kills (default: 200)")
+    parser.add_argument(
+        "--moments", type=int, default=200, help="how many kills of a session that has begun (default: 200)"
+    )
     parser.add_argument("--seed", default=secrets.token_hex(3), help="what the moments are drawn from")
     parser.add_argument("--only", type=int, help="only the moment of this number")
     parser.add_argument("--keep", action="store_true", help="keep the folders of moments with problems")
@@ -38,34 +45,35 @@ def run(given: argparse.Namespace, root: Path, forker: Warm) -> int:
     """Kill again and again; return the number of problems."""
     courses: dict[int, Course] = {}
     problems = begun = 0
-    for number in [given.only] if given.only else range(given.moments):
+    numbers = count() if given.only is None else iter([given.only])
+    for number in numbers:
         kind = number % 4
         if kind not in courses:
-            with scene_of(root, 1_000_000 + kind, forker) as scene:
+            with scene_of(root, UNKILLED + kind, forker) as scene:
                 courses[kind], wrong = play(scene)
             print(f"unkilled {scene.wire}, confined={scene.confined}: {courses[kind]}", flush=True)
-            problems += tell(-1, wrong)
+            problems += tell("unkilled", wrong)
         with scene_of(root, number, forker) as scene:
             rng = random.Random(f"{given.seed}/{number}")
             moment, again = courses[kind].draw(rng), courses[kind].draw(rng) if rng.random() < TWICE else None
             had_begun, wrong = kill(scene, moment, again, last=rng.random() < 0.5)
             session = scene.session()
-            if session is not None and number % 10 == 0:
+            if session is not None and number % LISTED_EVERY == 0:
                 wrong += listed(scene, session)
         begun += had_begun
-        if wrong:
-            print(f"{number}: {scene.wire}, confined={scene.confined}, {moment.name}, again {again and again.name}")
-        problems += tell(number, wrong)
+        name = f"{number} ({scene.wire}, confined={scene.confined}, {moment.name}, then {again and again.name})"
+        problems += tell(name, wrong)
         if not (wrong and given.keep):
             shutil.rmtree(root / str(number))
-    print(f"{begun} of {given.moments} had begun")
+        if begun == given.moments:
+            break
     return problems
 
 
-def tell(number: int, wrong: list[str]) -> int:
+def tell(name: str, wrong: list[str]) -> int:
     """Print what is wrong at a moment."""
     for one in wrong:
-        print(f"  ! {number}: {one}", flush=True)
+        print(f"  ! {name}: {one}", flush=True)
     return len(wrong)
 
 
