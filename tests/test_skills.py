@@ -155,6 +155,8 @@ def test_the_first_of_a_name_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write(tmp_path / ".agents/skills/two")
     found = list(without_doubles(user_skills(str(tmp_path / "home"))))
     assert [type(one).__name__ for one in found] == ["Skill", "BadSkill", "Skill"]
+    again = list(without_doubles([*user_skills(str(tmp_path / "home")), *user_skills(str(tmp_path / "home"))]))
+    assert again == found
     (tmp_path / "home/skills/one/SKILL.md").unlink()
     (tmp_path / "home/skills/one").rmdir()
     (tmp_path / "home/skills").rmdir()

@@ -106,9 +106,13 @@ def read_skill(file: SkillFile, scope: Scope) -> Skill | BadSkill:
 
 
 def without_doubles(found: Iterable[Skill | BadSkill]) -> Iterator[Skill | BadSkill]:
-    """Replace each skill whose name an earlier one has."""
+    """Replace each skill whose name an earlier one has; leave out what was found before (a home that is a project)."""
     first: dict[str, str] = {}
+    seen: set[str] = set()
     for one in found:
+        if one.path in seen:
+            continue
+        seen.add(one.path)
         if isinstance(one, Skill) and first.setdefault(one.name, one.path) != one.path:
             yield BadSkill(one.path, f"has the name of {first[one.name]}, which is used")
         else:

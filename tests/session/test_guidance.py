@@ -120,6 +120,15 @@ async def test_a_folder_beside_the_working_directory_is_told_and_one_above_not_a
     assert project.told() == ["a/b: FOR ALL FOR A FOR B", "c: FOR C"]
 
 
+async def test_the_users_own_file_is_not_told_again_where_it_lies_in_the_project(project: Project) -> None:
+    project.home = project.top / "home"
+    project.write("home/AGENTS.md", "MY OWN")
+    project.write("home/skills/saw/notes.md", "notes")
+    async with await project.open([project.read("home/skills/saw/notes.md")], [says("done")]) as session:
+        await session.run("go")
+    assert project.told() == [".: MY OWN FOR ALL"]
+
+
 async def test_nothing_is_told_of_places_outside_or_behind_links(project: Project) -> None:
     outside = project.top.parent / "outside"
     outside.mkdir()

@@ -36,7 +36,9 @@ class Guidance:
         self._warn = warn
         here = os.path.realpath(settings.cwd)
         self._top = project_root(here)
-        self._above = frozenset(_way(self._top, here))
+        own = _way(self._top, os.path.realpath(settings.home))[-1:]
+        self._above = frozenset([*_way(self._top, here), *own])
+        """Folders whose file the opening tells: the user's own, too, where it lies in the project."""
         self.recall(())
 
     def opening(self) -> Iterator[ResponseItem]:

@@ -14,7 +14,8 @@ from ferrule.session.project_trust import would_do
 
 DESCRIPTION = """\
 Show the files of this project that are new or changed since you confirmed them, and what each would do. After your
-yes they are read: settings, MCP servers, hooks and command rules. Files that change later are asked about again."""
+yes they are read: settings, MCP servers, hooks, command rules and skills. Files that change later are asked about
+again."""
 
 
 def main(arguments: list[str]) -> int:
