@@ -28,7 +28,7 @@ from ferrule.session.compaction import CompactionFailed
 from ferrule.session.hooks import HookInput, HookOutput, PythonHook
 from ferrule.session.opening import open_session, resume_settings
 from ferrule.session.session import Session
-from ferrule.testing import ScriptedModel, Usage, function_call, http_error, step
+from ferrule.testing import ScriptedModel, Usage, function_call, hang_up, http_error, step
 from ferrule.testing.request import Request
 from ferrule.tools.events import ToolEvent
 from tests.session.conversations import ALL_GIVEN
@@ -200,7 +200,12 @@ async def test_b145_a_request_for_a_summary_is_cut_until_it_fits(dock: Dock, wir
 
 @pytest.mark.parametrize(
     ("summary", "words"),
-    [(TOO_LONG, "maximum context length"), ("", "answered nothing"), (http_error(500, "broken"), "broken")],
+    [
+        (TOO_LONG, "maximum context length"),
+        ("", "answered nothing"),
+        (http_error(500, "broken"), "broken"),
+        (hang_up(), "could not be compacted"),
+    ],
 )
 async def test_b145_a_compaction_that_fails_leaves_history_as_it_was(dock: Dock, summary: Any, words: str) -> None:
     boat = Boat(4_000, *reads(4_000, 4_000, 4_000), summary=lambda count: summary)

@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 from ferrule import Agent, tool
+from ferrule.config import ferrule_home
+from ferrule.history.pairs import answered_id, settled
 from ferrule.model.stream import Created, ItemDone, ModelError, ModelRequest, ResponseEvent
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ItemCompleted, TurnAborted, TurnCompleted, TurnFailed
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ResponseItem, make_item, read_item
 from ferrule.protocol.settings import ProviderSettings
+from ferrule.session.rollout import find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.session.turn import MAX_CALLS, TOO_MANY_CALLS, TurnLimit
 from tests.session.models import InProcessModel, calls, says
@@ -361,3 +364,29 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - several events may make it true
             await asyncio.sleep(0)
+
+
+async def test_b154_a_crash_keeps_what_had_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is read as it stands while a sibling stalls, as after a kill."""
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path / "home"))
+    stalled = asyncio.Event()
+
+    @tool(read_only=True)
+    async def stalls() -> str:
+        stalled.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    events: list[object] = []
+    batch = [calls("stalls", call_id="a"), calls("quick", call_id="b"), calls("fails", call_id="c")]
+    agent = Agent(InProcessModel(batch), tools=[quick, fails, stalls], cwd=tmp_path, on_event=events.append, store=True)
+    async with await agent.open() as session:
+        running = asyncio.create_task(session.run("go"))
+        await stalled.wait()
+        await until(lambda: sum(isinstance(event, ItemCompleted) for event in events) == 2)
+        left = settled(read_rollout(find_rollout(ferrule_home(), session.id)).responses)
+        session.interrupt()
+        await running
+    found = [(answered_id(item.view), text_of(item.view.output)) for item in left
+             if isinstance(item.view, FunctionCallOutput)]  # fmt: skip
+    assert found == [("a", "aborted"), ("b", "quick "), ("c", "fails failed: ValueError: boom")]
