@@ -155,14 +155,16 @@ async def test_undo_obeys_the_rights_of_now(stage: Stage) -> None:
 
 async def test_undo_writes_nothing_that_is_protected(stage: Stage) -> None:
     (stage.root / ".git").mkdir()
-    (stage.root / ".git" / "config").write_text("one\n")
-    with ScriptedModel([[patch("*** Update File: .git/config\n@@\n-one\n+two")], "a"]) as server:
+    for name in (".git/config", ".mcp.json"):
+        (stage.root / name).write_text("one\n")
+    edits = "".join(f"*** Update File: {name}\n@@\n-one\n+two\n" for name in (".git/config", ".mcp.json"))
+    with ScriptedModel([[patch(edits.rstrip())], "a"]) as server:
         async with await stage.open(server) as session:
             await session.run("go")
         async with await stage.resume(server, sandbox_policy=WorkspaceWrite()) as session:
             done = await session.undo()
-        assert done is not None and "protected" in done.left[0].reason
-        assert (stage.root / ".git" / "config").read_text() == "two\n"
+        assert done is not None and len(done.left) == 2 and all("protected" in one.reason for one in done.left)
+        assert (stage.root / ".mcp.json").read_text() == (stage.root / ".git" / "config").read_text() == "two\n"
 
 
 async def test_undo_while_a_turn_runs_is_an_error(stage: Stage) -> None:

@@ -34,6 +34,7 @@ def plant(root: Path, rnd: random.Random) -> None:
         path.chmod(rnd.choice([0o644, 0o755, 0o600, 0o444]))
     (root / "link").symlink_to("a/nowhere")
     (root / "empty").mkdir()
+    (root / os.fsdecode(b"caf\xe9")).write_bytes(b"a name that is not UTF-8")
 
 
 def some(root: Path, rnd: random.Random, *, folder: bool = False) -> Path | None:

@@ -250,6 +250,8 @@ class Session(LoopBound):
             try:
                 result = await self._within_time(turn, prompt)
             finally:
+                if self._undoing is not None:
+                    await self._undoing.end()
                 await self._dialogue.check.settled()
         except asyncio.CancelledError:
             self._dialogue.children.interrupt()
@@ -266,8 +268,6 @@ class Session(LoopBound):
             emit(TurnFailed(turn_id=turn.id, message=words))
             raise
         finally:
-            if self._undoing is not None:
-                await self._undoing.end()
             turn.usage += self._compactor.new_usage() + self._dialogue.children.new_usage()
             self.usage += turn.usage
             self._current = None
