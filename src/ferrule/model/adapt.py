@@ -217,7 +217,7 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
     kind = spec_name(spec)
     if isinstance(spec, RawTool):
         yield WireTool(spec.responses_json, None, kind), None, []
-    elif _knows(server, wire, kind):
+    elif knows_tool(server, wire, kind):
         yield WireTool(spec.responses_json, None, kind, serial=not runs_here(spec)), None, []
     elif runs_here(spec):
         raise ModelError(
@@ -229,7 +229,7 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
 def _is_sent(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> bool:
     """Return whether the server accepts such a tool, in its own or in another form."""
     function = ResponsesApiTool | FreeformTool | NamespaceTool | RawTool
-    return isinstance(spec, function) or runs_here(spec) or _knows(server, wire, spec_name(spec))
+    return isinstance(spec, function) or runs_here(spec) or knows_tool(server, wire, spec_name(spec))
 
 
 def _unknown_there(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> str:
@@ -243,7 +243,7 @@ def _without_twins(specs: tuple[ToolSpec, ...], server: ProviderProfile, wire: W
     def has_twin(spec: ToolSpec) -> bool:
         shell = isinstance(spec, LocalShell) or (isinstance(spec, ShellTool) and runs_here(spec))
         twins = _SHELLS if shell else {"apply_patch"} if isinstance(spec, ApplyPatchTool) else frozenset()
-        return not twins.isdisjoint(names) and not _knows(server, wire, spec_name(spec))
+        return not twins.isdisjoint(names) and not knows_tool(server, wire, spec_name(spec))
 
     return tuple(spec for spec in specs if not has_twin(spec))
 
@@ -251,7 +251,8 @@ def _without_twins(specs: tuple[ToolSpec, ...], server: ProviderProfile, wire: W
 _SHELLS = frozenset({"shell", "shell_command", "exec_command"})
 
 
-def _knows(server: ProviderProfile, wire: Wire, kind: str) -> bool:
+def knows_tool(server: ProviderProfile, wire: Wire, kind: str) -> bool:
+    """Return whether a server takes native tools of this type."""
     return wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools)
 
 

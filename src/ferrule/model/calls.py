@@ -9,7 +9,7 @@ import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.names import Callee, CallIds, CallNames, KnownIds
-from ferrule.model.stream import ModelRequest
+from ferrule.model.stream import ItemAdded, ModelRequest
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import ResponseItem, read_item
 from ferrule.protocol.json_text import decode, encodable
@@ -66,6 +66,10 @@ class OpenCall:
         if self.callee is None:
             return "custom_tool_call" if self.custom else "function_call"
         return self.callee.kind
+
+    def added(self, item_id: str) -> ItemAdded:
+        """Return the event that tells of the call."""
+        return ItemAdded(item_id, self.kind, self.call_id, self.name, self.namespace)
 
     def delta(self, fragment: str) -> str:
         """Return the input that a fragment adds: its text for a freeform tool, else the fragment itself."""

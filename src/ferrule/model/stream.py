@@ -68,12 +68,13 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class ItemAdded(msgspec.Struct, frozen=True):
-    """An item started; its content is still to come. For a call, `call_id` and `name` are known."""
+    """An item started; its content is still to come. For a call, `call_id`, `name` and `namespace` are known."""
 
     item_id: str
     kind: str
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True):

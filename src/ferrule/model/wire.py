@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferrule.model.adapt import WireTools, adapt_tools, without_refused
+from ferrule.model.adapt import WireTools, adapt_tools, knows_tool, without_refused
 from ferrule.model.calls import CallReader, random_id
 from ferrule.model.http import Server
 from ferrule.model.lessons import Lesson, about, changed_fields, taken_for
@@ -157,6 +157,10 @@ class WireModel:
             lane.tools = without_refused(adapt_tools(specs, lane.accepts, self.wire), lane.omitted)
             lane.specs = specs
         return lane.tools
+
+    def knows_tool(self, kind: str) -> bool:
+        """Return whether the server takes native tools of this type."""
+        return knows_tool(self.accepts, self.wire, kind)
 
     def body(self, request: ModelRequest) -> bytes:
         """Return the body sent for `request`. Raises `ModelError` if a tool cannot be sent."""

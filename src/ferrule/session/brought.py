@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import msgspec
@@ -49,21 +48,16 @@ def _is_ours(tool: ToolLike) -> bool:
 
 def runs_remote_mcp(model: Model) -> bool:
     """Tell whether the provider itself calls remote MCP servers."""
-    return isinstance(model, WireModel) and _knows(model, "mcp")
-
-
-def _knows(model: WireModel, kind: str) -> bool:
-    """Tell whether the server takes native tools of this type."""
-    return model.wire == "responses" and any(fnmatchcase(kind, known) for known in model.accepts.native_tools)
+    return isinstance(model, WireModel) and model.knows_tool("mcp")
 
 
 def fitting_profile(profile: ModelProfile, model: Model) -> ModelProfile:
     """Replace native forms that the model's server does not know by functions."""
     if not isinstance(model, WireModel):
         return profile
-    if profile.shell == "local_shell" and not _knows(model, "local_shell"):
+    if profile.shell == "local_shell" and not model.knows_tool("local_shell"):
         profile = msgspec.structs.replace(profile, shell="shell_command")
-    if profile.apply_patch == "native" and not _knows(model, "apply_patch"):
+    if profile.apply_patch == "native" and not model.knows_tool("apply_patch"):
         profile = msgspec.structs.replace(profile, apply_patch="function")
     return profile
 

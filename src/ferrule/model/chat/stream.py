@@ -294,7 +294,7 @@ class ChatStream(StreamMerger):
     def _open_call(self, call: ChatCall) -> None:
         call.opened = self._calls.open(call.id, call.name or "", None, custom=call.custom)
         call.item_id = f"{_PREFIXES[call.opened.kind]}_{self._response_id or self._calls.new_id()}_{call.place}"
-        self._events.append(ItemAdded(call.item_id, call.opened.kind, call.opened.call_id, call.opened.name))
+        self._events.append(call.opened.added(call.item_id))
 
     def _close_calls(self, *, unless: ChatCall | None = None, only_whole: bool = False) -> None:
         """Emit the open calls; while the stream continues, only those with complete arguments."""

@@ -168,7 +168,7 @@ class ResponsesStream(StreamMerger):
         custom = head.type == "custom_tool_call"
         call_id = head.call_id or (item.item_id if head.id else None)
         item.call = call = self._calls.open(call_id, head.name or "", head.namespace, custom=custom)
-        self._events.append(ItemAdded(item.item_id, call.kind, call.call_id, call.name))
+        self._events.append(call.added(item.item_id))
         for part in item.parts:
             self._events.append(ToolInputDelta(item.item_id, call.call_id, encodable(call.delta(part))))
 

@@ -129,7 +129,7 @@ class TextStream:
             self._place += 1
             opened = self._calls.open(None, said.name, None, custom=False)
             item_id = f"{_PREFIXES[opened.kind]}_{self._calls.new_id()}"
-            yield ItemAdded(item_id, opened.kind, opened.call_id, opened.name)
+            yield opened.added(item_id)
             if text := opened.delta(said.arguments):
                 yield ToolInputDelta(item_id, opened.call_id, encodable(text))
             yield ItemDone(self._calls.finish(opened, said.arguments, None, item_id), self._place)

@@ -1,0 +1,180 @@
+"""From a client's request to what the upstream is asked."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ferrule.history.tokens import estimate_all
+from ferrule.model.stream import ModelRequest, OutputFormat
+from ferrule.protocol.items import AdditionalTools, ResponseItem, ToolSearchOutput, kind_of
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.settings import ModelSettings
+from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.history import Histories, History, ResponseCache
+from ferrule.responses.request import (
+    Compacting,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Known,
+    Reasoning,
+    ResponseRequest,
+    Text,
+)
+from ferrule.responses.run import Ways
+from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
+from ferrule.responses.transcript import check_pairs, read_input, to_upstream
+from ferrule.responses.upstream import Upstream
+
+Json = dict[str, JsonValue]
+
+ENCRYPTED = "reasoning.encrypted_content"
+COMPACT_AT = 200_000
+"""Tokens from which on a conversation is summarised where the client names no threshold: the API's own default."""
+
+_UPDATE, _TRIGGER = "configuration_update", "compaction_trigger"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request that has been read: what stands before it, the client's items, the same as the upstream knows them, its
+    tools, what the upstream is asked, and how the client wants it."""
+
+    request: ResponseRequest
+    owner: str
+    history: History
+    input: tuple[Json, ...]
+    new: tuple[ResponseItem, ...]
+    plan: ToolPlan
+    upstream: ModelRequest
+    ways: Ways
+
+
+class Asker:
+    """Reads requests for one upstream."""
+
+    def __init__(self, upstream: Upstream, histories: Histories) -> None:
+        self._upstream = upstream
+        self._histories = histories
+
+    async def read(self, request: ResponseRequest, owner: str, cache: ResponseCache | None = None) -> Asked:
+        """Read a request. Raises `ApiError`."""
+        known, knows = request.known, self._upstream.knows
+        if known.prompt is not None:
+            raise not_found("prompt", known.prompt.id)
+        model = known.model or self._upstream.default_model
+        if not model:
+            raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
+        plan = plan_tools(known.tools or (), knows)
+        forms = {native.kind: name for name, native in plan.natives.items()}
+        history = await self._before(request, owner, cache, forms)
+        given = await self._histories.referenced(read_input(known.input), owner)
+        new = tuple(to_upstream(item, forms, knows) for item in given)
+        check_pairs(history.items, new)
+        if not history.items and not new:
+            raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
+        everything = (*history.items, *new)
+        found = [] if knows("tool_search") else _brought(everything, known.tools or ())
+        brought = plan_tools([*(known.tools or ()), *found], knows)
+        choice, specs = choose_tool(known.tool_choice, brought)
+        items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))
+        asked = ModelRequest(
+            model=model,
+            instructions=known.instructions or "",
+            items=items,
+            tools=specs,
+            tool_choice=choice,
+            settings=_settings(_updated(known, everything)),
+            output_format=_output_format(_updated(known, everything)),
+            session_id=known.prompt_cache_key or history.lane,
+        )
+        plan = msgspec.structs.replace(brought, echoed=plan.echoed)
+        return Asked(request, owner, history, given, new, plan, asked, _ways(known, items, given))
+
+    async def _before(
+        self, request: ResponseRequest, owner: str, cache: ResponseCache | None, forms: dict[str, str]
+    ) -> History:
+        if request.conversation is None:
+            return await self._histories.before(request.known.previous_response_id, owner, cache)
+        return await self._histories.of_conversation(
+            request.conversation, owner, lambda item: to_upstream(item, forms, self._upstream.knows)
+        )
+
+
+def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[Json]) -> Ways:
+    triggers = [at for at, item in enumerate(given) if item.get("type") == _TRIGGER]
+    if triggers and triggers != [len(given) - 1]:
+        raise ApiError(f"input[{triggers[0]}]: a compaction_trigger is the last item", param=f"input[{triggers[0]}]")
+    only = bool(triggers)
+    return Ways(
+        encrypted=ENCRYPTED in (known.include or ()),
+        compact=only or _is_due(known.context_management or (), items),
+        only_compact=only,
+        truncate=known.truncation == "auto",
+    )
+
+
+def _is_due(wanted: Sequence[Compacting], items: Sequence[ResponseItem]) -> bool:
+    """Return whether the conversation has as many tokens as the client allows it."""
+    if not wanted:
+        return False
+    threshold = min(entry.compact_threshold or COMPACT_AT for entry in wanted)
+    return estimate_all(items) >= threshold and len(items) > 1
+
+
+def _brought(items: Iterable[ResponseItem], declared: Sequence[Json]) -> list[Json]:
+    """Return the tools that the conversation itself has brought, by a search or later on, and that `declared` lacks."""
+    names = {tool.get("name") for tool in declared} - {None}
+    found: list[Json] = []
+    for item in items:
+        if not isinstance(item.view, AdditionalTools | ToolSearchOutput):
+            continue
+        for raw in item.view.tools:
+            tool = msgspec.json.decode(raw)
+            if isinstance(tool, dict) and tool.get("name") not in names:
+                found.append(tool)
+                names.add(tool.get("name"))
+    return found
+
+
+class _Update(msgspec.Struct):
+    reasoning: Reasoning | None = None
+    text: Text | None = None
+
+
+def _updated(known: Known, items: Iterable[ResponseItem]) -> Known:
+    """Return the settings as the conversation has changed them on its way."""
+    for item in items:
+        if kind_of(item.view) != _UPDATE:
+            continue
+        try:
+            update = msgspec.json.decode(item.raw, type=_Update)
+        except msgspec.ValidationError as error:
+            raise ApiError(f"configuration_update: {error}", param="input") from error
+        if update.reasoning is not None:
+            known = msgspec.structs.replace(known, reasoning=update.reasoning)
+        if update.text is not None:
+            known = msgspec.structs.replace(known, text=update.text)
+    return known
+
+
+def _settings(known: Known) -> ModelSettings:
+    reasoning, text = known.reasoning, known.text
+    return ModelSettings(
+        reasoning_effort=None if reasoning is None else reasoning.effort,
+        reasoning_summary=None if reasoning is None else reasoning.summary,
+        verbosity=None if text is None else text.verbosity,
+        parallel_tool_calls=known.parallel_tool_calls,
+        max_output_tokens=known.max_output_tokens,
+        temperature=known.temperature,
+        top_p=known.top_p,
+        top_logprobs=known.top_logprobs or None,
+        presence_penalty=known.presence_penalty,
+        frequency_penalty=known.frequency_penalty,
+        service_tier=known.service_tier,
+    )
+
+
+def _output_format(known: Known) -> OutputFormat | None:
+    form = None if known.text is None else known.text.format
+    if isinstance(form, JsonSchemaFormat):
+        return OutputFormat(schema=form.schema, name=form.name, description=form.description, strict=form.strict)
+    return OutputFormat() if isinstance(form, JsonObjectFormat) else None

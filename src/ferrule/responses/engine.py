@@ -1,0 +1,312 @@
+"""Answer requests of the Responses API from any model: the heart of `ferrule serve`, without HTTP."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from ferrule.history.tokens import estimate_all
+from ferrule.model.calls import random_id
+from ferrule.model.stream import ModelError
+from ferrule.process.run import uninterrupted
+from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.truncation import tokens_of_bytes
+from ferrule.responses.asking import Asked, Asker
+from ferrule.responses.compaction import kept_messages, summarised
+from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.event_log import EventLog, output_in, terminal_event
+from ferrule.responses.history import BOUNDARY, Histories, History, ResponseCache
+from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
+from ferrule.responses.objects import as_bytes, response_object
+from ferrule.responses.request import ResponseRequest
+from ferrule.responses.run import ResponseRun, api_error
+from ferrule.responses.transcript import encode_items, sealed
+from ferrule.responses.upstream import Upstream
+from ferrule.store import Page, Paging, Store, StoredResponse
+
+log = logging.getLogger("ferrule.responses")
+
+Json = dict[str, JsonValue]
+
+BROKEN = "The server made a mistake; its log says which."
+INTERRUPTED = "The server ended while this response ran."
+
+
+class _Running(msgspec.Struct):
+    """A response that runs in this process."""
+
+    ledger: Ledger
+    owner: str
+    conversation: str | None = None
+    task: "asyncio.Task[None] | None" = None
+
+
+class ResponseEngine:
+    """Runs responses, and answers for those that are stored. Call `recover` first and `close` last."""
+
+    def __init__(self, upstream: Upstream, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._upstream = upstream
+        self._store = store
+        self._clock = clock
+        self._histories = Histories(store)
+        self._asker = Asker(upstream, self._histories)
+        self._running: dict[str, _Running] = {}
+
+    async def recover(self) -> int:
+        """End what ran when the last process died. Returns the number of such responses."""
+        found = await self._store.unfinished()
+        for stored in found:
+            events = await self._store.events(stored.owner, stored.id) if stored.background else ()
+            output = output_in(event for _, event in events)
+            ended: Json = {
+                "status": "failed",
+                "error": {"code": "server_error", "message": INTERRUPTED},
+                "output": [msgspec.json.decode(item) for item in output],
+            }
+            await self._store.finish_response(
+                stored.owner,
+                stored.id,
+                status="failed",
+                body=as_bytes(msgspec.json.decode(stored.body) | ended),
+                output=output,
+                transcript=stored.transcript or b"[]",
+                to_conversation=False,
+            )
+        return len(found)
+
+    async def close(self) -> None:
+        """End all that runs."""
+        await asyncio.gather(*(self._end(running) for running in list(self._running.values())))
+
+    async def open(self, request: ResponseRequest, owner: str = "", *, cache: ResponseCache | None = None) -> Ledger:
+        """Start a response. `cache` holds what one connection did not store. Raises `ApiError` if the request cannot be
+        answered."""
+        parent = request.known.previous_response_id
+        try:
+            asked = await self._asker.read(request, owner, cache)
+            self._check_free(request.conversation, owner)
+        except ApiError:
+            if cache is not None and parent is not None:
+                cache.drop(parent)
+            raise
+        ledger = self._ledger(asked)
+        running = self._running[ledger.id] = _Running(ledger, owner, request.conversation)
+        try:
+            if request.store:
+                await self._store.create_response(self._record(asked, ledger))
+        except BaseException:
+            del self._running[ledger.id]
+            raise
+        running.task = asyncio.create_task(self._run(asked, ledger, cache), name=f"ferrule-{ledger.id}")
+        return ledger
+
+    def _check_free(self, conversation: str | None, owner: str) -> None:
+        busy = ((one.conversation, one.owner) for one in self._running.values())
+        if conversation is not None and (conversation, owner) in busy:
+            raise ApiError(
+                f"Another response of the conversation {conversation!r} runs: wait for its end.",
+                status=409,
+                code="conversation_locked",
+                param="conversation",
+            )
+
+    # What stands
+
+    async def retrieve(self, response_id: str, owner: str = "") -> Json:
+        """Return a response as it is now. Raises `ApiError` if there is none."""
+        ledger = self.ledger(response_id, owner)
+        if ledger is not None:
+            return ledger.object
+        body: Json = msgspec.json.decode((await self._stored(response_id, owner)).body)
+        return body
+
+    def ledger(self, response_id: str, owner: str = "") -> Ledger | None:
+        """Return the ledger of a response that runs here."""
+        running = self._own(response_id, owner)
+        return None if running is None else running.ledger
+
+    async def events(self, response_id: str, owner: str, after: int = -1) -> tuple[tuple[int, bytes], ...]:
+        """Return the stored events of a background response that has ended, each with its number, after a number.
+        Raises `ApiError`."""
+        stored = await self._stored(response_id, owner)
+        if not stored.background:
+            raise ApiError("Only the events of a background response can be read again.", param="stream")
+        events = await self._store.events(owner, response_id, -1)
+        return tuple(entry for entry in (*events, *terminal_event(stored, events)) if entry[0] > after)
+
+    async def cancel(self, response_id: str, owner: str = "") -> Json:
+        """End a background response, and return it. One that has ended stays as it is. Raises `ApiError`."""
+        running = self._own(response_id, owner)
+        if not (await self.retrieve(response_id, owner)).get("background"):
+            raise ApiError(
+                "Only a background response can be cancelled; any other ends when its client leaves.",
+                code="not_background",
+            )
+        if running is not None:
+            await self._end(running)
+        return await self.retrieve(response_id, owner)
+
+    async def abandon(self, ledger: Ledger) -> None:
+        """End a response whose client has left, unless it runs in the background."""
+        running = self._running.get(ledger.id)
+        if running is not None and not ledger.object["background"]:
+            await self._end(running)
+
+    async def delete(self, response_id: str, owner: str = "") -> None:
+        """Delete a response; one that runs is ended first. Raises `ApiError` if there is none."""
+        running = self._own(response_id, owner)
+        if running is not None:
+            await self._end(running)
+        self._histories.recent.drop(response_id)
+        if not await self._store.delete_response(owner, response_id):
+            raise not_found("response", response_id)
+
+    async def input_items(self, response_id: str, owner: str, paging: Paging) -> Page[bytes]:
+        """Return a page of the items that a response was given. Raises `ApiError` if there is none."""
+        page = await self._store.input_items(owner, response_id, paging)
+        if page is None:
+            raise not_found("response", response_id)
+        return page
+
+    # What is asked beside responses
+
+    async def input_tokens(self, request: ResponseRequest, owner: str = "") -> int:
+        """Return about how many tokens a request would have. Raises `ApiError` as `open` does."""
+        asked = (await self._asker.read(request, owner)).upstream
+        fixed = len(asked.instructions.encode()) + sum(len(spec.responses_json) for spec in asked.tools)
+        return estimate_all(asked.items) + tokens_of_bytes(fixed)
+
+    async def compact(self, request: ResponseRequest, owner: str = "") -> Json:
+        """Return a conversation as the user's newest messages and a summary. Raises `ApiError`."""
+        if request.known.model is None:
+            raise ApiError("model: name the model", code="missing_required_parameter", param="model")
+        asked = await self._asker.read(request, owner)
+        try:
+            summary = await summarised(self._upstream.model, asked.upstream)
+        except ModelError as error:
+            raise api_error(error) from error
+        messages = [_message(item.raw) for item in kept_messages(asked.upstream.items)]
+        content = sealed(summary.text)
+        return {
+            "id": f"resp_{random_id()}{random_id()}",
+            "object": "response.compaction",
+            "created_at": int(self._clock()),
+            "output": [*messages, {"id": new_id("compaction"), "type": "compaction", "encrypted_content": content}],
+            "usage": usage_json(summary.usage),
+        }
+
+    async def list_models(self) -> tuple[str, ...]:
+        """Return the names of the upstream's models. Raises `ApiError`."""
+        try:
+            return await self._upstream.list_models()
+        except ModelError as error:
+            raise api_error(error) from error
+
+    # Running
+
+    def _ledger(self, asked: Asked) -> Ledger:
+        body = response_object(
+            asked.request,
+            response_id=f"resp_{random_id()}{random_id()}",
+            created_at=int(self._clock()),
+            model=asked.upstream.model,
+            tools=asked.plan.echoed,
+        )
+        return Ledger(body, not_run=asked.plan.not_run, clock=self._clock)
+
+    async def _run(self, asked: Asked, ledger: Ledger, cache: ResponseCache | None) -> None:
+        """Run a response to its end, whatever that is."""
+        lane = asked.upstream.session_id or ledger.id
+        upstream = msgspec.structs.replace(asked.upstream, session_id=lane)
+        run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.ways)
+        kept = EventLog(self._store, ledger) if asked.request.background else None
+        try:
+            ledger.begin(queued=asked.request.background)
+            ledger.start()
+            ending = await run.run()
+        except asyncio.CancelledError:
+            ending = Ending("cancelled", run.usage)
+        except Exception:
+            log.exception("%s failed", ledger.id)
+            ending = Ending("failed", run.usage, "server_error", BROKEN)
+        await uninterrupted(self._conclude(asked, ledger, run, ending, cache, kept))
+
+    async def _conclude(
+        self,
+        asked: Asked,
+        ledger: Ledger,
+        run: ResponseRun,
+        ending: Ending,
+        cache: ResponseCache | None,
+        kept: EventLog | None,
+    ) -> None:
+        """Store how a response ended, then tell it: what a client was told to be complete is not lost."""
+        last = ledger.close(ending)
+        history = History((*run.items, *run.said), asked.history.lane or ledger.id)
+        try:
+            if kept is not None:
+                await kept.close()
+            if asked.request.store:
+                await self._finish(asked, ledger, run, last)
+                self._histories.recent.put(ledger.id, history)
+            elif cache is not None and ending.status in ("completed", "incomplete"):
+                cache.put(ledger.id, history)
+        except FerruleError as error:
+            log.exception("%s could not be stored", ledger.id)
+            ledger.error = ApiError(str(error), status=500, kind="server_error", code="server_error")
+            last |= {"status": "failed", "error": {"code": "server_error", "message": str(error)}}
+        finally:
+            del self._running[ledger.id]
+            ledger.publish(last)
+
+    async def _finish(self, asked: Asked, ledger: Ledger, run: ResponseRun, last: Json) -> None:
+        added = (BOUNDARY, *run.items) if run.compacted else asked.new
+        await self._store.finish_response(
+            asked.owner,
+            ledger.id,
+            status=str(last["status"]),
+            body=as_bytes(last),
+            output=tuple(map(as_bytes, ledger.output)),
+            transcript=encode_items((*added, *run.said)),
+        )
+
+    async def _end(self, running: _Running) -> None:
+        if running.task is not None:
+            running.task.cancel()
+            await asyncio.wait([running.task])
+
+    # Stored responses
+
+    def _record(self, asked: Asked, ledger: Ledger) -> StoredResponse:
+        return StoredResponse(
+            id=ledger.id,
+            owner=asked.owner,
+            created_at=int(self._clock()),
+            status=str(ledger.object["status"]),
+            body=as_bytes(ledger.object),
+            parent=asked.request.known.previous_response_id,
+            conversation=asked.request.conversation,
+            background=asked.request.background,
+            input=tuple(map(as_bytes, asked.input)),
+        )
+
+    def _own(self, response_id: str, owner: str) -> _Running | None:
+        running = self._running.get(response_id)
+        return running if running is not None and running.owner == owner else None
+
+    async def _stored(self, response_id: str, owner: str) -> StoredResponse:
+        stored = await self._store.response(owner, response_id)
+        if stored is None:
+            raise not_found("response", response_id)
+        return stored
+
+
+def _message(raw: bytes) -> Json:
+    """Return a message with all its fields, as the API shows it."""
+    message: Json = msgspec.json.decode(raw)
+    content = message.get("content")
+    parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
+    return {"id": new_id("message"), "type": "message", "status": "completed", **message, "content": parts}

@@ -1,0 +1,283 @@
+"""Run one response against the upstream model, and tell the client of it."""
+
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from ferrule.history.compaction import cut_to
+from ferrule.history.tokens import estimate_all
+from ferrule.model.stream import (
+    Completed,
+    ContextOverflow,
+    ItemAdded,
+    ItemDone,
+    Model,
+    ModelError,
+    ModelRequest,
+    ReasoningDelta,
+    ResponseEvent,
+    TextDelta,
+    ToolInputDelta,
+)
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    ResponseItem,
+    kind_of,
+    make_item,
+)
+from ferrule.protocol.json_text import JsonValue
+from ferrule.responses.compaction import after_summary, summarised
+from ferrule.responses.errors import ApiError
+from ferrule.responses.ledger import Ending, Ledger, OpenItem
+from ferrule.responses.tools import ToolPlan
+from ferrule.responses.transcript import sealed
+
+Json = dict[str, JsonValue]
+
+MAX_CUTS = 4
+"""How often a request that is too long is shortened, each time to `CUT` of its length."""
+CUT = 0.6
+MAX_REPEATS = 8
+"""How often a model is asked again for a call whose input is wrong: one that misses it nine times never gets there."""
+
+_PRIVATE = frozenset({"id", "type", "status", "chat_fields", "chat_field"})
+"""Fields of an upstream's item that the client does not get, or gets as the ledger says."""
+
+
+class _Rejected(msgspec.Struct, frozen=True):
+    """A call that the client never sees, and what was wrong with it."""
+
+    call: ResponseItem
+    message: str
+
+
+class Ways(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client wants a response. `encrypted`: with reasoning in its encrypted form. `compact`: the conversation is
+    summarised first, and with `only_compact` no answer follows. `truncate`: what is too old for the model is left
+    out."""
+
+    encrypted: bool = False
+    compact: bool = False
+    only_compact: bool = False
+    truncate: bool = False
+
+
+class ResponseRun:
+    """One response."""
+
+    def __init__(self, model: Model, request: ModelRequest, plan: ToolPlan, ledger: Ledger, ways: Ways) -> None:
+        self._model = model
+        self._request = request
+        self._plan = plan
+        self._ledger = ledger
+        self._ways = ways
+        self._usage: TokenUsage | None = None
+        self._incomplete: str | None = None
+        self._open: dict[str, OpenItem] = {}
+        self.compacted = False
+        self.said: list[ResponseItem] = []
+        """What the model said, as the upstream knows it, without calls that were rejected."""
+
+    async def run(self) -> Ending:
+        """Run the response. Returns how it ends."""
+        try:
+            if self._ways.compact:
+                await self._compact()
+            return Ending("completed", self._usage) if self._ways.only_compact else await self._answer()
+        except ModelError as error:
+            return self._failed(error)
+
+    @property
+    def items(self) -> tuple[ResponseItem, ...]:
+        """The conversation before what the model said; after a summary, what it stands in now."""
+        return self._request.items
+
+    async def _compact(self) -> None:
+        """Replace the conversation by a summary, which the client gets as an item."""
+        item = self._ledger.add_item("compaction", {"encrypted_content": ""})
+        self._ledger.tell("response.compaction.compacting", item_id=item.id, output_index=item.index)
+        summary = await summarised(self._model, self._request)
+        self._add_usage(summary.usage)
+        self._ledger.end_item(item, {"encrypted_content": sealed(summary.text)})
+        items = after_summary(self._request.items, summary.text)
+        self._request = msgspec.structs.replace(self._request, items=items)
+        self.compacted = True
+
+    async def _answer(self) -> Ending:
+        """Ask the model until its calls are right."""
+        request = self._request
+        for _ in range(MAX_REPEATS + 1):
+            before = len(self.said)
+            rejected = await self._fitting(request)
+            if not rejected or self._incomplete is not None:
+                break
+            request = _again(request, self.said[before:], rejected)
+        else:
+            text = f"The model's call stayed wrong after {MAX_REPEATS} corrections: {rejected[0].message}"
+            return Ending("failed", self._usage, "server_error", text)
+        if self._incomplete is not None:
+            return Ending("incomplete", self._usage, self._incomplete)
+        return Ending("completed", self._usage)
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """The tokens so far."""
+        return self._usage
+
+    async def _fitting(self, request: ModelRequest) -> list[_Rejected]:
+        """Send a request; leave out its oldest items where it is too long, if the client wants that."""
+        items = request.items
+        for _ in range(MAX_CUTS if self._ways.truncate else 0):
+            try:
+                return await self._sample(msgspec.structs.replace(request, items=items))
+            except ContextOverflow:
+                items = tuple(cut_to(items, int(estimate_all(items) * CUT)))
+        return await self._sample(msgspec.structs.replace(request, items=items))
+
+    async def _sample(self, request: ModelRequest) -> list[_Rejected]:
+        """Send one request, and tell of its answer. Returns the calls that are wrong."""
+        rejected: list[_Rejected] = []
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, ItemDone):
+                    rejected += self._end(event.item)
+                else:
+                    self._take(event)
+        return rejected
+
+    def _take(self, event: ResponseEvent) -> None:
+        match event:
+            case TextDelta(item_id=item_id) if item := self._open.get(item_id):
+                self._ledger.say(item, "refusal" if event.refusal else "output_text", event.part, event.delta)
+            case ReasoningDelta(item_id=item_id) if item := self._open.get(item_id):
+                self._ledger.say(item, "summary_text" if event.summary else "reasoning_text", event.part, event.delta)
+            case ToolInputDelta(item_id=item_id) if item := self._open.get(item_id):
+                self._ledger.say_input(item, event.delta)
+            case ItemAdded():
+                self._begin(event)
+            case Completed():
+                self._add_usage(event.usage)
+                self._incomplete = event.incomplete
+
+    def _begin(self, event: ItemAdded) -> None:
+        """Tell of an item that begins; one that may turn out wrong, or changes its kind, waits until it is whole."""
+        ledger, kind = self._ledger, event.kind
+        if kind == "message":
+            self._open[event.item_id] = ledger.add_item(kind, {"role": "assistant", "content": []})
+        elif kind == "reasoning":
+            self._open[event.item_id] = ledger.add_item(kind, {"summary": []}, event.item_id)
+        elif kind in ("function_call", "custom_tool_call") and not self._is_checked(event.namespace, event.name or ""):
+            field = "arguments" if kind == "function_call" else "input"
+            named = {"name": event.name, "call_id": event.call_id, **_spaced(event.namespace), field: ""}
+            self._open[event.item_id] = ledger.add_item(kind, named)
+
+    def _is_checked(self, namespace: str | None, name: str) -> bool:
+        """Return whether a call must be whole before anybody sees it."""
+        return (namespace is None and name in self._plan.natives) or (namespace, name) in self._plan.grammars
+
+    def _end(self, item: ResponseItem) -> Iterator[_Rejected]:
+        """Tell of a whole item. Yields it if it is a wrong call."""
+        try:
+            kind, fields = self._public(item)
+        except RespondToModel as error:
+            yield _Rejected(item, str(error))
+            return
+        self.said.append(item)
+        said_id = getattr(item.view, "id", None) or ""
+        begun = self._open.pop(said_id, None) or self._found(item)
+        if begun is None or begun.kind != kind:
+            begun = self._ledger.add_item(kind, _begun(kind, fields), said_id if kind == "reasoning" else None)
+        if kind == "shell_call":
+            self._tell_commands(begun, fields["action"]["commands"])
+        self._ledger.end_item(begun, fields)
+
+    def _tell_commands(self, item: OpenItem, commands: list[str]) -> None:
+        """Tell the commands of a shell call, which have events of their own."""
+        for number, command in enumerate(commands):
+            place = {"output_index": item.index, "command_index": number}
+            self._ledger.tell("response.shell_call_command.added", **place, command="")
+            self._ledger.tell("response.shell_call_command.delta", **place, delta=command)
+            self._ledger.tell("response.shell_call_command.done", **place, command=command)
+
+    def _found(self, item: ResponseItem) -> OpenItem | None:
+        """Return the open item of a call whose id changed while it arrived."""
+        kind = kind_of(item.view)
+        found = next((key for key, begun in self._open.items() if begun.kind == kind), None)
+        return None if found is None else self._open.pop(found)
+
+    def _public(self, item: ResponseItem) -> tuple[str, Json]:
+        """Return an item as the client sees it: its type and fields. Raises `RespondToModel` for a wrong call."""
+        view = item.view
+        if isinstance(view, FunctionCall) and view.namespace is None and (tool := self._plan.natives.get(view.name)):
+            native = tool.item(view)
+            return str(native.pop("type")), native
+        if isinstance(view, CustomToolCall) and (grammar := self._plan.grammars.get((view.namespace, view.name))):
+            grammar.check(view.input)
+        fields: Json = msgspec.json.decode(item.raw)
+        kind = str(fields.get("type"))
+        status = {"status": "incomplete"} if fields.get("status") == "incomplete" else {}
+        fields = {name: value for name, value in fields.items() if name not in _PRIVATE} | status
+        if kind == "reasoning" and not self._ways.encrypted:
+            fields.pop("encrypted_content", None)
+        return kind, fields
+
+    def _add_usage(self, usage: TokenUsage | None) -> None:
+        if usage is not None:
+            self._usage = usage if self._usage is None else self._usage + usage
+
+    def _failed(self, error: ModelError) -> Ending:
+        self._add_usage(error.usage)
+        failure = api_error(error)
+        self._ledger.error = failure
+        return Ending("failed", self._usage, failure.code or "server_error", str(failure))
+
+
+def _spaced(namespace: str | None) -> Json:
+    return {} if namespace is None else {"namespace": namespace}
+
+
+def _begun(kind: str, fields: Json) -> Json:
+    """Return the fields of an item that is told of as begun and whole in one go."""
+    empty: dict[str, Any] = {"content": [], "summary": [], "arguments": "", "input": ""}
+    if kind == "message":
+        fields = {"role": "assistant", **fields}
+    return {name: empty.get(name, value) for name, value in fields.items() if name != "status"}
+
+
+def _again(request: ModelRequest, said: list[ResponseItem], rejected: list[_Rejected]) -> ModelRequest:
+    """Return the request that shows the model its wrong calls. Its right ones are not repeated: they stand already."""
+    words = [item for item in said if kind_of(item.view) in ("message", "reasoning")]
+    shown = [entry for wrong in rejected for entry in (wrong.call, _correction(wrong))]
+    return msgspec.structs.replace(request, items=(*request.items, *words, *shown), lineage=None)
+
+
+def _correction(wrong: _Rejected) -> ResponseItem:
+    text = f"{wrong.message}. Nothing was done: make the call again, correctly."
+    if isinstance(wrong.call.view, CustomToolCall):
+        return make_item(CustomToolCallOutput(call_id=wrong.call.view.call_id, output=text))
+    assert isinstance(wrong.call.view, FunctionCall)
+    return make_item(FunctionCallOutput(call_id=wrong.call.view.call_id, output=text))
+
+
+def api_error(error: ModelError) -> ApiError:
+    """Return an upstream's failure as the API tells it."""
+    if isinstance(error, ContextOverflow):
+        return ApiError(str(error), code="context_length_exceeded", param="input")
+    if error.status == 429:
+        return ApiError(
+            str(error),
+            status=429,
+            kind="rate_limit_error",
+            code="rate_limit_exceeded",
+            retry_after_ms=error.retry_after_ms,
+        )
+    if error.status in (400, 404, 409, 413, 415, 422):
+        return ApiError(str(error), code="invalid_prompt")
+    return ApiError(str(error), status=502, kind="server_error", code="server_error")

@@ -1,0 +1,344 @@
+"""The tools of a request: read, echoed, and turned into what the upstream model is told.
+
+Tools of unknown types are kept and echoed. Those that nobody runs are named in `ToolPlan.not_run`.
+Source: the `tools` and `tool_choice` of the Responses API.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ferrule.model.stream import ForcedTool, ToolChoice
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.specs import (
+    FreeformTool,
+    FreeformToolFormat,
+    NamespaceTool,
+    RawTool,
+    ResponsesApiTool,
+    ToolSearchTool,
+    ToolSpec,
+    spec_name,
+)
+from ferrule.responses.errors import ApiError
+from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
+from ferrule.responses.request import unfit
+from ferrule.tools.grammar import InputGrammar, checkable_grammar
+
+Json = dict[str, JsonValue]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+ANY_TEXT = FreeformToolFormat("text", "", "")
+NO_PARAMETERS: Json = {"type": "object", "properties": {}}
+
+
+class _Function(msgspec.Struct, frozen=True, tag="function"):
+    name: Name
+    description: str | None = None
+    parameters: Json | None = None
+    strict: bool | None = None
+    defer_loading: bool | None = None
+
+
+class _Text(msgspec.Struct, frozen=True, tag="text"):
+    pass
+
+
+class _Grammar(msgspec.Struct, frozen=True, tag="grammar"):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class _Custom(msgspec.Struct, frozen=True, tag="custom"):
+    name: Name
+    description: str | None = None
+    format: _Text | _Grammar | None = None
+    defer_loading: bool | None = None
+
+
+class _Namespace(msgspec.Struct, frozen=True, tag="namespace"):
+    name: Name
+    tools: tuple[_Function | _Custom, ...]
+    description: str | None = None
+
+
+class _ToolSearch(msgspec.Struct, frozen=True, tag="tool_search"):
+    execution: Literal["server", "client"] | None = None
+    description: str | None = None
+    parameters: Json | None = None
+
+
+class _WebSearch(msgspec.Struct, frozen=True):
+    search_context_size: Literal["low", "medium", "high"] | None = None
+    user_location: Json | None = None
+    filters: Json | None = None
+    external_web_access: bool | None = None
+
+
+class _FileSearch(msgspec.Struct, frozen=True):
+    vector_store_ids: tuple[str, ...]
+    max_num_results: Annotated[int, msgspec.Meta(ge=1, le=50)] | None = None
+    filters: Json | None = None
+    ranking_options: Json | None = None
+
+
+class _CodeInterpreter(msgspec.Struct, frozen=True):
+    container: str | Json
+
+
+class _Shell(msgspec.Struct, frozen=True):
+    environment: Json | None = None
+
+
+class _ComputerPreview(msgspec.Struct, frozen=True):
+    display_width: int
+    display_height: int
+    environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
+
+
+class _ImageGeneration(msgspec.Struct, frozen=True):
+    model: str | None = None
+    size: str | None = None
+    quality: str | None = None
+    output_format: str | None = None
+    partial_images: Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
+
+
+class _Mcp(msgspec.Struct, frozen=True):
+    server_label: str
+    server_url: str | None = None
+    connector_id: str | None = None
+    tunnel_id: str | None = None
+    headers: dict[str, str] | None = None
+    authorization: str | None = None
+    allowed_tools: tuple[str, ...] | Json | None = None
+    require_approval: str | Json | None = None
+
+
+class _Plain(msgspec.Struct, frozen=True):
+    """A tool without parameters."""
+
+
+_SHAPES: Mapping[str, type[msgspec.Struct]] = {
+    "function": _Function,
+    "custom": _Custom,
+    "namespace": _Namespace,
+    "tool_search": _ToolSearch,
+    "web_search": _WebSearch,
+    "web_search_2025_08_26": _WebSearch,
+    "web_search_preview": _WebSearch,
+    "web_search_preview_2025_03_11": _WebSearch,
+    "file_search": _FileSearch,
+    "code_interpreter": _CodeInterpreter,
+    "shell": _Shell,
+    "apply_patch": _Plain,
+    "local_shell": _Plain,
+    "computer": _Plain,
+    "computer_use_preview": _ComputerPreview,
+    "image_generation": _ImageGeneration,
+    "mcp": _Mcp,
+    "programmatic_tool_calling": _Plain,
+}
+"""Types whose fields are checked."""
+
+
+class ToolPlan(msgspec.Struct, frozen=True):
+    """What the tools of one request become.
+
+    `echoed`: as the response shows them. `specs`: for the upstream. `natives`: tools with items of their own that the
+    upstream is told of as functions, by the functions' names. `grammars`: of freeform tools, by namespace and name.
+    `not_run`: types of tools that nobody runs here.
+    """
+
+    echoed: tuple[Json, ...] = ()
+    specs: tuple[ToolSpec, ...] = ()
+    natives: Mapping[str, NativeTool] = {}
+    grammars: Mapping[tuple[str | None, str], InputGrammar] = {}
+    not_run: tuple[str, ...] = ()
+
+    def native_name(self, kind: str) -> str | None:
+        """Return the function's name for a native tool of this type."""
+        return next((name for name, tool in self.natives.items() if tool.kind == kind), None)
+
+
+def plan_tools(given: Sequence[Json], knows: Callable[[str], bool]) -> ToolPlan:
+    """Read the tools. `knows` tells which types the upstream takes as they are. Raises `ApiError`."""
+    shapes = [_read(tool, f"tools[{index}]") for index, tool in enumerate(given)]
+    taken = {shape.name for shape in shapes if isinstance(shape, _Function | _Custom | _Namespace)}
+    specs: list[ToolSpec] = []
+    natives: dict[str, NativeTool] = {}
+    not_run: list[str] = []
+    for tool, shape in zip(given, shapes, strict=True):
+        kind = str(tool["type"])
+        native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
+        if isinstance(shape, _Function | _Custom | _Namespace):
+            specs.append(_declared(shape))
+        elif isinstance(shape, _ToolSearch) and shape.execution == "client":
+            specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
+        elif knows(kind):
+            specs.append(RawTool(definition=tool))
+        elif native is not None:
+            name = _free_name(native.name, taken)
+            taken.add(name)
+            natives[name] = native
+            specs.append(native.function(name, tool))
+        else:
+            not_run.append(kind)
+    _check_twins(specs)
+    return ToolPlan(
+        tuple(_echo(tool) for tool in given), tuple(specs), natives, _grammars(shapes), tuple(dict.fromkeys(not_run))
+    )
+
+
+def choose_tool(choice: str | Json | None, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+    """Return the tool choice for the upstream, and the tools to send with it. Raises `ApiError`."""
+    if choice is None or isinstance(choice, str):
+        return (choice or "auto", plan.specs)  # type: ignore[return-value]  # the request's reader has checked it
+    kind, name = choice.get("type"), choice.get("name")
+    if kind in ("function", "custom"):
+        if name not in {spec_name(spec) for spec in plan.specs}:
+            raise ApiError(f"tool_choice: there is no tool {name!r} in tools", param="tool_choice.name")
+        return ForcedTool(str(name)), plan.specs
+    if kind == "allowed_tools":
+        return _allowed(choice, plan)
+    if kind is None:
+        raise ApiError("tool_choice: an object needs a type", param="tool_choice.type")
+    if native := plan.native_name(str(kind)):
+        return ForcedTool(native), plan.specs
+    sent = any(isinstance(spec, RawTool) and spec.definition.get("type") == kind for spec in plan.specs)
+    return (ForcedTool(str(kind)) if sent else "auto"), plan.specs
+
+
+def _allowed(choice: Json, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+    """Leave only the tools that the choice names."""
+    listed = choice.get("tools")
+    mode = choice.get("mode", "auto")
+    if mode not in ("auto", "required"):
+        raise ApiError(f"tool_choice.mode: {mode!r} is neither auto nor required", param="tool_choice.mode")
+    if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
+        raise ApiError("tool_choice.tools: a list of tools is needed", param="tool_choice.tools")
+    names = {tool.get("name") or plan.native_name(str(tool.get("type"))) or tool.get("type") for tool in listed}
+    kept = tuple(spec for spec in plan.specs if spec_name(spec) in names)
+    return (mode if kept else "none"), kept
+
+
+def _read(tool: Json, param: str) -> msgspec.Struct | None:
+    """Check the fields of a tool. Returns None for an unknown type."""
+    kind = tool.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise ApiError(f"{param}.type: a tool needs a type", param=f"{param}.type")
+    shape = _SHAPES.get(kind)
+    if shape is None:
+        return None
+    try:
+        read = msgspec.convert(tool, shape)
+    except msgspec.ValidationError as error:
+        raise unfit(error, param) from error
+    for name, custom in _customs(read):
+        if isinstance(custom.format, _Grammar):
+            _check_grammar(custom.format, f"{param}{name}.format.definition")
+    return read
+
+
+def _customs(shape: msgspec.Struct) -> Iterator[tuple[str, _Custom]]:
+    """Yield the freeform tools, each with where it stands."""
+    if isinstance(shape, _Custom):
+        yield "", shape
+    elif isinstance(shape, _Namespace):
+        yield from ((f".tools[{i}]", tool) for i, tool in enumerate(shape.tools) if isinstance(tool, _Custom))
+
+
+def _check_grammar(grammar: _Grammar, param: str) -> None:
+    checked = checkable_grammar(_format(grammar))
+    try:
+        if checked is not None:
+            checked.load()
+    except UsageError as error:
+        raise ApiError(f"{param}: {error}", param=param, code="invalid_grammar") from error
+
+
+def _grammars(shapes: Sequence[msgspec.Struct | None]) -> dict[tuple[str | None, str], InputGrammar]:
+    found: dict[tuple[str | None, str], InputGrammar] = {}
+    for shape in shapes:
+        for _, custom in _customs(shape) if shape is not None else ():
+            grammar = checkable_grammar(_format(custom.format))
+            if grammar is not None:
+                found[shape.name if isinstance(shape, _Namespace) else None, custom.name] = grammar
+    return found
+
+
+def _declared(shape: _Function | _Custom | _Namespace) -> ToolSpec:
+    if isinstance(shape, _Namespace):
+        tools = tuple(_callable(tool) for tool in shape.tools)
+        return NamespaceTool(name=shape.name, description=shape.description or "", tools=tools)
+    return _callable(shape)
+
+
+def _callable(shape: _Function | _Custom) -> ResponsesApiTool | FreeformTool:
+    if isinstance(shape, _Custom):
+        return FreeformTool(
+            name=shape.name,
+            description=shape.description or "",
+            format=_format(shape.format),
+            defer_loading=shape.defer_loading is True,
+        )
+    return ResponsesApiTool(
+        name=shape.name,
+        description=shape.description or "",
+        parameters=JsonSchema(shape.parameters or NO_PARAMETERS),
+        strict=shape.strict is True,
+        defer_loading=shape.defer_loading is True,
+    )
+
+
+def _format(given: _Text | _Grammar | None) -> FreeformToolFormat:
+    if isinstance(given, _Grammar):
+        return FreeformToolFormat("grammar", given.syntax, given.definition)
+    return ANY_TEXT
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    """Return a name for a function of ours that no tool of the client has."""
+    return next(name for name in _numbered(wanted) if name not in taken)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}_{number}"
+        number += 1
+
+
+def _check_twins(specs: Sequence[ToolSpec]) -> None:
+    names: set[str] = set()
+    for spec in specs:
+        if isinstance(spec, RawTool):
+            continue
+        if (name := spec_name(spec)) in names:
+            raise ApiError(f"tools: two tools are called {name!r}", param="tools")
+        names.add(name)
+
+
+def _echo(tool: Json) -> Json:
+    """Return a tool as the response shows it: a function with all of its fields."""
+    if tool.get("type") != "function":
+        return _without_secrets(tool)
+    return {"description": None, "parameters": None} | tool | {"strict": tool.get("strict") is True}
+
+
+_SECRET = frozenset({"authorization", "headers"})
+
+
+def _without_secrets(tool: Json) -> Json:
+    """Remove an MCP server's credentials: what is stored and shown holds none."""
+    if tool.get("type") != "mcp":
+        return tool
+    return {key: value for key, value in tool.items() if key not in _SECRET}
+
+
+def as_json(value: Any) -> JsonValue:
+    """Return a struct as plain JSON values."""
+    return msgspec.to_builtins(value)

@@ -1,0 +1,144 @@
+"""The items of a conversation in two forms: as the client sends and sees them, and as the upstream model saw them."""
+
+import base64
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import get_args
+
+import msgspec
+
+from ferrule.history.compaction import summary_message
+from ferrule.history.pairs import answered_id, called_id
+from ferrule.protocol.items import ItemView, McpApprovalRequest, Origin, ResponseItem, UnknownItem, kind_of, read_item
+from ferrule.protocol.json_text import JsonValue
+from ferrule.responses.errors import INVALID, ApiError
+from ferrule.responses.ledger import new_id
+from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
+from ferrule.responses.request import unfit
+
+Json = dict[str, JsonValue]
+_SEAL = "ferrule.1."
+MAX_SUMMARY_BYTES = 1 << 20
+"""Bytes of a summary in a compaction item, far above what a model writes."""
+Form = Mapping[str, str]
+"""Names of the functions that stand for native tools, by the tools' types."""
+
+_decode_view = msgspec.json.Decoder(ItemView)
+_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in get_args(ItemView)) - {"unknown"}
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    raw: msgspec.Raw
+    origin: Origin | None = None
+
+
+def encode_items(items: Iterable[ResponseItem]) -> bytes:
+    """Return items for storage, with their origins."""
+    return msgspec.json.encode([_Entry(msgspec.Raw(item.raw), item.origin) for item in items])
+
+
+def decode_items(data: bytes) -> tuple[ResponseItem, ...]:
+    """Return stored items."""
+    return tuple(read_item(entry.raw, entry.origin) for entry in msgspec.json.decode(data, type=list[_Entry]))
+
+
+def read_input(given: str | Sequence[msgspec.Raw] | None) -> tuple[Json, ...]:
+    """Return the input as items, each with an id. Raises `ApiError` that names the item which is wrong."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        content = [{"type": "input_text", "text": given}]
+        return (
+            {"id": new_id("message"), "type": "message", "status": "completed", "role": "user", "content": content},
+        )
+    return tuple(_read(raw, f"input[{index}]") for index, raw in enumerate(given))
+
+
+def _read(raw: msgspec.Raw, param: str) -> Json:
+    item = msgspec.json.decode(raw)
+    if not isinstance(item, dict):
+        raise ApiError(f"{param}: an item is an object", param=param)
+    if "type" not in item and "role" in item:
+        item = {"type": "message", **item}
+    kind = item.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise ApiError(f"{param}.type: an item needs a type", param=f"{param}.type")
+    if not item.get("id") and kind != "item_reference":
+        item = {**item, "id": new_id(kind)}
+    _check(item, param)
+    return item
+
+
+def _check(item: Json, param: str) -> None:
+    """Refuse an item of a known type with wrong fields; unknown types and unknown parts are kept."""
+    encoded = msgspec.json.encode(item)
+    view = read_item(encoded).view
+    if not isinstance(view, UnknownItem) or view.original_type not in _KNOWN:
+        return
+    try:
+        _decode_view.decode(encoded)
+    except msgspec.ValidationError as error:
+        raise unfit(error, param) from error
+
+
+def to_upstream(item: Json, forms: Form, knows: Callable[[str], bool]) -> ResponseItem:
+    """Return a client's item as the upstream model knows it. `knows` tells which tool types it takes as they are."""
+    kind = str(item.get("type"))
+    native = _native_of(item, kind)
+    if native is not None and not knows(native.kind):
+        if kind == native.call:
+            return native.as_function_call(item, forms.get(native.kind, native.name))
+        return native.as_function_output(item)
+    if kind == "compaction" and (summary := opened(str(item.get("encrypted_content") or ""))) is not None:
+        return summary_message(summary)
+    return read_item(msgspec.json.encode(item))
+
+
+def sealed(summary: str) -> str:
+    """Return a summary as the content of a compaction item, which only a server of ours reads. It is compressed, not
+    secret: it tells the client nothing that the client did not say or read."""
+    return _SEAL + base64.urlsafe_b64encode(zlib.compress(summary.encode())).decode()
+
+
+def opened(content: str) -> str | None:
+    """Return the summary in a compaction item; None if another server made the item. Raises `ApiError` if it is
+    damaged."""
+    if not content.startswith(_SEAL):
+        return None
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(base64.urlsafe_b64decode(content[len(_SEAL) :]), MAX_SUMMARY_BYTES).decode()
+    except (ValueError, zlib.error) as error:
+        raise ApiError("input: a compaction item is damaged", param="input") from error
+    if not unpacker.eof:
+        raise ApiError("input: a compaction item is damaged", param="input")
+    return text
+
+
+def _native_of(item: Json, kind: str) -> NativeTool | None:
+    """Return the tool of a native item. The two screens share their items; one has `actions`."""
+    alike = [native for native in NATIVE_TOOLS if kind in (native.call, native.output)]
+    if kind == "computer_call" and "actions" not in item and item.get("action"):
+        alike.reverse()
+    return alike[0] if alike else None
+
+
+def check_pairs(before: Sequence[ResponseItem], new: Sequence[ResponseItem]) -> None:
+    """Check that each output answers a call, and that each call has its output. Raises `ApiError`."""
+    calls = {called_id(item.view): item for item in before}
+    answered = {answered_id(item.view) for item in before}
+    for index, item in enumerate(new):
+        if (answers := answered_id(item.view)) is not None:
+            if answers not in calls:
+                raise _unpaired(f"input[{index}]", f"no call {answers!r} precedes this {kind_of(item.view)}")
+            if answers in answered:
+                raise _unpaired(f"input[{index}]", f"the call {answers!r} has an output already")
+            answered.add(answers)
+        calls[called_id(item.view)] = item
+    for call_id, item in calls.items():
+        if call_id is not None and call_id not in answered and not isinstance(item.view, McpApprovalRequest):
+            raise _unpaired("input", f"the {kind_of(item.view)} {call_id!r} has no output")
+
+
+def _unpaired(param: str, text: str) -> ApiError:
+    return ApiError(f"{param}: {text}", kind=INVALID, code="invalid_value", param=param)
