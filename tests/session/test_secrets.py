@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from ferrule.dispatch.front_end import Callbacks
+from ferrule.model.provider import list_models, open_model
+from ferrule.model.stream import ModelError
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel, raw
+from tests.mcp.web import stub
 
 MARK = "s3cr3t"
 """In every secret, so that half a one is found, too."""
@@ -71,3 +74,13 @@ async def test_a_failing_request_tells_no_secret(
     assert MARK not in "".join(msgspec.json.encode(event, enc_hook=repr).decode() for event in events)
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert files and not [path for path in files if MARK in path.read_text()]
+
+
+async def test_a_refused_list_of_models_tells_no_secret() -> None:
+    key = SECRETS["MY_KEY"]
+    with stub(lambda asked: (400, {}, ECHO % asked.headers["authorization"].encode()), gets=True) as url:
+        model = open_model(ProviderSettings(name="mine", base_url=url), api_key=key)
+        with pytest.raises(ModelError, match=r"Incorrect API key provided: \*{5}") as failed:
+            await list_models(model)
+        await model.aclose()
+    assert MARK not in str(failed.value) and MARK not in failed.value.said

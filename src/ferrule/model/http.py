@@ -272,7 +272,7 @@ class Server:
         except (msgspec.DecodeError, UnicodeDecodeError):
             error = None
         if 300 <= status < 400:
-            target = without_secrets(response.headers.get("location", "another address"))
+            target = response.headers.get("location", "another address")
             return ModelError(
                 f"{self._where} redirects to {target}: put that address into the base URL.", status=status
             )
