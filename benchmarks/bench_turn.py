@@ -6,7 +6,8 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benchmarks import peers
@@ -23,6 +24,7 @@ AGENTS, TURNS = 200, 10
 CALLS = 20
 SESSIONS = 3
 LONG = 10_000
+ROUNDS = 30
 
 
 @tool(read_only=True)
@@ -140,39 +142,64 @@ def history(count: int) -> list[ResponseItem]:
     return [item for pair in pairs for item in pair]
 
 
-async def with_history(count: int) -> float:
-    """Milliseconds of a no-op turn of a session whose history has `count` items, the agent in the server's process."""
-    with ScriptedModel([*([no_op()] for _ in range(CALLS * 2)), [message("done")]]) as model:
-        with tempfile.TemporaryDirectory() as folder:
-            agent = Agent("m", tools=["update_plan"], base_url=model.base_url, wire="responses", cwd=folder)
-            async with await agent.open() as session:
-                session.history.extend(history(count))
-                await session.run("go")
-        return statistics.median(model.latencies_ns()[5:]) / 1e6
+Ask = Callable[[], Awaitable[object]]
+"""Makes two requests, one after the other."""
 
 
-async def bare_posts(count: int) -> float:
-    """Milliseconds from an answer to the next request of a client that posts the same bytes and does nothing else."""
+class Line:
+    """A scripted server, and somebody who asks it twice a round: what passes between its first answer and the second
+    request is measured."""
+
+    def __init__(self, server: ScriptedModel, ask: Ask) -> None:
+        self._server = server
+        self.ask = ask
+
+    def milliseconds(self) -> list[float]:
+        """The time of each round but the first ones."""
+        return [spent / 1e6 for spent in self._server.latencies_ns()[::2]][5:]
+
+
+async def session_line(count: int, ends: AsyncExitStack) -> Line:
+    """A session whose history has `count` items, the agent in the server's process."""
+    server = ends.enter_context(ScriptedModel([[no_op()], [message("done")]] * ROUNDS))
+    folder = ends.enter_context(tempfile.TemporaryDirectory())
+    agent = Agent("m", tools=["update_plan"], base_url=server.base_url, wire="responses", cwd=folder)
+    session = await ends.enter_async_context(await agent.open())
+    session.history.extend(history(count))
+    return Line(server, lambda: session.run("go"))
+
+
+async def bare_line(count: int, ends: AsyncExitStack) -> Line:
+    """A client that posts the same bytes and does nothing else."""
     import httpx2
 
+    server = ends.enter_context(ScriptedModel([message("done")] * ROUNDS * 2))
+    client = await ends.enter_async_context(httpx2.AsyncClient(trust_env=False))
     body = b'{"model":"m","stream":true,"input":[%b]}' % b",".join(item.raw for item in history(count))
-    with ScriptedModel([message("done")] * CALLS * 2) as model:
-        async with httpx2.AsyncClient(trust_env=False) as client:
-            for _ in range(CALLS * 2):
-                await client.post(f"{model.base_url}/responses", content=body)
-        return statistics.median(model.latencies_ns()[5:]) / 1e6
+
+    async def ask() -> None:
+        for _ in range(2):
+            await client.post(f"{server.base_url}/responses", content=body)
+
+    return Line(server, ask)
 
 
 async def late_and_early() -> tuple[float, float]:
-    """A turn late in a session without what its bytes cost a bare client on the way, and an early one."""
-    on_the_way = await bare_posts(LONG) - await bare_posts(10)
-    return await with_history(LONG) - on_the_way, await with_history(10)
+    """A turn late in a session without what its bytes cost a bare client on the way, and an early one. They take
+    turns, so what else runs on the machine meets all four alike."""
+    async with AsyncExitStack() as ends:
+        lines = [await make(count, ends) for make in (session_line, bare_line) for count in (LONG, 10)]
+        for _ in range(ROUNDS):
+            for line in lines:
+                await line.ask()
+        late, early, late_bytes, early_bytes = (line.milliseconds() for line in lines)
+    own = [turn - (sent - few) for turn, sent, few in zip(late, late_bytes, early_bytes, strict=True)]
+    return statistics.median(own), statistics.median(early)
 
 
 def long_histories() -> Row:
     """What a long history costs beside its transport."""
-    runs = [asyncio.run(late_and_early()) for _ in range(SESSIONS)]
-    late, early = (statistics.median(times) for times in zip(*runs, strict=True))
+    late, early = asyncio.run(late_and_early())
     name = f"no-op turn at {LONG:,} items of history without the transport of its bytes, floor one at 10"
     return row(name, late, early, 1.2, "ms", 1)
 

@@ -284,6 +284,20 @@ def test_zeros_and_records_over_many_lines_are_read_however_many_there_are(
     assert stored.damage == ""
 
 
+def test_all_that_was_said_is_shown_also_what_was_compacted(long: LongFile) -> None:
+    long.compact("brought")
+    long.turn("one")
+    long.compact("first")
+    long.turn("two")
+    long.write(TORN + b"\n")
+    with long.path.open("rb") as file:
+        lines = salvage.Salvage(file)
+        shown = " ".join(item.raw.decode() for item in replay.said(lines))
+    for words in ("brought of all", "done one", "done two"):
+        assert shown.count(words) == 1
+    assert "first of all" not in shown and lines.damaged == 1
+
+
 READS = """
 import resource, sys
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Put the lines of a session file together again, in bounded memory: from its newest compaction on, and of a history
 that is too large for any model only the newest part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -181,6 +181,19 @@ class Replay:
             return item
         origin = Origin(f"{self.meta.model_provider}{ANYWHERE}", family_of(context.model))
         return msgspec.structs.replace(item, origin=origin)
+
+
+def said(lines: Iterable[Line]) -> Iterator[ResponseItem]:
+    """Yield all items, also those that a compaction has replaced; of a conversation that was brought from elsewhere,
+    what it was when it came. Lines that cannot be read say nothing."""
+    begun = False
+    for line in lines:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            if line.type == "response_item":
+                begun = True
+                yield read_item(bytes(line.payload))
+            elif line.type == "compacted" and not begun:
+                yield from msgspec.json.decode(line.payload, type=Compacted).history()
 
 
 class _Responses:

@@ -193,9 +193,8 @@ class StoredSession(msgspec.Struct, frozen=True):
     def _unread(self) -> str:
         if not self.skipped_lines:
             return ""
-        lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines} lines"
         rights = "" if self.context else "; the rights that it ran with are among them, and the present settings count"
-        return f"the session file {self.path} is damaged: {lines} could not be read and are left out{rights}"
+        return unread(self.path, self.skipped_lines) + rights
 
     def _too_old(self) -> str:
         if not self.left_out:
@@ -205,6 +204,12 @@ class StoredSession(msgspec.Struct, frozen=True):
             f"the conversation in {self.path} is larger than {room}, more than any model reads: its oldest "
             f"{self.left_out:,} items stay in the file, and the model goes on without them"
         )
+
+
+def unread(path: Path, count: int) -> str:
+    """Say that some lines of a file could not be read."""
+    lines = "1 line" if count == 1 else f"{count} lines"
+    return f"the session file {path} is damaged: {lines} could not be read and are left out"
 
 
 def read_rollout(path: Path) -> StoredSession:

@@ -19,7 +19,9 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import Message
 from ferrule.protocol.settings import Settings
 from ferrule.session.index import SessionEntry, SessionIndex
-from ferrule.session.rollout import read_rollout
+from ferrule.session.replay import said
+from ferrule.session.rollout import unread
+from ferrule.session.salvage import Salvage
 from ferrule.sync import wait_for_coroutine
 
 DESCRIPTION = """\
@@ -118,12 +120,14 @@ def _line(entry: SessionEntry) -> str:
 
 
 def _show(entry: SessionEntry) -> int:
-    stored = read_rollout(Path(entry.path))
+    path = Path(entry.path)
     print(_line(entry))
-    for item in (item for response in stored.responses for item in response):
-        if isinstance(item.view, Message) and (is_words_of_user(item) or is_said(item)):
-            who = "user" if item.view.role == "user" else "model"
-            print(f"\n{who}:\n{safe(text_of(item.view.content))}")
-    if stored.damage:
-        print(f"ferrule: {stored.damage}", file=sys.stderr)
+    with path.open("rb") as file:
+        lines = Salvage(file)
+        for item in said(lines):
+            if isinstance(item.view, Message) and (is_words_of_user(item) or is_said(item)):
+                who = "user" if item.view.role == "user" else "model"
+                print(f"\n{who}:\n{safe(text_of(item.view.content))}")
+    if lines.damaged:
+        print(f"ferrule: {unread(path, lines.damaged)}", file=sys.stderr)
     return DONE
