@@ -69,6 +69,11 @@ def texts(stored: StoredSession) -> str:
     return " ".join(item.raw.decode() for item in settled(stored.responses))
 
 
+def compactions_of(long: LongFile) -> list[int]:
+    with long.path.open("rb") as file:
+        return list(replay.compactions(file))
+
+
 def read_in_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredSession:
     """Read a file from its first line."""
     with monkeypatch.context() as patched:
@@ -121,10 +126,12 @@ def test_where_a_block_begins_does_not_matter(long: LongFile, monkeypatch: pytes
     long.compact("second", "𝄞" * 100)
     long.turn("three ü€𝄞")
     whole = read_in_full(long.path, monkeypatch)
+    found = compactions_of(long)
+    assert len(found) == 2
     for size in (*range(1, 400), 1000, 4096):
         monkeypatch.setattr(replay, "BLOCK", size)
         monkeypatch.setattr(salvage, "BLOCK", size)
-        assert same(long.read(), whole), size
+        assert same(long.read(), whole) and compactions_of(long) == found, size
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"", TORN + b"\n"])
@@ -153,7 +160,7 @@ def test_words_of_a_message_are_no_compaction(long: LongFile) -> None:
     long.turn(f"\n{trap}\n")
     long.write(f'{{"timestamp":"","type":"new_kind","payload":{trap}}}\n'.encode())
     long.write(f'{{"timestamp":"","type":"new_kind","payload":["{"x" * 200}",{trap}]}}\n'.encode())
-    assert "done one" in texts(long.read())
+    assert "done one" in texts(long.read()) and compactions_of(long) == []
 
 
 def test_a_compaction_of_another_version_is_read_after_all_before_it(long: LongFile) -> None:
