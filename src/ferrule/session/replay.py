@@ -80,7 +80,11 @@ class Replay:
             line = _line_at(file, at)
             end = file.tell()
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                if line is not None and _says_all(by := msgspec.json.decode(line.payload, type=Compacted)):
+                if (
+                    line is not None
+                    and line.type == "compacted"
+                    and _says_all(by := msgspec.json.decode(line.payload, type=Compacted))
+                ):
                     self._replace(by)
                     return end
         return 0
