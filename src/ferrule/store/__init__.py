@@ -22,9 +22,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ferrule.store.contents import Content
     from ferrule.store.store import Store
 
 __all__ = [
+    "Content",
     "Conversation",
     "Entry",
     "FileRecord",
@@ -41,7 +43,7 @@ __all__ = [
     "UploadPart",
 ]
 
-_HOMES = {"Store": "store"}
+_HOMES = {"Content": "contents", "Store": "store"}
 
 
 def __getattr__(name: str) -> "Any":

@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -32,7 +33,6 @@ WAL_BYTES = 16 << 20
 """The log shrinks to this after a burst."""
 
 _SETTINGS = (
-    "pragma auto_vacuum = full",  # a file that is new gives back the space of what is deleted
     "pragma journal_mode = wal",
     "pragma synchronous = normal",
     "pragma foreign_keys = on",
@@ -50,13 +50,12 @@ class Database:
         self._writing = _engine(path, "begin immediate")
         self._reading = _engine(path, "begin")
         self._threads = ThreadPoolExecutor(READERS, "ferrule-store-read")
-        try:
-            with explained(path):
-                connection = self._writing.connect()
-                _migrate(connection, path)
-        except BaseException:
-            self._dispose()
-            raise
+        with ExitStack() as opened, explained(path):
+            opened.callback(self._dispose)
+            _examine(path)
+            connection = opened.enter_context(self._writing.connect())
+            _migrate(connection)
+            opened.pop_all()
         self._writer = Writer(connection, path)
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -70,15 +69,19 @@ class Database:
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run queries that see one state of the database."""
 
-        def query() -> T:
-            with explained(self.path), self._reading.connect() as connection, connection.begin():
-                return work(connection, *args, **kwargs)
+        def queries(connection: Connection) -> T:
+            return work(connection, *args, **kwargs)
 
         try:
-            future = self._threads.submit(query)
-        except RuntimeError as error:
+            future = self._threads.submit(self.query, queries)
+        except RuntimeError as error:  # the threads were shut down
             raise StoreError(CLOSED) from error
         return await asyncio.wrap_future(future)
+
+    def query(self, work: Callable[[Connection], T]) -> T:
+        """`read`, for plain code. Blocking."""
+        with explained(self.path), self._reading.connect() as connection, connection.begin():
+            return work(connection)
 
     def close(self) -> None:
         """Finish what was asked for, and close the file. Blocking."""
@@ -102,6 +105,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Open a connection that leaves transactions to us; the pool hands it from thread to thread, one at a time."""
     connection = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
+        if connection.execute("pragma page_count").fetchone() == (0,):
+            connection.execute("pragma auto_vacuum = full")  # gives back the space of what is deleted
         for setting in _SETTINGS:
             connection.execute(setting)
     except BaseException:
@@ -110,21 +115,26 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _migrate(connection: Connection, path: Path) -> None:
+def _examine(path: Path) -> None:
+    """Raise `StoreError` for a file that is not ours to change; it is only read."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", timeout=WAIT_SECONDS, uri=True)) as connection:
+        ((marked,),) = connection.execute("pragma application_id")
+        ((version,),) = connection.execute("pragma user_version")
+        if marked != APPLICATION_ID and connection.execute("select 1 from sqlite_master").fetchone():
+            raise StoreError(f"{path} is a database of another program; name another file")
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"the store {path} was written by a newer Ferrule (schema {version}, this one knows "
+            f"{len(MIGRATIONS)}); update Ferrule, or move the file away"
+        )
+
+
+def _migrate(connection: Connection) -> None:
     """Apply the migrations that the file has not seen, in one transaction."""
     with connection.begin():
-        marked = connection.exec_driver_sql("pragma application_id").scalar_one()
         version = connection.exec_driver_sql("pragma user_version").scalar_one()
-        if marked != APPLICATION_ID and connection.exec_driver_sql("select 1 from sqlite_master").first():
-            raise StoreError(f"{path} is a database of another program; name another file")
-        if version > len(MIGRATIONS):
-            raise StoreError(
-                f"the store {path} was written by a newer Ferrule (schema {version}, this one knows "
-                f"{len(MIGRATIONS)}); update Ferrule, or move the file away"
-            )
-        if version == len(MIGRATIONS):
-            return
         for statement in (line for migration in MIGRATIONS[version:] for line in migration):
             connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
-        connection.exec_driver_sql(f"pragma user_version = {len(MIGRATIONS)}")
+        if version < len(MIGRATIONS):
+            connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
+            connection.exec_driver_sql(f"pragma user_version = {len(MIGRATIONS)}")

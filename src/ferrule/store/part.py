@@ -1,5 +1,6 @@
 """What the parts of a store have in common."""
 
+from ferrule.store.contents import Contents
 from ferrule.store.database import Database
 
 
@@ -11,3 +12,4 @@ class Part:
     """
 
     _database: Database
+    _contents: Contents

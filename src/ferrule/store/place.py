@@ -1,5 +1,6 @@
 """The folder, the file and the lock of a store, made so that only this user can read them."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -7,17 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.locks import try_lock
-from ferrule.store.errors import StoreError, StoreInUse
+from ferrule.store.errors import StoreError, StoreFull, StoreInUse
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PID_BYTES = 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def make_folder(path: Path) -> None:
     """Make the folder of a store if there is none."""
-    with _explained(path, "made"):
+    with explained(path, "made"):
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
@@ -27,7 +29,7 @@ def make_file(path: Path) -> None:
     One that exists is not opened here: closing any descriptor of it would end the locks of whoever has it open in this
     process.
     """
-    with _explained(path, "made"):
+    with explained(path, "made"):
         if not os.path.lexists(path):
             os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))
         mode = path.lstat().st_mode
@@ -39,7 +41,7 @@ def make_file(path: Path) -> None:
 
 def lock(path: Path) -> int:
     """Keep other processes out while the descriptor returned is open. Raises `StoreInUse` if one is there already."""
-    with _explained(path, "locked"):
+    with explained(path, "locked"):
         descriptor = os.open(f"{path}.lock", _OPEN, FILE_MODE)
         try:
             _take(descriptor, path)
@@ -60,8 +62,10 @@ def _take(descriptor: int, path: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path, what: str) -> Iterator[None]:
+def explained(path: Path, what: str) -> Iterator[None]:
+    """Raise errors of the file system as `StoreError`; `what` goes on "cannot be"."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"the store {path} cannot be {what}: {error.strerror}") from error
+        kind = StoreFull if error.errno in _FULL else StoreError
+        raise kind(f"the store {path} cannot be {what}: {error.strerror}") from error

@@ -2,34 +2,38 @@
 
 import asyncio
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from ferrule.store import place
+from ferrule.store.contents import Contents
 from ferrule.store.conversations import Conversations
 from ferrule.store.database import Database
 from ferrule.store.errors import StoreInUse
+from ferrule.store.files import Files, known_contents
 from ferrule.store.keys import Keys
 from ferrule.store.responses import Responses
 from ferrule.sync import AsyncClosing
 
 
-class Store(Responses, Conversations, Keys, AsyncClosing):
-    """All that a gateway keeps, in one SQLite file. `open` makes one; its owner closes it.
+class Store(Responses, Conversations, Files, Keys, AsyncClosing):
+    """All that a gateway keeps, in one SQLite file and a folder beside it. `open` makes one; its owner closes it.
 
     Any number of tasks may use it at once.
     """
 
-    def __init__(self, database: Database, lock: int | None) -> None:
+    def __init__(self, database: Database, contents: Contents, resources: ExitStack) -> None:
         self._database = database
-        self._lock = lock
+        self._contents = contents
+        self._resources = resources
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str], *, shared: bool = False) -> Self:
         """Open the store in this file; make it if it does not exist.
 
-        One process has a store open, which may then settle what the last one left behind. A short command beside it,
-        such as one that adds a key, opens it as `shared` and leaves all else alone.
+        One process has a store open, and removes what a killed one left half written. A short command beside it, such
+        as one that adds a key, opens it as `shared` and leaves all else alone.
 
         Raises `StoreError`: `StoreInUse` if another process has it open, and with a sentence if the file cannot be
         written, is damaged, is no store, or was written by a newer Ferrule.
@@ -40,30 +44,28 @@ class Store(Responses, Conversations, Keys, AsyncClosing):
     def _open(cls, path: Path, shared: bool) -> Self:
         path = path.resolve()
         place.make_folder(path)
-        lock = _lock(path, shared)
-        try:
+        with ExitStack() as resources:
+            alone = _lock(path, resources, shared)
             place.make_file(path)
-            return cls(Database(path), lock)
-        except BaseException:
-            _unlock(lock)
-            raise
+            contents = Contents(path)
+            resources.callback(contents.close)
+            database = Database(path)
+            resources.callback(database.close)
+            if alone:
+                contents.sweep(database.query(known_contents))
+            return cls(database, contents, resources.pop_all())
 
     async def aclose(self) -> None:
         """Finish what was asked for, and close the file."""
-        await asyncio.to_thread(self._database.close)
-        lock, self._lock = self._lock, None
-        _unlock(lock)
+        await asyncio.to_thread(self._resources.close)
 
 
-def _lock(path: Path, shared: bool) -> int | None:
+def _lock(path: Path, resources: ExitStack, shared: bool) -> bool:
+    """Keep others out; False if one is in there, which a store that is shared may be."""
     try:
-        return place.lock(path)
+        resources.callback(os.close, place.lock(path))
     except StoreInUse:
-        if shared:
-            return None
-        raise
-
-
-def _unlock(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)
+        if not shared:
+            raise
+        return False
+    return True

@@ -1,0 +1,281 @@
+"""Files: contents beside the database, uploads in parts, and what is left of neither."""
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.store import FileRecord, Paging, Store, StoreError, StoreRefusal, TooLarge, Upload, UploadPart
+from ferrule.store.contents import BLOCK
+from ferrule.store.files import MAX_FILE_BYTES, MAX_PART_BYTES, MAX_UPLOAD_BYTES, REMEMBERED_SECONDS
+from tests.store.places import FILE, opened
+
+LARGE = bytes(range(256)) * 10_000
+
+
+async def chunks(content: bytes, size: int = 70_000) -> AsyncIterator[bytes]:
+    """A content as it comes over the wire."""
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+async def endless(block: bytes = bytes(BLOCK)) -> AsyncIterator[bytes]:
+    while True:
+        yield block
+
+
+async def broken() -> AsyncIterator[bytes]:
+    yield bytes(2 * BLOCK)
+    raise ConnectionError("the client is gone")
+
+
+def a_file(number: int = 1, **fields: Any) -> FileRecord:
+    given: dict[str, Any] = {"id": f"file-{number}", "owner": "us", "created_at": number}
+    return FileRecord(**given | {"filename": f"../{number}.txt", "purpose": "user_data"} | fields)
+
+
+def an_upload(content: bytes = LARGE, **fields: Any) -> Upload:
+    given: dict[str, Any] = {"id": "upload_1", "owner": "us", "created_at": 1, "filename": "f", "purpose": "vision"}
+    return Upload(**given | {"bytes": len(content), "mime_type": "text/plain", "expires_at": 100} | fields)
+
+
+async def add(store: Store, part: str, content: bytes) -> UploadPart:
+    kept = await store.add_part("us", UploadPart(id=part, upload="upload_1", created_at=2), chunks(content), now=2)
+    assert kept is not None
+    return kept
+
+
+async def read(store: Store, file_id: str = "file-1") -> bytes | None:
+    content = await store.content("us", file_id)
+    return None if content is None else b"".join([block async for block in content])
+
+
+def contents(folder: Path) -> list[Path]:
+    """What lies in the folder of contents."""
+    return sorted(Path(f"{folder / FILE}.files").iterdir())
+
+
+async def test_a_file_is_streamed_in_and_out(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        kept = await store.create_file(a_file(), chunks(LARGE))
+        assert kept == a_file(bytes=len(LARGE))
+        assert await store.create_file(a_file(2), chunks(b"")) == a_file(2)
+    async with opened(tmp_path) as store:
+        assert await store.file("us", "file-1") == kept
+        assert await read(store) == LARGE
+        assert await read(store, "file-2") == b""
+        assert await read(store, "file-3") is None
+        (path, empty) = contents(tmp_path)
+        assert {stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(empty.stat().st_mode)} == {0o600}
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_who_reads_a_file_is_not_disturbed_when_it_is_deleted(store: Store, tmp_path: Path) -> None:
+    await store.create_file(a_file(), chunks(LARGE))
+    content = await store.content("us", "file-1")
+    assert content is not None
+    assert await store.delete_file("us", "file-1")
+    assert contents(tmp_path) == []
+    assert b"".join([block async for block in content]) == LARGE
+    assert not await store.delete_file("us", "file-1")
+    assert await store.file("us", "file-1") is None
+
+
+async def test_files_are_listed_by_purpose_in_pages(store: Store) -> None:
+    for number in range(1, 6):
+        await store.create_file(a_file(number, purpose="vision" if number % 2 else "batch"), chunks(b"x"))
+    page = await store.files("us", Paging(limit=2, order="asc"), "vision")
+    assert ([file.id for file in page.data], page.has_more) == (["file-1", "file-3"], True)
+    page = await store.files("us", Paging(limit=10_000))
+    assert ([file.id for file in page.data], page.has_more) == ([f"file-{n}" for n in (5, 4, 3, 2, 1)], False)
+
+
+async def test_of_a_file_that_is_too_large_or_breaks_off_nothing_is_left(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError):
+        await store.create_file(a_file(), broken())
+    await store.create_upload(an_upload())
+    with pytest.raises(TooLarge, match="67,108,864") as raised:
+        await store.add_part("us", UploadPart(id="p", upload="upload_1", created_at=2), endless(), now=2)
+    assert raised.value.param == "data"
+    assert contents(tmp_path) == []
+    assert await store.file("us", "file-1") is None
+    assert (MAX_FILE_BYTES, MAX_PART_BYTES, MAX_UPLOAD_BYTES) == (512 << 20, 64 << 20, 8 << 30)
+
+
+async def test_of_an_upload_that_is_cancelled_midway_nothing_is_left(store: Store, tmp_path: Path) -> None:
+    began = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield bytes(BLOCK)
+        began.set()
+        await asyncio.Event().wait()
+
+    call = asyncio.ensure_future(store.create_file(a_file(), slow()))
+    await began.wait()
+    assert len(contents(tmp_path)) == 1
+    call.cancel()
+    await asyncio.wait([call])
+    assert contents(tmp_path) == []
+
+
+async def test_an_id_that_is_taken_leaves_the_first_file_alone(store: Store, tmp_path: Path) -> None:
+    await store.create_file(a_file(), chunks(b"first"))
+    with pytest.raises(StoreError, match="refused a change"):
+        await store.create_file(a_file(), chunks(b"second"))
+    assert await read(store) == b"first"
+    assert len(contents(tmp_path)) == 1
+
+
+async def test_remnants_go_at_the_next_start_and_nothing_else(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.create_file(a_file(), chunks(b"kept"))
+        await store.create_upload(an_upload())
+        await add(store, "part", b"kept, too")
+    folder = Path(f"{tmp_path / FILE}.files")
+    known = contents(tmp_path)
+    (folder / ("a" * 32)).write_bytes(b"half a file")
+    others = [folder / "notes.txt", folder / ("b" * 32), folder / ("c" * 32)]
+    others[0].write_bytes(b"the user's")
+    others[1].symlink_to(others[0])
+    os.mkfifo(others[2])
+    async with await Store.open(tmp_path / FILE, shared=True):
+        pass
+    async with opened(tmp_path), await Store.open(tmp_path / FILE, shared=True):
+        assert contents(tmp_path) == sorted([*known, *others])
+
+
+async def test_a_shared_store_leaves_the_uploads_of_the_other_alone(store: Store, tmp_path: Path) -> None:
+    half = Path(f"{tmp_path / FILE}.files", "a" * 32)
+    half.write_bytes(b"on its way")
+    async with await Store.open(tmp_path / FILE, shared=True):
+        assert half.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder", "gone", "longer"])
+async def test_what_took_the_place_of_a_content_is_not_read(store: Store, tmp_path: Path, kind: str) -> None:
+    await store.create_file(a_file(), chunks(b"12345"))
+    (path,) = contents(tmp_path)
+    path.unlink()
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"abcde")
+    if kind == "link":
+        path.symlink_to(secret)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "longer":
+        path.write_bytes(b"123456")
+    with pytest.raises(StoreError, match=path.name):
+        await read(store)
+    assert await store.delete_file("us", "file-1")
+    assert path.is_symlink() == (kind == "link")
+    assert secret.read_bytes() == b"abcde"
+
+
+async def test_a_folder_of_contents_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).parent.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    Path(f"{tmp_path / FILE}.files").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="cannot be made"):
+        await Store.open(tmp_path / FILE)
+
+
+async def test_parts_in_their_order_become_a_file(store: Store, tmp_path: Path) -> None:
+    await store.create_upload(an_upload())
+    half = len(LARGE) // 2
+    second, first = await asyncio.gather(add(store, "second", LARGE[half:]), add(store, "first", LARGE[:half]))
+    await add(store, "unused", b"x")
+    assert (first.bytes, second.bytes) == (half, len(LARGE) - half)
+    md5 = hashlib.md5(LARGE).hexdigest().upper()
+    done = await store.complete_upload("us", "upload_1", ["first", "second"], file_id="file-1", now=50, md5=md5)
+    assert done == (
+        an_upload(status="completed", file="file-1"),
+        FileRecord(id="file-1", owner="us", created_at=50, filename="f", purpose="vision", bytes=len(LARGE)),
+    )
+    assert await store.upload("us", "upload_1") == done[0]
+    assert await read(store) == LARGE
+    assert len(contents(tmp_path)) == 1
+    for call in (
+        store.complete_upload("us", "upload_1", ["first"], file_id="file-2", now=50),
+        store.add_part("us", UploadPart(id="late", upload="upload_1", created_at=2), chunks(b"x"), now=50),
+        store.cancel_upload("us", "upload_1"),
+    ):
+        with pytest.raises(StoreRefusal, match="is completed"):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("part_ids", "md5", "message", "param"),
+    [
+        (["a", "none"], None, "no part 'none'", "part_ids"),
+        (["a", "a", "b"], None, "named twice", "part_ids"),
+        (["a"], None, "have 2 bytes, but 3 were announced", "part_ids"),
+        (["b", "a"], hashlib.md5(b"aab").hexdigest(), "have the MD5 sum", "md5"),
+    ],
+)
+async def test_parts_that_do_not_make_the_whole_are_refused(
+    store: Store, tmp_path: Path, part_ids: list[str], md5: str | None, message: str, param: str
+) -> None:
+    await store.create_upload(an_upload(b"aab"))
+    await add(store, "a", b"aa")
+    await add(store, "b", b"b")
+    with pytest.raises(StoreRefusal, match=message) as raised:
+        await store.complete_upload("us", "upload_1", part_ids, file_id="file-1", now=50, md5=md5)
+    assert raised.value.param == param
+    assert len(contents(tmp_path)) == 2
+    assert await store.complete_upload("us", "upload_1", ["a", "b"], file_id="file-1", now=50)
+    assert await read(store) == b"aab"
+
+
+async def test_of_two_that_complete_an_upload_at_once_one_does(store: Store, tmp_path: Path) -> None:
+    await store.create_upload(an_upload())
+    await add(store, "all", LARGE)
+    calls = (store.complete_upload("us", "upload_1", ["all"], file_id=f"file-{n}", now=50) for n in range(4))
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    (won,) = [result for result in done if isinstance(result, tuple)]
+    assert all(isinstance(result, StoreRefusal) for result in done if result is not won)
+    assert len(contents(tmp_path)) == 1
+    assert await read(store, won[1].id) == LARGE
+
+
+async def test_a_cancelled_upload_loses_its_parts(store: Store, tmp_path: Path) -> None:
+    await store.create_upload(an_upload())
+    await add(store, "all", LARGE)
+    cancelled = await store.cancel_upload("us", "upload_1")
+    assert cancelled == an_upload(status="cancelled") == await store.cancel_upload("us", "upload_1")
+    assert contents(tmp_path) == []
+    with pytest.raises(StoreRefusal, match="is cancelled"):
+        await add(store, "more", b"x")
+
+
+async def test_what_has_a_time_expires(store: Store, tmp_path: Path) -> None:
+    await store.create_file(a_file(1, expires_at=10), chunks(b"a"))
+    await store.create_file(a_file(2, expires_at=11), chunks(b"b"))
+    await store.create_file(a_file(3), chunks(b"c"))
+    await store.create_upload(an_upload(expires_at=10))
+    await add(store, "all", LARGE)
+    with pytest.raises(StoreRefusal, match="is expired"):
+        await store.complete_upload("us", "upload_1", ["all"], file_id="file-4", now=10)
+    assert await store.expire_files(10) == 2
+    assert len(contents(tmp_path)) == 2
+    assert [file.id for file in (await store.files("us", Paging())).data] == ["file-3", "file-2"]
+    upload = await store.upload("us", "upload_1")
+    assert upload is not None and upload.status == "expired"
+    assert await store.expire_files(11 + REMEMBERED_SECONDS) == 1
+    assert await store.upload("us", "upload_1") is None
+
+
+async def test_an_upload_that_is_not_there_is_told(store: Store) -> None:
+    part = UploadPart(id="p", upload="upload_1", created_at=2)
+    assert await store.upload("us", "upload_1") is None
+    assert await store.add_part("us", part, chunks(b"x"), now=2) is None
+    assert await store.complete_upload("us", "upload_1", [], file_id="f", now=2) is None
+    assert await store.cancel_upload("us", "upload_1") is None
+    with pytest.raises(TooLarge):
+        await store.create_upload(an_upload(bytes=MAX_UPLOAD_BYTES + 1))

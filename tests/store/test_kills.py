@@ -1,0 +1,11 @@
+"""SIGKILL at any moment: nothing is half written, and nothing that was acknowledged is lost."""
+
+from pathlib import Path
+
+from tests.store.kills import rounds
+
+KILLS = 20
+
+
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    assert rounds(tmp_path, KILLS, "any") > KILLS
