@@ -12,7 +12,7 @@ from openresponses_types import ResponseResource
 from ferrule.protocol.specs import Wire
 from ferrule.responses.errors import ApiError
 from ferrule.responses.history import ResponseCache
-from ferrule.store import Conversation, Paging, Store, StoredResponse
+from ferrule.store import Conversation, FileRecord, Paging, Store, StoredResponse
 from ferrule.testing import (
     Gate,
     RandomChunks,
@@ -572,3 +572,27 @@ async def test_a_store_that_cannot_write_fails_the_response_before_it_is_told_co
     await ledger.finished()
     assert ledger.object["status"] == "failed"
     assert kinds(await events_of(ledger))[-1] == "failed"
+
+
+async def test_files_named_by_id_reach_the_model_whole(here: Served) -> None:
+    async def chunks(data: bytes) -> AsyncIterator[bytes]:
+        yield data
+
+    pixel = b"\x89PNG\r\n\x1a\n" + bytes(24)
+    for name, data in (("a.png", pixel), ("b.pdf", b"%PDF-1.7")):
+        record = FileRecord(id=f"file-{name[0]}", owner="", created_at=0, filename=name, purpose="vision")
+        await here.store.create_file(record, chunks(data))
+    content = [{"type": "input_image", "file_id": "file-a"}, {"type": "input_file", "file_id": "file-b"}]
+    here.model.add("Seen.")
+    ledger = await here.ask(input=[{"role": "user", "content": content}])
+    sent = json.dumps(here.model.last_request.body)
+    assert "data:image/png;base64,iVBORw0KGgo" in sent
+    assert "data:application/pdf;base64,JVBERi0xLjc=" in sent
+    assert "b.pdf" in sent
+    page = await here.engine.input_items(ledger.id, "", Paging())
+    assert json.loads(page.data[0])["content"] == content
+    with pytest.raises(ApiError, match="no file 'file-c'") as raised:
+        await here.ask(input=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-c"}]}])
+    assert raised.value.status == 404
+    with pytest.raises(ApiError, match="no file 'file-a'"):
+        await here.ask(owner="b", input=[{"role": "user", "content": content}])

@@ -9,6 +9,7 @@ from ferrule.model.stream import ModelRequest, OutputFormat
 from ferrule.protocol.items import AdditionalTools, ResponseItem, ToolSearchOutput, kind_of
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import ModelSettings
+from ferrule.responses.attachments import Attachments
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.history import Histories, History, ResponseCache
 from ferrule.responses.request import (
@@ -24,6 +25,7 @@ from ferrule.responses.run import Ways
 from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
+from ferrule.store import Store
 
 Json = dict[str, JsonValue]
 
@@ -51,8 +53,9 @@ class Asked(msgspec.Struct, frozen=True):
 class Asker:
     """Reads requests for one upstream."""
 
-    def __init__(self, upstream: Upstream, histories: Histories) -> None:
+    def __init__(self, upstream: Upstream, histories: Histories, store: Store) -> None:
         self._upstream = upstream
+        self._store = store
         self._histories = histories
 
     async def read(self, request: ResponseRequest, owner: str, cache: ResponseCache | None = None) -> Asked:
@@ -67,7 +70,9 @@ class Asker:
         forms = {native.kind: name for name, native in plan.natives.items()}
         history = await self._before(request, owner, cache, forms)
         given = await self._histories.referenced(read_input(known.input), owner)
-        new = tuple(to_upstream(item, forms, knows) for item in given)
+        files = Attachments(self._store, owner)
+        whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
+        new = tuple(to_upstream(item, forms, knows) for item in whole)
         check_pairs(history.items, new)
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")

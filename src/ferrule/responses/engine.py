@@ -52,7 +52,7 @@ class ResponseEngine:
         self._store = store
         self._clock = clock
         self._histories = Histories(store)
-        self._asker = Asker(upstream, self._histories)
+        self._asker = Asker(upstream, self._histories, store)
         self._running: dict[str, _Running] = {}
 
     async def recover(self) -> int:
