@@ -108,11 +108,10 @@ def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[Json]) ->
     triggers = [at for at, item in enumerate(given) if item.get("type") == _TRIGGER]
     if triggers and triggers != [len(given) - 1]:
         raise ApiError(f"input[{triggers[0]}]: a compaction_trigger is the last item", param=f"input[{triggers[0]}]")
-    only = bool(triggers)
     return Ways(
         encrypted=ENCRYPTED in (known.include or ()),
-        compact=only or _is_due(known.context_management or (), items),
-        only_compact=only,
+        compact=bool(triggers) or _is_due(known.context_management or (), items),
+        answer=not triggers and known.generate is not False,
         truncate=known.truncation == "auto",
     )
 

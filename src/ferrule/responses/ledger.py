@@ -141,6 +141,18 @@ class Ledger:
                 return
             await self._news()
 
+    async def batches(self, after: int = -1) -> AsyncIterator[Sequence[bytes]]:
+        """Yield the events after a number, all that are there at once, until the response has ended."""
+        number = after + 1
+        while True:
+            if batch := self._events[number:]:
+                number += len(batch)
+                yield batch
+            elif self.ended:
+                return
+            else:
+                await self._news()
+
     async def finished(self) -> None:
         """Wait for the end."""
         while not self.ended:

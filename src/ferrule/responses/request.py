@@ -92,6 +92,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_calls: Positive | None = None
     max_output_tokens: Positive | None = None
     include: tuple[str, ...] | None = None
+    generate: bool | None = None
     stream: bool | None = None
     store: bool | None = None
     background: bool | None = None
@@ -145,7 +146,7 @@ def read_request(body: bytes) -> ResponseRequest:
         raise ApiError("A background response must be stored: leave out store, or set it to true.", param="store")
     if known.tool_choice is not None and isinstance(known.tool_choice, str):
         _one_of(known.tool_choice, ("none", "auto", "required"), "tool_choice")
-    _check_metadata(known.metadata)
+    check_metadata(known.metadata)
     return request
 
 
@@ -176,7 +177,8 @@ def _one_of(value: str, known: tuple[str, ...], param: str) -> None:
         raise ApiError(f"{param}: {value!r} is none of {', '.join(known)}", code="invalid_value", param=param)
 
 
-def _check_metadata(metadata: Mapping[str, str] | None) -> None:
+def check_metadata(metadata: Mapping[str, str] | None) -> None:
+    """Check the limits of metadata. Raises `ApiError`."""
     if metadata is None:
         return
     if len(metadata) > MAX_METADATA:

@@ -60,12 +60,12 @@ class _Rejected(msgspec.Struct, frozen=True):
 
 class Ways(msgspec.Struct, frozen=True, kw_only=True):
     """How a client wants a response. `encrypted`: with reasoning in its encrypted form. `compact`: the conversation is
-    summarised first, and with `only_compact` no answer follows. `truncate`: what is too old for the model is left
-    out."""
+    summarised first. `answer`: the model answers; else the conversation is only kept, for what continues it.
+    `truncate`: what is too old for the model is left out."""
 
     encrypted: bool = False
     compact: bool = False
-    only_compact: bool = False
+    answer: bool = True
     truncate: bool = False
 
 
@@ -90,7 +90,7 @@ class ResponseRun:
         try:
             if self._ways.compact:
                 await self._compact()
-            return Ending("completed", self._usage) if self._ways.only_compact else await self._answer()
+            return await self._answer() if self._ways.answer else Ending("completed", self._usage or TokenUsage())
         except ModelError as error:
             return self._failed(error)
 

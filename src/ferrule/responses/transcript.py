@@ -42,8 +42,8 @@ def decode_items(data: bytes) -> tuple[ResponseItem, ...]:
     return tuple(read_item(entry.raw, entry.origin) for entry in msgspec.json.decode(data, type=list[_Entry]))
 
 
-def read_input(given: str | Sequence[msgspec.Raw] | None) -> tuple[Json, ...]:
-    """Return the input as items, each with an id. Raises `ApiError` that names the item which is wrong."""
+def read_input(given: str | Sequence[msgspec.Raw] | None, field: str = "input") -> tuple[Json, ...]:
+    """Return the input as items, each with an id. Raises `ApiError` that names the item of `field` which is wrong."""
     if given is None:
         return ()
     if isinstance(given, str):
@@ -51,7 +51,7 @@ def read_input(given: str | Sequence[msgspec.Raw] | None) -> tuple[Json, ...]:
         return (
             {"id": new_id("message"), "type": "message", "status": "completed", "role": "user", "content": content},
         )
-    return tuple(_read(raw, f"input[{index}]") for index, raw in enumerate(given))
+    return tuple(_read(raw, f"{field}[{index}]") for index, raw in enumerate(given))
 
 
 def _read(raw: msgspec.Raw, param: str) -> Json:
