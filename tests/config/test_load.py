@@ -14,6 +14,7 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.prices import Prices
 from ferrule.protocol.settings import (
+    GatewaySettings,
     HookCommand,
     ModelSettings,
     Otel,
@@ -139,6 +140,12 @@ args = ["--stdio"]
 [otel]
 enabled = false
 contents = true
+[gateway]
+bind = "127.0.0.1:0"
+allowed_hosts = ["gateway.example"]
+max_body_bytes = 15
+max_concurrent = 16
+keep_days = 17
 [skills]
 enabled = false
 config = [{ name = "saw", enabled = false }, { path = "~/glue" }]
@@ -179,6 +186,9 @@ timeout = 1.5
     assert settings.snapshot_timeout == 14
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
     assert settings.otel == Otel(enabled=False, contents=True)
+    assert settings.gateway == GatewaySettings(
+        bind="127.0.0.1:0", allowed_hosts=("gateway.example",), max_body_bytes=15, max_concurrent=16, keep_days=17
+    )
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "sessions": "list, show, export, fork, rename, archive and remove stored sessions, undo their last turn",
     "tools": "print the tools that a model is sent",
     "call": "run one tool call and print what the model would read",
+    "serve": "serve the Responses API over any model; make keys for it",
     "sandbox": "run your own command in the model's sandbox",
     "apply-patch": "apply a patch given as argument or on standard input",
     "policy": "say whether a command may run, and why",

@@ -154,6 +154,7 @@ MAY_SET: Rows = {
     "agent_max_depth": yours_only,
     "agent_max_threads": yours_only,
     "otel": yours_only,
+    "gateway": yours_only,
     "snapshots": unless_yours,
     "snapshot_max_bytes": at_most,
     "snapshot_max_files": at_most,

@@ -138,6 +138,17 @@ class SkillChoices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     config: tuple[SkillSwitch, ...] = ()
 
 
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`ferrule serve`. `allowed_hosts`: names under which it is reached besides its address. `max_concurrent`: how many
+    responses of one key run at once. `keep_days`: how long responses are kept."""
+
+    bind: str = "127.0.0.1:8787"
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: Positive = 32 << 20
+    max_concurrent: Positive = 1024
+    keep_days: Positive = 30
+
+
 Confirmation = Literal["always", "never", "risky"]
 HookName = Literal[
     "PreToolUse",
@@ -240,6 +251,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers whose tools the session offers, by name."""
     otel: Otel = Otel()
+    gateway: GatewaySettings = GatewaySettings()
     accept_no_sandbox: bool = False
     """Without a sandbox on this machine, commands run unconfined instead of being refused."""
 

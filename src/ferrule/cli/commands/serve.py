@@ -1,0 +1,127 @@
+"""`ferrule serve`: the Responses API over any model, and the keys for it."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ferrule.cli.exit_codes import DONE
+from ferrule.cli.options import Parser, add_config_flag, add_model_flags, configuration
+from ferrule.config import ferrule_home
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.settings import Settings
+from ferrule.serving import Bind
+
+if TYPE_CHECKING:
+    from ferrule.store import Store
+
+DESCRIPTION = """\
+Serve the Responses API over a model, whatever API that has: responses, conversations, files, over HTTP, server-sent
+events and WebSocket. Needs the extra `gateway`. What it keeps lies in FERRULE_HOME/gateway.
+
+`ferrule serve keys add NAME` makes a key and prints it; `keys list` and `keys remove NAME` manage them. As soon as
+there is one, every client needs one. Each key sees only what was stored with it."""
+
+KEYS_USAGE = "`ferrule serve keys` knows `list`, `add NAME` and `remove NAME`"
+MISSING = "`ferrule serve` needs the extra `gateway`: pip install 'ferrule[gateway]'"
+_EXTRA = frozenset({"starlette", "uvicorn", "httptools", "websockets", "sqlalchemy", "python_multipart"})
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until a signal ends it, or manage keys."""
+    try:
+        return _keys(arguments[1:]) if arguments[:1] == ["keys"] else _serve(arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise UsageError(MISSING) from error
+
+
+def _serve(arguments: list[str]) -> int:
+    parser = Parser("serve", DESCRIPTION)
+    parser.usage = "ferrule serve [OPTION]...\n       ferrule serve keys add NAME|list|remove NAME"
+    parser.add_argument("--bind", metavar="HOST:PORT", help="where to listen (127.0.0.1:8787); port 0 takes a free one")
+    add_model_flags(parser)
+    add_config_flag(parser)
+    options = parser.parse_args(arguments)
+    settings = configuration(options).settings
+    bind = Bind.read(options.bind or settings.gateway.bind)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    asyncio.run(_until_signal(settings, bind))
+    return DONE
+
+
+async def _until_signal(settings: Settings, bind: Bind) -> None:
+    from ferrule.doors.gateway.serve import serve
+    from ferrule.store import StoreInUse
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await serve(settings, bind, _state(settings.home), _tell, stop)
+    except StoreInUse as error:
+        raise UsageError(str(error)) from error
+
+
+def _tell(url: str) -> None:
+    print(f"ferrule serves {url}", file=sys.stderr, flush=True)
+
+
+def _state(home: str) -> Path:
+    """Return where a gateway keeps its state."""
+    return Path(home, "gateway", "state.sqlite")
+
+
+def _keys(arguments: list[str]) -> int:
+    match arguments[:1]:
+        case ["list"]:
+            Parser("serve keys list", "Print the names of all keys.").parse_args(arguments[1:])
+            asyncio.run(_list())
+        case ["add"]:
+            asyncio.run(_add(_name("serve keys add", "Make a key and print it, this once.", arguments[1:])))
+        case ["remove"]:
+            asyncio.run(_remove(_name("serve keys remove", "Remove a key; what it stored stays.", arguments[1:])))
+        case ["-h" | "--help"]:
+            print(f"usage: ferrule serve keys list|add|remove ...\n\n{KEYS_USAGE}.")
+        case _:
+            raise UsageError(KEYS_USAGE)
+    return DONE
+
+
+def _name(command: str, what: str, arguments: list[str]) -> str:
+    parser = Parser(command, what)
+    parser.add_argument("name", metavar="NAME", help="the project that the key is for")
+    name: str = parser.parse_args(arguments).name
+    return name
+
+
+async def _list() -> None:
+    async with await _store() as store:
+        print("".join(f"{name}\n" for name in await store.keys()), end="")
+
+
+async def _add(name: str) -> None:
+    from ferrule.store import StoreRefusal
+
+    async with await _store() as store:
+        try:
+            key = await store.add_key(name)
+        except StoreRefusal as error:
+            raise UsageError(str(error)) from error
+        print(f"the key of {name}, shown this once: {key}")
+
+
+async def _remove(name: str) -> None:
+    async with await _store() as store:
+        if not await store.remove_key(name):
+            raise UsageError(f"there is no key {name!r}; `ferrule serve keys list` lists them")
+
+
+async def _store() -> "Store":
+    from ferrule.store import Store
+
+    return await Store.open(_state(ferrule_home()), shared=True)

@@ -1,0 +1,1 @@
+"""The Responses API over HTTP and WebSocket. Needs the extra `gateway`."""

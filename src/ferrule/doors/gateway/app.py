@@ -1,0 +1,90 @@
+"""The routes of a gateway."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from ferrule.doors.gateway import conversations, files, responses, uploads
+from ferrule.doors.gateway.guard import Guard
+from ferrule.doors.gateway.http import error_answer
+from ferrule.doors.gateway.services import Services
+from ferrule.doors.gateway.socket import Sockets
+from ferrule.responses.errors import ApiError
+from ferrule.serving import Callers
+
+Handler = Callable[[Services, Request], Awaitable[Response]]
+
+ROUTES: Mapping[str, Mapping[str, Handler]] = {
+    "/responses": {"POST": responses.create},
+    "/responses/compact": {"POST": responses.compact},
+    "/responses/input_tokens": {"POST": responses.input_tokens},
+    "/responses/{id}": {"GET": responses.retrieve, "DELETE": responses.delete},
+    "/responses/{id}/cancel": {"POST": responses.cancel},
+    "/responses/{id}/input_items": {"GET": responses.input_items},
+    "/models": {"GET": responses.models},
+    "/models/{name:path}": {"GET": responses.model},
+    "/conversations": {"POST": conversations.create},
+    "/conversations/{id}": {
+        "GET": conversations.retrieve,
+        "POST": conversations.update,
+        "DELETE": conversations.delete,
+    },
+    "/conversations/{id}/items": {"GET": conversations.items, "POST": conversations.add_items},
+    "/conversations/{id}/items/{item}": {"GET": conversations.item, "DELETE": conversations.delete_item},
+    "/files": {"GET": files.list_files, "POST": files.create},
+    "/files/{id}": {"GET": files.retrieve, "DELETE": files.delete},
+    "/files/{id}/content": {"GET": files.content},
+    "/uploads": {"POST": uploads.create},
+    "/uploads/{id}/parts": {"POST": uploads.add_part},
+    "/uploads/{id}/complete": {"POST": uploads.complete},
+    "/uploads/{id}/cancel": {"POST": uploads.cancel},
+}
+"""What is served below `/v1`. The first path that fits counts."""
+
+
+def gateway(services: Services, sockets: Sockets, callers: Callers, *, needs_key: bool) -> ASGIApp:
+    """Return the whole application."""
+    routes = [Route(f"/v1{path}", _Methods(services, handlers)) for path, handlers in ROUTES.items()]
+    connect = WebSocketRoute("/v1/responses", _socket(sockets))
+    router = Router([connect, *routes], redirect_slashes=False, default=_unknown)
+    return Guard(router, callers, services.store, needs_key=needs_key)
+
+
+class _Methods:
+    """Answers for one path: by the request's method, or with those that there are."""
+
+    def __init__(self, services: Services, handlers: Mapping[str, Handler]) -> None:
+        self._services = services
+        self._handlers = dict(handlers)
+        if "GET" in handlers:
+            self._handlers["HEAD"] = handlers["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._handlers.get(scope["method"])
+        if handler is None:
+            await self._refusal(scope)(scope, receive, send)
+            return
+        answer = await handler(self._services, Request(scope, receive))
+        await answer(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response:
+        allowed = ", ".join(self._handlers)
+        said = f"{scope['path']} takes {allowed}, not {scope['method']}."
+        answer = error_answer(ApiError(said, status=405, code="method_not_allowed"))
+        answer.headers["allow"] = allowed
+        return answer
+
+
+def _socket(sockets: Sockets) -> Callable[[WebSocket], Awaitable[None]]:
+    async def connect(socket: WebSocket) -> None:
+        await sockets.serve(socket)
+
+    return connect
+
+
+async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
+    raise ApiError(f"There is nothing at {scope['path']}.", status=404, code="not_found")

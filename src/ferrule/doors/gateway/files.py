@@ -1,0 +1,126 @@
+"""The routes of files."""
+
+import re
+import time
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ferrule.doors.gateway.forms import Form, blocks_of, form_of
+from ferrule.doors.gateway.http import JsonAnswer, deleted, list_answer, owner_of, paging_of
+from ferrule.doors.gateway.services import Services
+from ferrule.model.calls import random_id
+from ferrule.protocol.json_text import JsonValue
+from ferrule.responses.errors import ApiError, not_found
+from ferrule.store import FileRecord
+from ferrule.store.files import FILES_PAGE, MAX_FILE_BYTES
+
+PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+HOUR_S = 3600
+MONTH_S = 30 * 86_400
+MAX_NAME = 512
+"""Characters of a file's name that are kept: more than a file system takes."""
+
+
+class ExpiresAfter(msgspec.Struct, frozen=True):
+    """When a file expires: seconds after it was made; the API's limits."""
+
+    anchor: Literal["created_at"]
+    seconds: Annotated[int, msgspec.Meta(ge=HOUR_S, le=MONTH_S)]
+
+
+async def create(services: Services, request: Request) -> Response:
+    """`POST /files`."""
+    async with form_of(request, MAX_FILE_BYTES) as form:
+        file, now = form.file("file"), int(time.time())
+        expires = _expires_after(form)
+        record = FileRecord(
+            id=new_file_id(),
+            owner=owner_of(request),
+            created_at=now,
+            filename=clean_name(file.filename or ""),
+            purpose=checked_purpose(form.text("purpose")),
+            expires_at=None if expires is None else now + expires.seconds,
+        )
+        return JsonAnswer(shown(await services.store.create_file(record, blocks_of(file))))
+
+
+async def list_files(services: Services, request: Request) -> Response:
+    """`GET /files`."""
+    purpose = request.query_params.get("purpose") or None
+    page = await services.store.files(owner_of(request), paging_of(request, limit=FILES_PAGE), purpose)
+    return list_answer(msgspec.structs.replace(page, data=tuple(map(shown, page.data))))
+
+
+async def retrieve(services: Services, request: Request) -> Response:
+    """`GET /files/{id}`."""
+    found = await services.store.file(owner_of(request), request.path_params["id"])
+    if found is None:
+        raise not_found("file", request.path_params["id"])
+    return JsonAnswer(shown(found))
+
+
+async def content(services: Services, request: Request) -> Response:
+    """`GET /files/{id}/content`."""
+    found = await services.store.content(owner_of(request), request.path_params["id"])
+    if found is None:
+        raise not_found("file", request.path_params["id"])
+    headers = {
+        "content-length": str(found.record.bytes),
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(found.record.filename, safe='')}",
+        "x-content-type-options": "nosniff",
+    }
+    return StreamingResponse(aiter(found), headers=headers, media_type="application/octet-stream")
+
+
+async def delete(services: Services, request: Request) -> Response:
+    """`DELETE /files/{id}`."""
+    if not await services.store.delete_file(owner_of(request), request.path_params["id"]):
+        raise not_found("file", request.path_params["id"])
+    return deleted(request.path_params["id"], "file")
+
+
+def new_file_id() -> str:
+    """Return the id of a new file."""
+    return f"file-{random_id()}"
+
+
+def shown(file: FileRecord) -> dict[str, JsonValue]:
+    """Return a file as the API shows it."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.bytes,
+        "created_at": file.created_at,
+        "expires_at": file.expires_at,
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": file.status,
+    }
+
+
+def checked_purpose(purpose: str | None) -> str:
+    """Return what a file is for. Raises `ApiError` if nobody knows it."""
+    if purpose not in PURPOSES:
+        raise ApiError(f"purpose: {purpose!r} is none of {', '.join(PURPOSES)}", code="invalid_value", param="purpose")
+    return purpose
+
+
+def clean_name(given: str) -> str:
+    """Return a file's name without folders and control characters: it is shown, and never a path here."""
+    last = re.split(r"[/\\]", given)[-1]
+    return "".join(char for char in last if char.isprintable())[:MAX_NAME] or "file"
+
+
+def _expires_after(form: Form) -> ExpiresAfter | None:
+    anchor, seconds = form.text("expires_after[anchor]"), form.text("expires_after[seconds]")
+    if anchor is None and seconds is None:
+        return None
+    try:
+        return msgspec.convert({"anchor": anchor, "seconds": seconds}, ExpiresAfter, strict=False)
+    except msgspec.ValidationError as error:
+        said = f"expires_after: created_at as anchor, and {HOUR_S} to {MONTH_S} seconds"
+        raise ApiError(said, code="invalid_value", param="expires_after") from error

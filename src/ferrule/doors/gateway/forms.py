@@ -1,0 +1,62 @@
+"""Uploaded files: bodies of the type `multipart/form-data`, spooled to a temporary file and handed on in blocks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from python_multipart.exceptions import FormParserError
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+
+from ferrule.doors.gateway.http import limited
+from ferrule.responses.errors import ApiError
+
+BLOCK = 1 << 20
+MAX_FIELDS = 16
+"""Fields of a form beside its file: more than any route knows."""
+MAX_FIELD_BYTES = 64 << 10
+OVERHEAD = 1 << 20
+"""Bytes of a form besides its file, at most."""
+
+FORM = "multipart/form-data"
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A form that has been read."""
+
+    fields: FormData
+
+    def text(self, name: str) -> str | None:
+        """Return a field."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else None
+
+    def file(self, name: str) -> UploadFile:
+        """Return the file in a field. Raises `ApiError` if there is none."""
+        value = self.fields.get(name)
+        if not isinstance(value, UploadFile):
+            raise ApiError(f"{name}: a file is missing", code="missing_required_parameter", param=name)
+        return value
+
+
+@asynccontextmanager
+async def form_of(request: Request, limit: int) -> AsyncIterator[Form]:
+    """Read a form whose file has at most `limit` bytes. Raises `ApiError`."""
+    if not request.headers.get("content-type", "").lower().startswith(FORM):
+        raise ApiError(f"Send the file as {FORM}.", status=415, code="unsupported_media_type")
+    reading = limited(request, limit + OVERHEAD).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    try:
+        fields = await reading
+    except (MultiPartException, FormParserError) as error:
+        raise ApiError(f"The form cannot be read: {error}", code="invalid_form") from error
+    try:
+        yield Form(fields)
+    finally:
+        await fields.close()
+
+
+async def blocks_of(file: UploadFile) -> AsyncIterator[bytes]:
+    """Yield what a file holds."""
+    while block := await file.read(BLOCK):
+        yield block

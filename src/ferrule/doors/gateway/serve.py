@@ -1,0 +1,112 @@
+"""Run a gateway: from the settings to a socket that answers, and back."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ferrule.doors.gateway.app import gateway
+from ferrule.doors.gateway.services import Running, Services
+from ferrule.doors.gateway.socket import Sockets
+from ferrule.model.profiles import load_profiles
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.settings import GatewaySettings, Settings
+from ferrule.responses.engine import ResponseEngine
+from ferrule.responses.upstream import open_upstream
+from ferrule.serving import Bind, Callers, listen
+from ferrule.store import Store, StoreError
+
+log = logging.getLogger("ferrule.gateway")
+
+GRACE_S = 3
+"""Seconds in which open requests may end after a signal. Their responses have ended already, so only what a slow client
+has not taken is lost."""
+
+IDLE_S = 75
+"""Seconds that an unused connection stays open: longer than clients keep one, or a request might meet its end."""
+
+PING_S = 20.0
+"""Seconds between two pings of a WebSocket, and the time for an answer: proxies end what is silent for longer."""
+
+TIDY_S = 3600.0
+"""Seconds between two looks for what has expired."""
+
+DAY_S = 86_400
+
+NO_KEYS = (
+    "{bind} can be reached from other machines, so clients need keys: make one with `ferrule serve keys add NAME`, or "
+    "listen at 127.0.0.1"
+)
+
+
+async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Serve until `stop` is set; what is kept is kept in `state`. `ready` is told the base URL as soon as requests are
+    answered. Raises `UsageError` and `StoreError`."""
+    async with AsyncExitStack() as owned:
+        upstream = open_upstream(settings.provider, load_profiles(), default_model=settings.model.model)
+        owned.push_async_callback(upstream.model.aclose)
+        listening, at = listen(bind)
+        owned.callback(listening.close)
+        store = await owned.enter_async_context(await Store.open(state))
+        if not at.is_loopback and not await store.has_keys():
+            raise UsageError(NO_KEYS.format(bind=at))
+        engine = ResponseEngine(upstream, store)
+        await engine.recover()
+        owned.push_async_callback(engine.close)
+        services = Services(engine, store, settings.gateway, Running(engine, settings.gateway.max_concurrent))
+        tidying = asyncio.create_task(_tidy(store, settings.gateway))
+        owned.callback(tidying.cancel)
+        callers = Callers.of(bind, at, allowed=settings.gateway.allowed_hosts)
+        sockets = Sockets(services)
+        app = gateway(services, sockets, callers, needs_key=not at.is_loopback)
+        server = _server(app, settings.gateway)
+        await server.startup([listening])
+        running = asyncio.create_task(server.main_loop())
+        ready(f"http://{at}/v1")
+        await stop.wait()
+        server.should_exit = True
+        await running
+        await engine.close()
+        await sockets.close()
+        await server.shutdown([listening])
+
+
+def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
+    """Return the HTTP server, without signals and logs of its own."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body_bytes,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    return server
+
+
+async def _tidy(store: Store, settings: GatewaySettings) -> None:
+    """Delete what has expired, from time to time."""
+    while True:
+        now = int(time.time())
+        try:
+            await store.expire(now - settings.keep_days * DAY_S)
+            await store.expire_files(now)
+        except StoreError:
+            log.exception("what has expired could not be deleted")
+        await asyncio.sleep(TIDY_S)

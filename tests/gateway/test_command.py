@@ -1,0 +1,181 @@
+"""`ferrule serve` and `ferrule serve keys` as commands."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import connect
+
+from ferrule.testing import ScriptedModel
+from tests.cli.command import Place
+from tests.gateway.served import Served, new_place, ready, serving
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return new_place(tmp_path)
+
+
+def add_key(place: Place, name: str) -> str:
+    done = place.run("serve", "keys", "add", name)
+    assert done.code == 0, done.err
+    return done.out.split()[-1]
+
+
+def test_it_says_one_line_and_ends_on_a_signal(place: Place, model: ScriptedModel) -> None:
+    with serving(place, model.base_url) as gateway:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", gateway.url)
+        kept = gateway.create()["id"]
+        assert gateway.stop(signal.SIGINT) == (0, "")
+        assert gateway.process.stdout is not None
+    state = place.home / "gateway"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in state.iterdir())
+    with serving(place, model.base_url) as again:
+        assert again.ask("GET", f"/responses/{kept}").json["status"] == "completed"
+
+
+def test_what_runs_at_the_end_is_stored_as_cancelled(place: Place, model: ScriptedModel) -> None:
+    with serving(place, model.base_url) as gateway:
+        data = json.dumps({"model": "m", "input": "hold", "stream": True}).encode()
+        request = urllib.request.Request(gateway.url + "/responses", data, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as stream:
+            first = stream.readline() + stream.readline()
+            made = json.loads(first.split(b"data: ")[1])["response"]["id"]
+            while b"delta" not in stream.readline():
+                pass
+            assert gateway.stop()[0] == 0
+            assert stream.read().endswith(b"data: [DONE]\n\n")
+    with serving(place, model.base_url) as again:
+        assert again.ask("GET", f"/responses/{made}").json["status"] == "cancelled"
+
+
+def test_one_process_has_the_store_and_one_has_the_port(place: Place, model: ScriptedModel, tmp_path: Path) -> None:
+    with serving(place, model.base_url) as gateway:
+        second = place.run("serve", "--bind", "127.0.0.1:0", "--base-url", model.base_url)
+        assert (second.code, "stop that one" in second.err) == (2, True), second.err
+        (tmp_path / "other").mkdir()
+        other = new_place(tmp_path / "other")
+        taken = other.run("serve", "--bind", f"127.0.0.1:{gateway.port}", "--base-url", model.base_url)
+        assert (taken.code, "--bind" in taken.err) == (2, True), taken.err
+        assert len(second.err.splitlines()) == len(taken.err.splitlines()) == 1
+
+
+def test_other_machines_need_a_key(place: Place, model: ScriptedModel) -> None:
+    refused = place.run("serve", "--bind", "0.0.0.0:0", "--base-url", model.base_url)
+    assert refused.code == 2 and "ferrule serve keys add NAME" in refused.err
+    key = add_key(place, "ann")
+    process = place.start("serve", "--bind", "0.0.0.0:0", "--base-url", model.base_url)
+    try:
+        gateway = Served(process, place, ready(process).replace("0.0.0.0", "127.0.0.1"))
+        assert gateway.ask("GET", "/models").status == 401
+        assert gateway.ask("GET", "/models", key=key).status == 200
+        assert place.run("serve", "keys", "remove", "ann").code == 0
+        assert gateway.ask("GET", "/models").status == 401
+        assert gateway.ask("GET", "/models", key=key).status == 401
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def shared(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str, str]]:
+    """A gateway with the keys of two projects, whose responses are limited to two at once."""
+    place = new_place(tmp_path_factory.mktemp("keys"))
+    with serving(place, model.base_url, "-c", "gateway.max_concurrent=2") as gateway:
+        assert gateway.ask("GET", "/models").status == 200
+        yield gateway, add_key(place, "ann"), add_key(place, "bob")
+
+
+def test_keys_are_needed_as_soon_as_there_are_any(shared: tuple[Served, str, str]) -> None:
+    gateway, ann, _ = shared
+    for key in (None, "", "wrong", ann[:-1], ann + "x"):
+        answer = gateway.ask("GET", "/models", key=key)
+        assert answer.status == 401 and answer.error["code"] == "invalid_api_key"
+    assert gateway.ask("GET", "/models", key=ann).status == 200
+    assert gateway.place.run("serve", "keys", "list").out == "ann\nbob\n"
+    taken = gateway.place.run("serve", "keys", "add", "ann")
+    assert taken.code == 2 and "ann" in taken.err
+    assert gateway.place.run("serve", "keys", "remove", "eve").code == 2
+
+
+def test_a_key_sees_only_its_own(shared: tuple[Served, str, str]) -> None:
+    gateway, ann, bob = shared
+    made = gateway.ask("POST", "/responses", {"model": "m", "input": "hi"}, key=ann).json["id"]
+    assert gateway.ask("GET", f"/responses/{made}", key=ann).status == 200
+    for method, path in (
+        ("GET", f"/responses/{made}"),
+        ("DELETE", f"/responses/{made}"),
+        ("POST", f"/responses/{made}/cancel"),
+        ("GET", f"/responses/{made}/input_items"),
+        ("GET", f"/responses/{made}?stream=true"),
+    ):
+        assert gateway.ask(method, path, key=bob).status == 404, path
+    on = {"model": "m", "input": "hi", "previous_response_id": made}
+    assert gateway.ask("POST", "/responses", on, key=bob).error["code"] == "previous_response_not_found"
+    assert gateway.ask("GET", f"/responses/{made}", key=ann).json["status"] == "completed"
+
+
+def test_a_key_has_so_many_responses_at_once(shared: tuple[Served, str, str]) -> None:
+    gateway, ann, bob = shared
+    held = {"model": "m", "input": "hold", "background": True}
+    running = [gateway.ask("POST", "/responses", held, key=ann).json["id"] for _ in range(2)]
+    refused = gateway.ask("POST", "/responses", held, key=ann)
+    assert refused.status == 429 and refused.error["code"] == "rate_limit_exceeded"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert gateway.ask("POST", "/responses", {"model": "m", "input": "hi"}, key=bob).status == 200
+    for made in running:
+        assert gateway.ask("POST", f"/responses/{made}/cancel", key=ann).json["status"] == "cancelled"
+    assert gateway.ask("POST", "/responses", {"model": "m", "input": "hi"}, key=ann).status == 200
+
+
+def test_a_wrong_start_is_one_sentence(place: Place) -> None:
+    for arguments, said in (
+        (("--bind", "nowhere"), "127.0.0.1:8787"),
+        (("--bind", "198.51.100.1:1", "--base-url", "http://127.0.0.1:1/v1"), "--bind"),
+        ((), "--base-url"),
+        (("keys",), "add NAME"),
+        (("keys", "add", "a b"), "without spaces"),
+    ):
+        done = place.run("serve", *arguments)
+        assert done.code == 2 and said in done.err and len(done.err.splitlines()) == 1, done.err
+
+
+def test_without_the_extra_it_says_what_to_install(place: Place, tmp_path: Path) -> None:
+    for module in ("sqlalchemy", "uvicorn", "starlette"):
+        folder = tmp_path / module
+        folder.mkdir()
+        (folder / f"{module}.py").write_text(f"raise ModuleNotFoundError('no {module}', name={module!r})\n")
+        path = os.pathsep.join([str(folder), place.env()["PYTHONPATH"]])
+        done = place.run("serve", "--base-url", "http://127.0.0.1:1/v1", env={"PYTHONPATH": path})
+        assert done.code == 2 and "ferrule[gateway]" in done.err, done.err
+
+
+def test_no_other_command_loads_any_of_it() -> None:
+    script = (
+        "import sys, ferrule, ferrule.cli.commands.exec, ferrule.cli.commands.serve\n"
+        "found = {'starlette', 'uvicorn', 'sqlalchemy', 'websockets', 'httptools'} & set(sys.modules)\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_connection_is_told_that_the_server_goes(place: Place, model: ScriptedModel) -> None:
+    with serving(place, model.base_url) as gateway:
+        with connect(gateway.url.replace("http", "ws") + "/responses") as line:
+            line.send(json.dumps({"type": "response.create", "model": "m", "input": "hold"}))
+            while "delta" not in line.recv(timeout=30):
+                pass
+            gateway.process.send_signal(signal.SIGTERM)
+            for _ in line:
+                pass
+            assert line.close_code == 1001
+        assert gateway.stop()[0] == 0

@@ -1,0 +1,155 @@
+"""What a gateway refuses, and how it says so."""
+
+import json
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.testing import ScriptedModel
+from tests.gateway.served import Answer, Served
+
+ASK = {"model": "m", "input": "hi"}
+
+
+def test_what_is_no_json(gateway: Served) -> None:
+    for body in (b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"input": "\xff"}'):
+        answer = gateway.ask("POST", "/responses", body)
+        assert answer.status == 400 and answer.error["type"] == "invalid_request_error", body
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "param"),
+    [
+        ("model", 3, "model"),
+        ("input", 3, "input"),
+        ("stream", "yes", "stream"),
+        ("temperature", "warm", "temperature"),
+        ("temperature", 3, "temperature"),
+        ("tools", {}, "tools"),
+        ("tools", [{"type": "function"}], "tools[0].name"),
+        ("metadata", {"a": 1}, "metadata"),
+        ("text", {"format": {"type": "json_schema", "name": "a b", "schema": {}}}, "text.format.name"),
+        ("previous_response_id", 7, "previous_response_id"),
+        ("background", 1, "background"),
+        ("tool_choice", "perhaps", "tool_choice"),
+        ("max_output_tokens", 0, "max_output_tokens"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named(gateway: Served, field: str, value: Any, param: str) -> None:
+    answer = gateway.ask("POST", "/responses", ASK | {field: value})
+    assert answer.status == 400
+    assert answer.error["param"].startswith(param), answer.error
+
+
+def test_ids_that_do_not_exist(gateway: Served) -> None:
+    for method, path in (
+        ("GET", "/responses/resp_none"),
+        ("DELETE", "/responses/resp_none"),
+        ("POST", "/responses/resp_none/cancel"),
+        ("GET", "/responses/resp_none/input_items"),
+        ("GET", "/responses/resp_none?stream=true"),
+        ("GET", "/models/none"),
+    ):
+        answer = gateway.ask(method, path)
+        assert answer.status == 404 and answer.error["code"] == "not_found", path
+    answer = gateway.ask("POST", "/responses", ASK | {"previous_response_id": "resp_none"})
+    assert answer.error["code"] == "previous_response_not_found"
+    assert answer.error["param"] == "previous_response_id"
+
+
+def test_paths_and_methods_that_do_not_exist(gateway: Served) -> None:
+    for path in ("/nothing", "/responses/a/b/c", "/responses/", "/../etc/passwd", "/%00"):
+        answer = gateway.ask("GET", path)
+        assert answer.status == 404 and answer.error["code"] == "not_found", path
+    answer = gateway.ask("PUT", "/responses", ASK)
+    assert (answer.status, answer.headers["allow"], answer.error["code"]) == (405, "POST", "method_not_allowed")
+    answer = gateway.ask("PATCH", "/responses/resp_1")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, DELETE, HEAD")
+
+
+def exchange(gateway: Served, head: str, *pieces: bytes) -> Answer:
+    """Send a request byte by byte as it is given, until there is an answer, and read that."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as connection:
+        connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n")
+        for piece in pieces:
+            connection.sendall(piece)
+        with connection.makefile("rb") as lines:
+            status = int(lines.readline().split()[1])
+            headers = {}
+            while line := lines.readline().strip().decode():
+                name, _, value = line.partition(": ")
+                headers[name.lower()] = value
+            return Answer(status, headers, lines.read(int(headers["content-length"])))
+
+
+def memory_of(gateway: Served) -> int:
+    """The most memory that the server has had, in bytes."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{gateway.process.pid}/status").read_text())
+    assert found
+    return int(found[1]) * 1024
+
+
+def test_a_body_that_is_announced_as_too_large_is_not_read(gateway: Served) -> None:
+    answer = exchange(gateway, f"POST /v1/responses HTTP/1.1\nhost: localhost\ncontent-length: {100 << 20}\n")
+    assert answer.status == 413 and answer.error["code"] == "request_too_large"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_a_body_that_grows_too_large_is_not_kept(gateway: Served) -> None:
+    gateway.create()
+    before = memory_of(gateway)
+    piece = b"%x\r\n" % (1 << 20) + b" " * (1 << 20) + b"\r\n"
+    head = "POST /v1/responses HTTP/1.1\nhost: localhost\ntransfer-encoding: chunked\n"
+    answer = exchange(gateway, head, *([piece] * 100), b"0\r\n\r\n")
+    assert answer.status == 413 and answer.error["code"] == "request_too_large"
+    assert memory_of(gateway) - before < 80 << 20
+    assert gateway.create()["status"] == "completed"
+
+
+HOSTS: list[tuple[Mapping[str, str], int]] = [
+    ({"host": "localhost:{port}"}, 200),
+    ({"host": "LOCALHOST"}, 200),
+    ({"host": "127.0.0.1:{port}", "origin": "http://localhost:{port}"}, 200),
+    ({"host": "[::1]:{port}"}, 200),
+    ({"host": "evil.example:{port}"}, 403),
+    ({"host": "localhost.evil.example"}, 403),
+    ({"host": "evil.example@localhost"}, 403),
+    ({"host": ""}, 403),
+    ({"host": "localhost", "origin": "https://evil.example"}, 403),
+    ({"host": "localhost", "origin": "null"}, 403),
+    ({"host": "localhost", "origin": "file://localhost"}, 403),
+    ({"host": "localhost", "origin": "http://localhost.evil.example"}, 403),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), HOSTS)
+def test_only_its_own_names_and_pages_may_ask(gateway: Served, headers: Mapping[str, str], status: int) -> None:
+    lines = "".join(f"{name}: {value.format(port=gateway.port)}\n" for name, value in headers.items())
+    answer = exchange(gateway, f"GET /v1/models HTTP/1.1\n{lines}")
+    assert answer.status == status
+    if status != 200:
+        assert answer.error["code"] == "host_not_allowed"
+
+
+def test_two_hosts_are_none(gateway: Served) -> None:
+    answer = exchange(gateway, "GET /v1/models HTTP/1.1\nhost: localhost\nhost: evil.example\n")
+    assert answer.status in (400, 403)
+
+
+def test_a_request_without_a_host_is_refused(gateway: Served) -> None:
+    assert exchange(gateway, "GET /v1/models HTTP/1.1\n").status in (400, 403)
+
+
+def test_an_error_of_the_upstream_tells_no_secret(gateway: Served, model: ScriptedModel) -> None:
+    answer = gateway.ask("POST", "/responses", ASK | {"input": "limit"})
+    assert answer.status == 429 and str(model.port) not in json.dumps(answer.json)
+
+
+def test_a_client_that_stops_in_its_request_leaves_no_trace(gateway: Served) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
+        connection.sendall(b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+    assert gateway.create()["status"] == "completed"
