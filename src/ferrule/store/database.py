@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 
 from ferrule.store.errors import StoreError
 from ferrule.store.faults import explained
+from ferrule.store.prepared import driver
 from ferrule.store.schema import APPLICATION_ID, MIGRATIONS
 from ferrule.store.writer import CLOSED, Writer
 
@@ -29,15 +30,17 @@ READERS = 4
 WAIT_SECONDS = 5.0
 """How long to wait for another program that writes the file: `ferrule serve keys`, or a backup."""
 
-WAL_BYTES = 16 << 20
-"""The log shrinks to this after a burst."""
+LOG_PAGES = 4000
+"""Pages of the log, 16 MB, at which SQLite takes it into the file: it waits for the disk then, and writes a page that
+changed often once. With its own 1,000 a commit costs three times as much on average."""
 
 _SETTINGS = (
     "pragma journal_mode = wal",
     "pragma synchronous = normal",
     "pragma foreign_keys = on",
     "pragma secure_delete = on",  # deletes are real: what was deleted is overwritten
-    f"pragma journal_size_limit = {WAL_BYTES}",
+    f"pragma wal_autocheckpoint = {LOG_PAGES}",
+    f"pragma journal_size_limit = {LOG_PAGES * 4096}",
 )
 
 
@@ -97,7 +100,7 @@ class Database:
 
 def _engine(path: Path, begin: str) -> Engine:
     engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=QueuePool, pool_size=READERS)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    event.listen(engine, "begin", lambda connection: driver(connection).execute(begin))
     return engine
 
 

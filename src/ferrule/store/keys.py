@@ -5,10 +5,11 @@ import hmac
 import secrets
 import time
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from ferrule.store.errors import StoreRefusal
 from ferrule.store.part import Part
+from ferrule.store.prepared import Prepared
 from ferrule.store.schema import keys
 
 PREFIX = "fk-"
@@ -17,6 +18,8 @@ KEY_BYTES = 32
 
 MAX_NAME = 64
 """Characters of a name, which stands in lists and messages."""
+
+_BY_HASH = Prepared(select(keys.c.name, keys.c.hash).where(keys.c.hash == bindparam("asked")))
 
 
 class Keys(Part):
@@ -60,8 +63,8 @@ def _add(tx: Connection, name: str, key: str) -> None:
 def _owner_of(tx: Connection, key: str) -> str | None:
     """Look the hash up: how long that takes says nothing of the key, since nobody can choose a hash."""
     asked = _hash(key)
-    row = tx.execute(select(keys.c.name, keys.c.hash).where(keys.c.hash == asked)).first()
-    return row.name if row is not None and hmac.compare_digest(row.hash, asked) else None
+    found = _BY_HASH.run(tx, {"asked": asked}).fetchone()
+    return found[0] if found is not None and hmac.compare_digest(found[1], asked) else None
 
 
 def _names(tx: Connection) -> tuple[str, ...]:

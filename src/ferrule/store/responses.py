@@ -3,48 +3,72 @@
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, literal, or_, select, text, update
+from sqlalchemy import (
+    Boolean,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.sql.expression import CTE
 
 from ferrule.store import conversations, paging
 from ferrule.store.errors import StoreRefusal
 from ferrule.store.part import Part
+from ferrule.store.prepared import Prepared
 from ferrule.store.records import MAX_CHAIN, UNFINISHED, Page, Paging, StoredResponse, id_of
-from ferrule.store.schema import event_chunks, items, responses
+from ferrule.store.schema import event_chunks, item_places, responses
 
 EXPIRED_AT_ONCE = 200
 """Responses that `expire` deletes in one transaction: other changes wait for no more than these."""
 
 _parents = responses.alias("parents")
 _mine = (responses.c.owner == bindparam("for_owner")) & (responses.c.id == bindparam("for_id"))
-_running = responses.c.status.in_(UNFINISHED)
+_running = literal_column("responses.status in ('queued', 'in_progress')", Boolean)  # written as in the index
 _parent = select(_parents.c.number).where(
     _parents.c.owner == bindparam("for_owner"), _parents.c.id == bindparam("for_parent")
 )
 
-_INSERT = insert(responses).values(
-    {name: bindparam(name) for name in ("id", "owner", "created_at", "status", "body")}
-    | {name: bindparam(name) for name in ("conversation", "background", "transcript")}
-    | {"parent": _parent.scalar_subquery()}
+_INSERT = Prepared(
+    insert(responses).values(
+        {column.name: bindparam(column.name) for column in responses.c if column.name not in ("number", "parent")}
+        | {"parent": _parent.scalar_subquery()}
+    )
 )
-_INSERT_ITEM = insert(items)
-_NUMBER = select(responses.c.number, responses.c.conversation).where(_mine)
-_RUNNING = _NUMBER.where(_running)
-_FINISH = (
+_PLACE = Prepared(insert(item_places))
+_UNPLACE = delete(item_places).where(
+    *(column == bindparam(f"at_{column.name}") for column in (item_places.c.owner, item_places.c.id)),
+    item_places.c.response == bindparam("at_response"),
+)
+_NUMBER = select(responses.c.number).where(_mine)
+_RUNNING = Prepared(select(responses.c.number, responses.c.conversation, responses.c.input).where(_mine, _running))
+_FINISH = Prepared(
     update(responses)
     .where(responses.c.number == bindparam("at"))
-    .values(status=bindparam("new_status"), body=bindparam("new_body"), transcript=bindparam("new_transcript"))
+    .values({name: bindparam(f"new_{name}") for name in ("status", "body", "output", "transcript")})
 )
-_UPDATE = update(responses).where(_mine, _running).values(status=bindparam("new_status"), body=bindparam("new_body"))
+_UPDATE = (
+    update(responses).where(_mine, _running).values({name: bindparam(f"new_{name}") for name in ("status", "body")})
+)
 _RECORDS = select(responses, _parents.c.id.label("parent_id")).outerjoin_from(
     responses, _parents, responses.c.parent == _parents.c.number
 )
 _ITEM = (
-    select(items.c.json)
-    .where(items.c.owner == bindparam("for_owner"), items.c.id == bindparam("for_id"))
-    .order_by(items.c.number.desc())
+    select(item_places.c.position, responses.c.input, responses.c.output)
+    .join(responses, responses.c.number == item_places.c.response)
+    .where(item_places.c.owner == bindparam("for_owner"), item_places.c.id == bindparam("for_id"))
+    .order_by(item_places.c.response.desc(), item_places.c.position.desc())
     .limit(1)
 )
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
 
 
 class Responses(Part):
@@ -126,18 +150,16 @@ class Responses(Part):
 
 
 def _create(tx: Connection, record: StoredResponse) -> None:
-    values = msgspec.structs.asdict(record) | {"for_owner": record.owner, "for_parent": record.parent}
-    for name in ("input", "output", "parent"):
-        del values[name]
-    number = tx.execute(_INSERT, values).lastrowid
-    _add_items(tx, number, record.owner, record.input, output=False)
-    _add_items(tx, number, record.owner, record.output, output=True)
+    values = msgspec.structs.asdict(record) | {"input": _pack(record.input), "output": _pack(record.output)}
+    del values["parent"]
+    number = _INSERT.run(tx, values | {"for_owner": record.owner, "for_parent": record.parent}).lastrowid
+    assert number is not None
+    _place(tx, number, record.owner, record.input + record.output, 0)
 
 
-def _add_items(tx: Connection, response: int, owner: str, added: Sequence[bytes], *, output: bool) -> None:
-    if added:
-        same = {"response": response, "owner": owner, "output": output}
-        tx.execute(_INSERT_ITEM, [same | {"id": id_of(item), "json": item} for item in added])
+def _place(tx: Connection, response: int, owner: str, added: Sequence[bytes], first: int) -> None:
+    same = {"response": response, "owner": owner}
+    _PLACE.run_each(tx, [same | {"id": id_of(item), "position": at} for at, item in enumerate(added, first)])
 
 
 def _finish(
@@ -150,15 +172,16 @@ def _finish(
     transcript: bytes,
     to_conversation: bool,
 ) -> bool:
-    found = tx.execute(_RUNNING, {"for_owner": owner, "for_id": response_id}).first()
+    found = _RUNNING.run(tx, {"for_owner": owner, "for_id": response_id}).fetchone()
     if found is None:
         return False
-    tx.execute(_FINISH, {"at": found.number, "new_status": status, "new_body": body, "new_transcript": transcript})
-    _add_items(tx, found.number, owner, output, output=True)
-    if to_conversation and found.conversation is not None:
-        of_response = select(items.c.json).where(items.c.response == found.number).order_by(items.c.number)
-        everything = tx.scalars(of_response).all()
-        conversations.append(tx, owner, found.conversation, everything, transcript)
+    number, conversation, packed = found
+    values = {"status": status, "body": body, "output": _pack(output), "transcript": transcript}
+    _FINISH.run(tx, {f"new_{name}": value for name, value in values.items()} | {"at": number})
+    given = _unpack(packed)
+    _place(tx, number, owner, output, len(given))
+    if to_conversation and conversation is not None:
+        conversations.append(tx, owner, conversation, given + output, transcript)
     return True
 
 
@@ -178,33 +201,42 @@ def _number(tx: Connection, owner: str, response_id: str) -> int | None:
 
 
 def _records(tx: Connection, which: CTE) -> list[StoredResponse]:
-    """Read the responses whose `number` is in `which`, oldest first: one query for them, one for their items."""
-    rows = tx.execute(_RECORDS.join(which, responses.c.number == which.c.number).order_by(responses.c.number)).all()
-    parts: dict[int, tuple[list[bytes], list[bytes]]] = {row.number: ([], []) for row in rows}
-    of_these = select(items.c.response, items.c.output, items.c.json).join(which, items.c.response == which.c.number)
-    for response, output, json in tx.execute(of_these.order_by(items.c.number)):
-        parts[response][output].append(json)
-    return [_record(row, *parts[row.number]) for row in rows]
-
-
-def _record(row: Row[tuple[object, ...]], given: Sequence[bytes], output: Sequence[bytes]) -> StoredResponse:
-    return StoredResponse(
-        id=row.id,
-        owner=row.owner,
-        created_at=row.created_at,
-        status=row.status,
-        body=row.body,
-        parent=row.parent_id,
-        conversation=row.conversation,
-        background=row.background,
-        input=tuple(given),
-        output=tuple(output),
-        transcript=row.transcript,
-    )
+    """Read the responses whose `number` is in `which`, oldest first."""
+    rows = _RECORDS.join(which, responses.c.number == which.c.number).order_by(responses.c.number)
+    return [
+        StoredResponse(
+            id=row.id,
+            owner=row.owner,
+            created_at=row.created_at,
+            status=row.status,
+            body=row.body,
+            parent=row.parent_id,
+            conversation=row.conversation,
+            background=row.background,
+            input=_unpack(row.input),
+            output=_unpack(row.output),
+            transcript=row.transcript,
+        )
+        for row in tx.execute(rows)
+    ]
 
 
 def _delete(tx: Connection, owner: str, response_id: str) -> bool:
-    return tx.execute(delete(responses).where(_mine), {"for_owner": owner, "for_id": response_id}).rowcount > 0
+    number = _number(tx, owner, response_id)
+    return number is not None and _delete_numbers(tx, [number]) > 0
+
+
+def _delete_numbers(tx: Connection, numbers: Sequence[int]) -> int:
+    """Delete responses and the places of their items; their events go with them."""
+    columns = (responses.c.number, responses.c.owner, responses.c.input, responses.c.output)
+    places = [
+        {"at_owner": owner, "at_id": id_of(item), "at_response": number}
+        for number, owner, given, output in tx.execute(select(*columns).where(responses.c.number.in_(numbers)))
+        for item in _unpack(given) + _unpack(output)
+    ]
+    if places:
+        tx.execute(_UNPLACE, places)
+    return tx.execute(delete(responses).where(responses.c.number.in_(numbers))).rowcount
 
 
 def _chain(tx: Connection, owner: str, response_id: str) -> tuple[StoredResponse, ...]:
@@ -232,15 +264,13 @@ def _links(number: int) -> CTE:
 
 
 def _item(tx: Connection, owner: str, item_id: str) -> bytes | None:
-    return tx.scalar(_ITEM, {"for_owner": owner, "for_id": item_id})
+    found = tx.execute(_ITEM, {"for_owner": owner, "for_id": item_id}).first()
+    return None if found is None else (_unpack(found.input) + _unpack(found.output))[found.position]
 
 
 def _input_items(tx: Connection, owner: str, response_id: str, which: Paging) -> Page[bytes] | None:
-    number = _number(tx, owner, response_id)
-    if number is None:
-        return None
-    of_this = (items.c.response == number) & ~items.c.output
-    return paging.read_page(tx, select(items), of_this, which, lambda row: bytes(row.json))
+    record = _response(tx, owner, response_id)
+    return None if record is None else paging.page_of(record.input, which, id_of)
 
 
 def _append_events(tx: Connection, response_id: str, first: int, events: tuple[bytes, ...]) -> bool:
@@ -248,9 +278,8 @@ def _append_events(tx: Connection, response_id: str, first: int, events: tuple[b
     if number is None:
         return False
     if events:
-        packed = msgspec.msgpack.encode(events)
         last = first + len(events) - 1
-        tx.execute(insert(event_chunks), {"response": number, "first": first, "last": last, "events": packed})
+        tx.execute(insert(event_chunks), {"response": number, "first": first, "last": last, "events": _pack(events)})
     return True
 
 
@@ -261,17 +290,12 @@ def _events(tx: Connection, owner: str, response_id: str, after: int) -> tuple[t
         .where(event_chunks.c.response == number, event_chunks.c.last > after)
         .order_by(event_chunks.c.first)
     )
-    numbered = (
-        pair
-        for first, packed in tx.execute(chunks)
-        for pair in enumerate(msgspec.msgpack.decode(packed, type=tuple[bytes, ...]), first)
-    )
+    numbered = (pair for first, packed in tx.execute(chunks) for pair in enumerate(_unpack(packed), first))
     return tuple((sequence, event) for sequence, event in numbered if sequence > after)
 
 
 def _unfinished(tx: Connection) -> tuple[StoredResponse, ...]:
-    written_out = text("status in ('queued', 'in_progress')")  # as in the index, which holds just these
-    return tuple(_records(tx, select(responses.c.number).where(written_out).cte()))
+    return tuple(_records(tx, select(responses.c.number).where(_running).cte()))
 
 
 def _expire(tx: Connection, before: int) -> int:
@@ -279,8 +303,7 @@ def _expire(tx: Connection, before: int) -> int:
     old = select(responses.c.number).where(responses.c.created_at < before, ~_running)
     newest = old.where(responses.c.number.not_in(_needed(before))).order_by(responses.c.number.desc())
     doomed = tx.scalars(newest.limit(EXPIRED_AT_ONCE)).all()
-    tx.execute(delete(responses).where(responses.c.number.in_(doomed)))
-    return len(doomed)
+    return _delete_numbers(tx, doomed)
 
 
 def _needed(before: int) -> Select[tuple[int]]:

@@ -15,21 +15,22 @@ responses = table(
     column("owner", Text),
     column("created_at", BigInteger),
     column("status", Text),
-    column("body", LargeBinary),
     column("parent", Integer),
     column("conversation", Text),
     column("background", Boolean),
+    column("body", LargeBinary),
+    column("input", LargeBinary),
+    column("output", LargeBinary),
     column("transcript", LargeBinary),
 )
-items = table(
-    "items",
-    column("number", Integer),
-    column("response", Integer),
+item_places = table(
+    "item_places",
     column("owner", Text),
     column("id", Text),
-    column("output", Boolean),
-    column("json", LargeBinary),
+    column("response", Integer),
+    column("position", Integer),
 )
+"""Where an item is: at this position of a response's input and output, taken together."""
 event_chunks = table(
     "event_chunks",
     column("response", Integer),
@@ -110,28 +111,27 @@ _FIRST = (
         owner text not null,
         created_at integer not null,
         status text not null,
-        body blob not null,
         parent integer references responses (number) on delete set null,
         conversation text,
         background integer not null,
+        body blob not null,
+        input blob not null,
+        output blob not null,
         transcript blob not null
     )
     """,
-    "create index responses_by_parent on responses (parent)",
+    "create index responses_by_parent on responses (parent) where parent is not null",
     "create index responses_by_age on responses (created_at)",
     "create index responses_unfinished on responses (number) where status in ('queued', 'in_progress')",
     """
-    create table items (
-        number integer primary key,
-        response integer not null references responses (number) on delete cascade,
+    create table item_places (
         owner text not null,
         id text not null,
-        output integer not null,
-        json blob not null
-    )
+        response integer not null,
+        position integer not null,
+        primary key (owner, id, response, position)
+    ) without rowid
     """,
-    "create index items_by_response on items (response)",
-    "create index items_by_id on items (owner, id)",
     """
     create table event_chunks (
         response integer not null references responses (number) on delete cascade,
