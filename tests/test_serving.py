@@ -1,5 +1,8 @@
 """Who may ask a listening door, and where it listens."""
 
+import asyncio
+import socket
+
 import pytest
 
 from ferrule.protocol.errors import UsageError
@@ -77,3 +80,19 @@ def test_a_door_on_every_address_has_no_names_but_addresses() -> None:
 def test_the_token_of_a_request() -> None:
     assert bearer_token("Bearer abc") == bearer_token("bearer  abc ") == "abc"
     assert bearer_token("") == bearer_token("Basic abc") == bearer_token("abc") == ""
+
+
+async def test_what_is_sent_leaves_at_once() -> None:
+    """asyncio switches Nagle's delay off only for sockets that name their protocol."""
+    opened, at = listen(Bind("127.0.0.1", 0))
+    accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(accept, sock=opened):
+        _, writer = await asyncio.open_connection(at.host, at.port)
+        assert await accepted
+        writer.close()
+        await writer.wait_closed()

@@ -61,14 +61,29 @@ class Bind(msgspec.Struct, frozen=True):
 def listen(bind: Bind) -> tuple[socket.socket, Bind]:
     """Return a listening socket, and where it listens. Raises `UsageError` if that is not possible."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)[0]
-        opened = socket.create_server((address[0], bind.port), family=family, backlog=BACKLOG)
+        opened = _listening(bind)
     except OSError as error:
         why = error.strerror or str(error)
         raise UsageError(
             f"{bind} cannot be listened at ({why}): choose another address with --bind HOST:PORT"
         ) from error
     return opened, Bind(*opened.getsockname()[:2])
+
+
+def _listening(bind: Bind) -> socket.socket:
+    """Return a listening socket. Only with its protocol named does asyncio send without Nagle's delay, which holds the
+    second write of an answer back for 40 ms."""
+    found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    family, kind, protocol, _, address = found[0]
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(BACKLOG)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 class Callers(msgspec.Struct, frozen=True):
