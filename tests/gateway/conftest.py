@@ -1,4 +1,4 @@
-"""One gateway a module, over a model that says what it is told."""
+"""One gateway for all of it, over a model that says what it is told."""
 
 from collections.abc import Iterator
 
@@ -26,14 +26,14 @@ def says(request: Request) -> Simple:
     return f"You said: {text[-40:]}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model() -> Iterator[ScriptedModel]:
     """The model behind the gateway."""
     with ScriptedModel(says) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gateway(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A gateway without keys."""
     with serving(new_place(tmp_path_factory.mktemp("gateway")), model.base_url) as running:

@@ -30,43 +30,36 @@ def add_key(place: Place, name: str) -> str:
     return done.out.split()[-1]
 
 
-def test_it_says_one_line_and_ends_on_a_signal(place: Place, model: ScriptedModel) -> None:
+def test_it_says_one_line_and_ends_on_a_signal_with_all_stored(place: Place, model: ScriptedModel) -> None:
+    held = {"model": "m", "input": "hold"}
     with serving(place, model.base_url) as gateway:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", gateway.url)
         kept = gateway.create()["id"]
-        assert gateway.stop(signal.SIGINT) == (0, "")
-        assert gateway.process.stdout is not None
+        request = urllib.request.Request(
+            gateway.url + "/responses",
+            json.dumps(held | {"stream": True}).encode(),
+            {"content-type": "application/json"},
+        )
+        with (
+            urllib.request.urlopen(request, timeout=30) as stream,
+            connect(gateway.url.replace("http", "ws") + "/responses") as line,
+        ):
+            first = stream.readline() + stream.readline()
+            cut = json.loads(first.split(b"data: ")[1])["response"]["id"]
+            while b"delta" not in stream.readline():
+                pass
+            line.send(json.dumps({"type": "response.create"} | held))
+            while "delta" not in line.recv(timeout=30):
+                pass
+            assert gateway.stop(signal.SIGINT) == (0, "")
+            assert stream.read().endswith(b"data: [DONE]\n\n")
+            assert not [event for event in line if '"response.completed"' in event] and line.close_code == 1001
     state = place.home / "gateway"
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in state.iterdir())
     with serving(place, model.base_url) as again:
         assert again.ask("GET", f"/responses/{kept}").json["status"] == "completed"
-
-
-def test_what_runs_at_the_end_is_stored_as_cancelled(place: Place, model: ScriptedModel) -> None:
-    with serving(place, model.base_url) as gateway:
-        data = json.dumps({"model": "m", "input": "hold", "stream": True}).encode()
-        request = urllib.request.Request(gateway.url + "/responses", data, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as stream:
-            first = stream.readline() + stream.readline()
-            made = json.loads(first.split(b"data: ")[1])["response"]["id"]
-            while b"delta" not in stream.readline():
-                pass
-            assert gateway.stop()[0] == 0
-            assert stream.read().endswith(b"data: [DONE]\n\n")
-    with serving(place, model.base_url) as again:
-        assert again.ask("GET", f"/responses/{made}").json["status"] == "cancelled"
-
-
-def test_one_process_has_the_store_and_one_has_the_port(place: Place, model: ScriptedModel, tmp_path: Path) -> None:
-    with serving(place, model.base_url) as gateway:
-        second = place.run("serve", "--bind", "127.0.0.1:0", "--base-url", model.base_url)
-        assert (second.code, "stop that one" in second.err) == (2, True), second.err
-        (tmp_path / "other").mkdir()
-        other = new_place(tmp_path / "other")
-        taken = other.run("serve", "--bind", f"127.0.0.1:{gateway.port}", "--base-url", model.base_url)
-        assert (taken.code, "--bind" in taken.err) == (2, True), taken.err
-        assert len(second.err.splitlines()) == len(taken.err.splitlines()) == 1
+        assert again.ask("GET", f"/responses/{cut}").json["status"] == "cancelled"
 
 
 def test_other_machines_need_a_key(place: Place, model: ScriptedModel) -> None:
@@ -137,6 +130,17 @@ def test_a_key_has_so_many_responses_at_once(shared: tuple[Served, str, str]) ->
     assert gateway.ask("POST", "/responses", {"model": "m", "input": "hi"}, key=ann).status == 200
 
 
+def test_one_process_has_the_store_and_one_has_the_port(
+    shared: tuple[Served, str, str], place: Place, model: ScriptedModel
+) -> None:
+    gateway, *_ = shared
+    second = gateway.place.run("serve", "--bind", "127.0.0.1:0", "--base-url", model.base_url)
+    assert (second.code, "stop that one" in second.err) == (2, True), second.err
+    taken = place.run("serve", "--bind", f"127.0.0.1:{gateway.port}", "--base-url", model.base_url)
+    assert (taken.code, "--bind" in taken.err) == (2, True), taken.err
+    assert len(second.err.splitlines()) == len(taken.err.splitlines()) == 1
+
+
 def test_a_wrong_start_is_one_sentence(place: Place) -> None:
     for arguments, said in (
         (("--bind", "nowhere"), "127.0.0.1:8787"),
@@ -166,16 +170,3 @@ def test_no_other_command_loads_any_of_it() -> None:
         "assert not found, found"
     )
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_a_connection_is_told_that_the_server_goes(place: Place, model: ScriptedModel) -> None:
-    with serving(place, model.base_url) as gateway:
-        with connect(gateway.url.replace("http", "ws") + "/responses") as line:
-            line.send(json.dumps({"type": "response.create", "model": "m", "input": "hold"}))
-            while "delta" not in line.recv(timeout=30):
-                pass
-            gateway.process.send_signal(signal.SIGTERM)
-            for _ in line:
-                pass
-            assert line.close_code == 1001
-        assert gateway.stop()[0] == 0

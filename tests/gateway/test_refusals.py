@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,10 @@ def test_a_body_that_is_announced_as_too_large_is_not_read(gateway: Served) -> N
     assert answer.status == 413 and answer.error["code"] == "request_too_large"
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+IN_PROC = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+
+
+@IN_PROC
 def test_a_body_that_grows_too_large_is_not_kept(gateway: Served) -> None:
     gateway.create()
     before = memory_of(gateway)
@@ -108,6 +112,19 @@ def test_a_body_that_grows_too_large_is_not_kept(gateway: Served) -> None:
     assert answer.status == 413 and answer.error["code"] == "request_too_large"
     assert memory_of(gateway) - before < 80 << 20
     assert gateway.create()["status"] == "completed"
+
+
+@IN_PROC
+def test_a_head_that_does_not_end_is_refused(gateway: Served) -> None:
+    before = memory_of(gateway)
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as connection:
+        connection.sendall(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx: ")
+        with suppress(ConnectionError):
+            for _ in range(200):
+                connection.sendall(b"x" * (1 << 20))
+        with suppress(ConnectionError):
+            assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    assert memory_of(gateway) - before < 80 << 20
 
 
 HOSTS: list[tuple[Mapping[str, str], int]] = [

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ferrule.doors.gateway.app import gateway
+from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
 from ferrule.model.profiles import load_profiles
@@ -80,7 +81,7 @@ def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
     """Return the HTTP server, without signals and logs of its own."""
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
         ws="websockets-sansio",
         ws_max_size=settings.max_body_bytes,
         ws_ping_interval=PING_S,

@@ -1,0 +1,60 @@
+"""HTTP connections with bounds on what a client may send before it is known: the head of a request."""
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD_BYTES = 64 << 10
+"""Bytes of a request's head; other servers take a quarter of that."""
+
+HEAD_S = 60.0
+"""Seconds for a head to come whole: a connection that sends none would be kept for nothing."""
+
+TOO_LARGE = "The head of the request is too large."
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, which has no such bounds."""
+
+    _head_bytes = 0
+    _is_in_head = False
+    _ending: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._head_came()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Count a new head."""
+        super().on_message_begin()
+        self._is_in_head, self._head_bytes = True, 0
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._is_in_head = False
+        self._head_came()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; refuse a head that does not end."""
+        super().data_received(data)
+        if self._is_in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.send_400_response(TOO_LARGE)
+
+    def _expect_head(self) -> None:
+        self._head_came()
+        self._ending = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _head_came(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
