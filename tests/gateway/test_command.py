@@ -1,5 +1,6 @@
 """`ferrule serve` and `ferrule serve keys` as commands."""
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
+from ferrule.cli.main import main
+from ferrule.store import Store
 from ferrule.testing import ScriptedModel
 from tests.cli.command import Place
 from tests.gateway.served import Served, new_place, ready, serving
@@ -25,9 +28,36 @@ def place(tmp_path: Path) -> Place:
 
 
 def add_key(place: Place, name: str) -> str:
-    done = place.run("serve", "keys", "add", name)
-    assert done.code == 0, done.err
-    return done.out.split()[-1]
+    """As the command does, in this process."""
+
+    async def add() -> str:
+        async with await Store.open(place.home / "gateway" / "state.sqlite", shared=True) as store:
+            return await store.add_key(name)
+
+    return asyncio.run(add())
+
+
+class Command:
+    """Commands of this process, which are quick where they come to nothing."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def refused(self, *arguments: str) -> str:
+        """Run one that is wrongly used; return the sentence that it says."""
+        assert main(["serve", *arguments]) == 2
+        said = self._capsys.readouterr()
+        assert said.out == "" and len(said.err.splitlines()) == 1, said
+        return said.err
+
+
+@pytest.fixture
+def command(place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    for name, value in place.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(place.cwd)
+    return Command(capsys)
 
 
 def test_it_says_one_line_and_ends_on_a_signal_with_all_stored(place: Place, model: ScriptedModel) -> None:
@@ -62,16 +92,16 @@ def test_it_says_one_line_and_ends_on_a_signal_with_all_stored(place: Place, mod
         assert again.ask("GET", f"/responses/{cut}").json["status"] == "cancelled"
 
 
-def test_other_machines_need_a_key(place: Place, model: ScriptedModel) -> None:
-    refused = place.run("serve", "--bind", "0.0.0.0:0", "--base-url", model.base_url)
-    assert refused.code == 2 and "ferrule serve keys add NAME" in refused.err
+def test_other_machines_need_a_key(place: Place, model: ScriptedModel, command: Command) -> None:
+    said = command.refused("--bind", "0.0.0.0:0", "--base-url", model.base_url)
+    assert "ferrule serve keys add NAME" in said
     key = add_key(place, "ann")
     process = place.start("serve", "--bind", "0.0.0.0:0", "--base-url", model.base_url)
     try:
         gateway = Served(process, place, ready(process).replace("0.0.0.0", "127.0.0.1"))
         assert gateway.ask("GET", "/models").status == 401
         assert gateway.ask("GET", "/models", key=key).status == 200
-        assert place.run("serve", "keys", "remove", "ann").code == 0
+        assert main(["serve", "keys", "remove", "ann"]) == 0
         assert gateway.ask("GET", "/models").status == 401
         assert gateway.ask("GET", "/models", key=key).status == 401
     finally:
@@ -88,16 +118,22 @@ def shared(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> It
         yield gateway, add_key(place, "ann"), add_key(place, "bob")
 
 
-def test_keys_are_needed_as_soon_as_there_are_any(shared: tuple[Served, str, str]) -> None:
+def test_keys_are_needed_as_soon_as_there_are_any(
+    shared: tuple[Served, str, str], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gateway, ann, _ = shared
     for key in (None, "", "wrong", ann[:-1], ann + "x"):
         answer = gateway.ask("GET", "/models", key=key)
         assert answer.status == 401 and answer.error["code"] == "invalid_api_key"
     assert gateway.ask("GET", "/models", key=ann).status == 200
     assert gateway.place.run("serve", "keys", "list").out == "ann\nbob\n"
-    taken = gateway.place.run("serve", "keys", "add", "ann")
-    assert taken.code == 2 and "ann" in taken.err
-    assert gateway.place.run("serve", "keys", "remove", "eve").code == 2
+    made = gateway.place.run("serve", "keys", "add", "eve")
+    assert gateway.ask("GET", "/models", key=made.out.split()[-1]).status == 200
+    assert gateway.place.run("serve", "keys", "remove", "eve").code == 0
+    assert gateway.ask("GET", "/models", key=made.out.split()[-1]).status == 401
+    monkeypatch.setenv("FERRULE_HOME", str(gateway.place.home))
+    assert "'ann'" in command.refused("keys", "add", "ann")
+    assert "keys list" in command.refused("keys", "remove", "eve")
 
 
 def test_a_key_sees_only_its_own(shared: tuple[Served, str, str]) -> None:
@@ -131,26 +167,23 @@ def test_a_key_has_so_many_responses_at_once(shared: tuple[Served, str, str]) ->
 
 
 def test_one_process_has_the_store_and_one_has_the_port(
-    shared: tuple[Served, str, str], place: Place, model: ScriptedModel
+    shared: tuple[Served, str, str], model: ScriptedModel, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway, *_ = shared
-    second = gateway.place.run("serve", "--bind", "127.0.0.1:0", "--base-url", model.base_url)
-    assert (second.code, "stop that one" in second.err) == (2, True), second.err
-    taken = place.run("serve", "--bind", f"127.0.0.1:{gateway.port}", "--base-url", model.base_url)
-    assert (taken.code, "--bind" in taken.err) == (2, True), taken.err
-    assert len(second.err.splitlines()) == len(taken.err.splitlines()) == 1
+    upstream = "--base-url", model.base_url
+    assert "--bind" in command.refused("--bind", f"127.0.0.1:{gateway.port}", *upstream)
+    monkeypatch.setenv("FERRULE_HOME", str(gateway.place.home))
+    assert "stop that one" in command.refused("--bind", "127.0.0.1:0", *upstream)
 
 
-def test_a_wrong_start_is_one_sentence(place: Place) -> None:
-    for arguments, said in (
-        (("--bind", "nowhere"), "127.0.0.1:8787"),
-        (("--bind", "198.51.100.1:1", "--base-url", "http://127.0.0.1:1/v1"), "--bind"),
-        ((), "--base-url"),
-        (("keys",), "add NAME"),
-        (("keys", "add", "a b"), "without spaces"),
-    ):
-        done = place.run("serve", *arguments)
-        assert done.code == 2 and said in done.err and len(done.err.splitlines()) == 1, done.err
+def test_a_wrong_start_is_one_sentence(command: Command) -> None:
+    assert "127.0.0.1:8787" in command.refused("--bind", "nowhere")
+    assert "--bind" in command.refused("--bind", "198.51.100.1:1", "--base-url", "http://127.0.0.1:1/v1")
+    assert "--base-url" in command.refused()
+    assert "add NAME" in command.refused("keys")
+    assert "without spaces" in command.refused("keys", "add", "a b")
+    assert "gateway.bind" in command.refused("-c", "gateway.bind=7")
+    assert "see ferrule serve --help" in command.refused("--nothing")
 
 
 def test_without_the_extra_it_says_what_to_install(place: Place, tmp_path: Path) -> None:
