@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
-from ferrule.protocol.content import OutputText
+from ferrule.protocol.content import OutputText, text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, make_item
 
@@ -16,6 +16,12 @@ def says(text: str) -> ItemView:
 
 def calls(name: str, arguments: str = "{}", call_id: str = "call_1") -> ItemView:
     return FunctionCall(call_id=call_id, name=name, arguments=arguments)
+
+
+def said_in(request: ModelRequest) -> list[str]:
+    """Everything that a request says in the user's role."""
+    views = [item.view for item in request.items]
+    return [text_of(view.content) for view in views if isinstance(view, Message) and view.role == "user"]
 
 
 class InProcessModel:

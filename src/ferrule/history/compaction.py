@@ -30,6 +30,7 @@ from ferrule.protocol.items import (
     ToolSearchOutput,
     make_item,
 )
+from ferrule.protocol.json_text import encodable
 from ferrule.protocol.truncation import OutputBudget, truncate_text
 
 SHORTEST_OUTPUT = 200
@@ -329,5 +330,5 @@ def summary_message(text: str, more: str = "") -> ResponseItem:
 
 
 def user_message(text: str) -> ResponseItem:
-    """Return a message in the user's role."""
-    return make_item(Message(role="user", content=(InputText(text),)))
+    """Return a message in the user's role. The names of files in it may be in any encoding."""
+    return make_item(Message(role="user", content=(InputText(encodable(text)),)))

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from ferrule.execpolicy import visible
 from ferrule.history.compaction import user_message
 from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.settings import Settings, SkillSwitch
@@ -92,7 +93,7 @@ class Skills:
         names = dict.fromkeys(_MENTION.findall(text))
         for skill in self.used if names else ():
             if skill.name in names:
-                yield user_message(INJECTED.format(skill.name, skill.path, _bounded(skill)))
+                yield user_message(INJECTED.format(skill.name, _in_line(skill.path), _bounded(skill)))
 
 
 def listed(skills: Sequence[Skill]) -> tuple[list[str], str]:
@@ -120,7 +121,13 @@ def listed(skills: Sequence[Skill]) -> tuple[list[str], str]:
 
 def _listed(skill: Skill, most: int) -> str:
     description = skill.description if len(skill.description) <= most else skill.description[:most].rstrip() + "..."
-    return f"- {skill.name}: {description} (file: {skill.path})" if most else f"- {skill.name} (file: {skill.path})"
+    path = _in_line(skill.path)
+    return f"- {skill.name}: {description} (file: {path})" if most else f"- {skill.name} (file: {path})"
+
+
+def _in_line(path: str) -> str:
+    """Return a path in one line: a folder's name must not look like a skill."""
+    return visible(path, multiline=False)
 
 
 def _size(lines: Iterable[str]) -> int:
