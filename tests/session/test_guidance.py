@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 
 from ferrule.model.stream import ModelRequest
-from ferrule.protocol.content import text_of
 from ferrule.protocol.events import Event, WarningEvent
-from ferrule.protocol.items import Message
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import Settings
-from ferrule.session.guidance import HEADING
+from ferrule.session.guidance import HEADING, MAX_DEPTH
+from ferrule.session.instructions import ENVIRONMENT
 from ferrule.session.opening import open_session, resume_settings
 from ferrule.session.session import Session
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.touched import MOST, Touched, touched_by
 from tests.session.conversations import ALL_GIVEN
-from tests.session.models import InProcessModel, Step, calls, says
+from tests.session.models import InProcessModel, Step, calls, said_in, says
 
 TOOLS = ["read_file", "list_dir", "grep_files", "file_editor", "exec_command", "apply_patch"]
 PATCH = "*** Begin Patch\n*** Add File: a/b/new.py\n+x = 1\n*** End Patch\n"
@@ -77,8 +76,7 @@ class Project:
 
 
 def told_in(request: ModelRequest, top: Path) -> list[str]:
-    views = [item.view for item in request.items]
-    texts = [text_of(view.content) for view in views if isinstance(view, Message) and view.role == "user"]
+    texts = said_in(request)
     told = [text.removeprefix(HEADING).split("\n\n", 1) for text in texts if text.startswith(HEADING)]
     return [f"{os.path.relpath(folder, top)}: {' '.join(text.split())}" for folder, text in told]
 
@@ -233,6 +231,48 @@ async def test_a_sub_agent_is_told_by_itself(project: Project) -> None:
     async with await project.open(child, child) as session:
         await (await session.spawn("look")).wait()
     assert told == [[".: FOR ALL"], [".: FOR ALL", "c: FOR C"]]
+
+
+async def test_a_session_that_goes_on_elsewhere_is_told_where_and_what_counts_there(project: Project) -> None:
+    async with await project.open([says("done")], cwd="a/b") as session:
+        await session.run("go")
+    async with await project.open([says("done")], cwd="c", resume=True) as session:
+        await session.run("go on")
+    assert project.told() == ["a/b: FOR ALL FOR A FOR B", "c: FOR C"]
+    places = [text for text in said_in(project.model.requests[-1]) if text.startswith(ENVIRONMENT)]
+    assert [place.split("</cwd>")[0].split("/repo/")[1] for place in places] == ["a/b", "c"]
+    async with await project.open([says("done")], cwd="c", resume=True) as session:
+        await session.run("go on")
+    assert project.told() == ["a/b: FOR ALL FOR A FOR B", "c: FOR C"]
+    assert sum(text.startswith(ENVIRONMENT) for text in said_in(project.model.requests[-1])) == 2
+
+
+@pytest.mark.parametrize("name", ["two\nlines", os.fsdecode(b"caf\xe9")])
+async def test_a_folder_of_any_name_is_told_once(project: Project, name: str) -> None:
+    project.write(f"{name}/AGENTS.md", "ODD")
+    touched = [str(project.top / name)]
+    steps: list[Step] = [[says("done")], [says("SUMMARY")], [says("done")]]
+    async with await project.open(*steps) as session:
+        session.toolset.touched.add(touched)
+        await session.run("go")
+        await session.compact()
+        session.toolset.touched.add(touched)
+        await session.run("go on")
+    async with await project.open([says("done")], resume=True) as session:
+        session.toolset.touched.add(touched)
+        await session.run("go on")
+    told = [text for text in said_in(project.model.requests[-1]) if text.startswith(HEADING)]
+    assert [text.split("\n")[2] for text in told] == ["FOR ALL", "ODD"]
+
+
+async def test_a_tree_of_endless_depth_is_looked_into_as_far_as_people_go(project: Project) -> None:
+    """Each file of a deep folder takes as many steps as the folder is deep, and 1,000 open folders are too many."""
+    project.write(f"{'d/' * MAX_DEPTH}AGENTS.md", "DEEP")
+    project.write(f"{'d/' * (MAX_DEPTH + 1)}AGENTS.md", "DEEPER")
+    async with await project.open([says("done")]) as session:
+        session.toolset.touched.add([str(project.top / ("d/" * (MAX_DEPTH + 1)))])
+        await session.run("go")
+    assert [told.split(": ")[1] for told in project.told()] == ["FOR ALL", "DEEP"]
 
 
 def test_what_a_command_names_is_bounded() -> None:

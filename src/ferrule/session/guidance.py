@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ferrule.config import project_root
+from ferrule.execpolicy import visible
 from ferrule.history.compaction import user_message
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import Message, ResponseItem
-from ferrule.protocol.json_text import encodable
 from ferrule.protocol.settings import PROJECT_DOC_BYTES, Settings
 from ferrule.reading import Unreadable, read_inside
 from ferrule.tools.touched import Touched
@@ -19,6 +19,9 @@ OVERRIDE_FILE = "AGENTS.override.md"
 """Read instead of an AGENTS.md beside it: for one's own words, which are not committed."""
 HEADING = "# AGENTS.md instructions for "
 """How each of the messages begins. The folder follows; by it history shows what has been told."""
+MAX_DEPTH = 64
+"""Folders below the project's top that are looked into: deeper ones are made by machines, and reading in each of them
+takes as many steps as it is deep."""
 
 Warn = Callable[[str], object]
 
@@ -39,7 +42,9 @@ class Guidance:
         own = _way(self._top, os.path.realpath(settings.home))[-1:]
         self._above = frozenset([*_way(self._top, here), *own])
         """Folders whose file the opening tells: the user's own, too, where it lies in the project."""
+        self._own = frozenset(map(self._shown, own))
         self.recall(())
+        touched.add((here,))  # a session that goes on can have begun in another place
 
     def opening(self) -> Iterator[ResponseItem]:
         """Yield the messages before the user's first, and after a compaction, read anew. What has been told is known
@@ -49,32 +54,30 @@ class Guidance:
         reader = _Reader(self._limit, self._warn)
         text = _above(self._cwd, reader, fallbacks=self._fallbacks, home=self._home)
         if text:
-            yield user_message(f"{HEADING}{self._cwd}\n\n{text}")
-        for folder in self._told:
-            if folder in self._visited:
+            yield user_message(f"{HEADING}{visible(self._cwd, multiline=False)}\n\n{text}")
+        for folder in self._visited:
+            if folder not in self._above:
                 yield from self._message(folder, reader)
 
     def fresh(self) -> Iterator[ResponseItem]:
         """Yield a message for each folder that calls have touched since the last time and whose file is not told."""
         for path in self._touched.take():
             for folder in self._way_to(path) if self._limit else ():
-                self._visited.add(folder)
-                if folder in self._looked:
-                    continue
-                self._looked.add(folder)
-                for message in self._message(folder, self._reader):
-                    self._told.append(folder)
-                    yield message
+                self._visited[folder] = None
+                shown = self._shown(folder)
+                if shown not in self._looked:
+                    self._looked.add(shown)
+                    yield from self._message(folder, self._reader)
 
     def recall(self, items: Iterable[ResponseItem]) -> None:
         """Take from a history what it tells: that of a session that goes on, or after a compaction."""
         self._reader = _Reader(self._limit, self._warn)
-        self._told: list[str] = []
-        """Other folders of the project whose file stands in history, relative to its top, as in the sets below."""
-        self._visited: set[str] = set()
-        """Folders that calls have touched since the last compaction, with those above them."""
+        self._visited: dict[str, None] = {}
+        """Folders that calls have touched since the last compaction, with those above them, relative to the top."""
         self._named: set[str] = set()
         """The same folders as calls have named them, links not resolved: no path is looked at twice."""
+        self._looked = set(self._own)
+        """Folders whose file was looked for since the last compaction, as messages name them."""
         for item in items:
             if not isinstance(item.view, Message) or item.view.role != "user":
                 continue
@@ -83,17 +86,17 @@ class Guidance:
                 continue
             folder, _, told = text.removeprefix(HEADING).partition("\n")
             self._reader.room -= len(told.strip().encode())
-            way = _way(self._top, folder)
-            if way and way[-1] not in self._above:
-                self._told.append(way[-1])
-        self._looked = {*self._above, *self._told}
-        """Folders whose file was looked for since the last compaction."""
+            real = PurePath(os.path.realpath(folder))  # who is told of a folder was told of those above it
+            self._looked.update(map(str, (real, *real.parents)))
 
     def _message(self, folder: str, reader: "_Reader") -> Iterator[ResponseItem]:
         text = reader.read(self._top, _in(folder, (OVERRIDE_FILE, AGENTS_FILE, *self._fallbacks)))
         if text:
-            where = encodable(os.path.normpath(os.path.join(self._top, folder)))
-            yield user_message(f"{HEADING}{where}\n\n{text}")
+            yield user_message(f"{HEADING}{self._shown(folder)}\n\n{text}")
+
+    def _shown(self, folder: str) -> str:
+        """Return how a folder is named, in one line and any encoding."""
+        return visible(os.path.normpath(os.path.join(self._top, folder)), multiline=False)
 
     def _way_to(self, path: str) -> Sequence[str]:
         """Return the folders from the project's top to the one that `path` is or lies in; none if it was named before,
@@ -166,8 +169,9 @@ def _in(folder: str, names: Iterable[str]) -> list[str]:
 
 
 def _way(top: str, folder: str) -> list[str]:
-    """Return the folders from `top` down to `folder`, relative to `top`; none if it lies outside."""
+    """Return the folders from `top` down to `folder`, relative to `top`, `MAX_DEPTH` at most; none if it lies
+    outside."""
     if not PurePath(folder).is_relative_to(top):
         return []
-    parts = PurePath(folder).relative_to(top).parts
+    parts = PurePath(folder).relative_to(top).parts[:MAX_DEPTH]
     return [os.path.join(*parts[:depth]) if depth else "." for depth in range(len(parts) + 1)]

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
 from ferrule.history.compaction import user_message
-from ferrule.protocol.items import ResponseItem
+from ferrule.protocol.content import text_of
+from ferrule.protocol.items import Message, ResponseItem
+from ferrule.protocol.json_text import encodable
 from ferrule.protocol.settings import ReasoningEffort
 from ferrule.session.guidance import Guidance
 from ferrule.session.skills import Skills
@@ -25,6 +27,9 @@ and update it as you learn. Make small changes, run the tests that concern them,
 
 Change only what the task needs, in the style of the code around it. Leave the user's other changes alone, and never \
 discard work that you did not make. Say plainly what you did, what you checked, and what is left."""
+
+ENVIRONMENT = "<environment_context>"
+"""How the message begins that tells where the model works."""
 
 _LITTLE = """\
 Explore little. Look at what the task names and at what you will change, in two or three calls made together. Stop \
@@ -60,6 +65,16 @@ def opening_items(state: ConversationState, guidance: Guidance, skills: Skills) 
     yield user_message(environment_context(state))
 
 
+def changed_environment(state: ConversationState, items: Sequence[ResponseItem]) -> ResponseItem | None:
+    """Return the message that tells where the model works, unless the newest such message says the same: a session can
+    go on in another folder, with other rights, or on another day."""
+    now = encodable(environment_context(state))
+    views = (item.view for item in reversed(items))
+    told = (text_of(view.content) for view in views if isinstance(view, Message) and view.role == "user")
+    before = next((text for text in told if text.startswith(ENVIRONMENT)), "")
+    return None if before == now else user_message(now)
+
+
 def environment_context(state: ConversationState) -> str:
     """Describe where the model works: directory, rights, shell, date."""
     fields = {
@@ -71,4 +86,4 @@ def environment_context(state: ConversationState) -> str:
         "current_date": date.today().isoformat(),
     }
     lines = (f"  <{name}>{value}</{name}>" for name, value in fields.items())
-    return "\n".join(["<environment_context>", *lines, "</environment_context>"])
+    return "\n".join([ENVIRONMENT, *lines, "</environment_context>"])

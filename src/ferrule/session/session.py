@@ -32,7 +32,7 @@ from ferrule.session.children import Child
 from ferrule.session.compaction import Compacted, Compactor
 from ferrule.session.dialogue import Dialogue
 from ferrule.session.images import image_input
-from ferrule.session.instructions import opening_items
+from ferrule.session.instructions import changed_environment, opening_items
 from ferrule.session.lines import StoredProvider, TurnContext
 from ferrule.session.loading import ToolLoading
 from ferrule.session.result import TurnResult
@@ -329,6 +329,8 @@ class Session(LoopBound):
             dialogue.guidance.recall(dialogue.history.items)
         elif dialogue.stored.damage:
             dialogue.emit(WarningEvent(message=dialogue.stored.damage))
+        if (changed := changed_environment(state, dialogue.history.items)) is not None:
+            dialogue.add(changed)
 
     def _opening(self) -> Iterator[ResponseItem]:
         return opening_items(self.toolset.conversation, self._dialogue.guidance, self._dialogue.skills)
