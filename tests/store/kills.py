@@ -6,6 +6,7 @@ python -m tests.store.kills [KILLS] [SEED]
 import asyncio
 import multiprocessing
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -19,8 +20,8 @@ from tests.store.places import FILE, a_response, finish, item, opened
 WRITERS = 4
 """Tasks that write at once, each a chain of its own in one conversation."""
 
-LONGEST = 0.08
-"""Seconds from the first word of a writer to the kill, at most."""
+STEPS, LONGEST = 40, 0.01
+"""A writer is killed after so many steps and so many seconds at most: steps, so that a busy machine gets as far."""
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["ferrule.store.store", "tests.store.places"])
@@ -74,12 +75,13 @@ def kill(path: Path, first: int, rng: random.Random) -> dict[int, str]:
     told.close()
     steps: dict[int, str] = {}
     listen(heard, steps, once=True)
-    until = time.monotonic() + rng.uniform(0, LONGEST)
-    while (left := until - time.monotonic()) > 0 and heard.poll(left):
+    for _ in range(rng.randrange(STEPS)):
         listen(heard, steps, once=True)
+    time.sleep(rng.uniform(0, LONGEST))
     process.kill()
     listen(heard, steps, once=False)
     process.join()
+    assert process.exitcode == -signal.SIGKILL
     process.close()
     heard.close()
     steps.pop(first if steps.get(first) == "opened" else -1, None)
