@@ -20,7 +20,7 @@ from tests.store.places import FILE, a_response, finish, item, opened
 WRITERS = 4
 """Tasks that write at once, each a chain of its own in one conversation."""
 
-STEPS, LONGEST = 40, 0.01
+STEPS, LONGEST = 25, 0.01
 """A writer is killed after so many steps and so many seconds at most: steps, so that a busy machine gets as far."""
 
 _processes = multiprocessing.get_context("forkserver")
@@ -140,14 +140,14 @@ async def look_at(store: Store, number: int, step: str | None) -> list[int]:
     return [number]
 
 
-def rounds(folder: Path, kills: int, seed: str) -> int:
+async def rounds(folder: Path, kills: int, seed: str) -> int:
     """Kill so many writers of one store. Returns how many responses had ended."""
     rng = random.Random(seed)
     ended = 0
     for number in range(kills):
         first = number * 1_000_000
-        steps = kill(folder / FILE, first, rng)
-        asyncio.run(look(folder, first, steps))
+        steps = await asyncio.to_thread(kill, folder / FILE, first, rng)
+        await look(folder, first, steps)
         ended += sum(step != "created" for step in steps.values())
     return ended
 
@@ -156,7 +156,8 @@ def main() -> None:
     """The command."""
     kills, seed = (*sys.argv[1:], "200", "seed")[:2] if len(sys.argv) < 3 else sys.argv[1:3]
     with tempfile.TemporaryDirectory(prefix="ferrule-kills-") as folder:
-        print(f"{kills} kills, {rounds(Path(folder), int(kills), seed)} responses ended, none lost or half written")
+        ended = asyncio.run(rounds(Path(folder), int(kills), seed))
+        print(f"{kills} kills, {ended} responses ended, none lost or half written")
 
 
 if __name__ == "__main__":

@@ -181,6 +181,7 @@ async def test_what_was_deleted_is_not_in_the_files_any_more(tmp_path: Path) -> 
     async with opened(tmp_path) as store:
         assert await store.expire(299) == 297
     assert (tmp_path / FILE).stat().st_size < len(stored) / 3
+    assert change(tmp_path / FILE, "select count(*) from item_places") == [(2,)]
 
 
 async def test_a_lock_of_another_program_is_a_sentence_and_passes(
