@@ -133,3 +133,46 @@ def test_what_was_put_aside_is_given_back_until_the_patch_is_applied(tmp_path: P
         left.append(snapshot(root))
     before = {"f": b"words\n", "g": b"1\n"}
     assert left == [before, before, before, {"g": b"2\n"}]
+
+
+def noted(work: Callable[[PatchJournal], None], home: Path) -> None:
+    """Note something in a process that is killed then."""
+
+    def note() -> None:
+        work(PatchJournal(str(home)))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert killed(note)
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_no_link_is_followed_that_came_since(tmp_path: Path, link: str) -> None:
+    (tmp_path / "other").mkdir()
+    theirs = tmp_path / "other" / "file"
+    theirs.write_bytes(b"")
+    path = tmp_path / "work" / "file"
+    noted(lambda journal: journal.rewriting(str(path), b"before", b"after"), tmp_path)
+    if link == "folder":
+        path.parent.symlink_to("other")
+    else:
+        path.parent.mkdir()
+        path.symlink_to(theirs)
+    assert put_right(str(tmp_path)) == [] and theirs.read_bytes() == b""
+
+
+def test_what_was_put_aside_stays_where_another_file_has_its_name_now(tmp_path: Path) -> None:
+    aside, original = tmp_path / ".ferrule-1", tmp_path / "file"
+    noted(lambda journal: journal.beside(str(aside), str(original)), tmp_path)
+    aside.write_bytes(b"not committed")
+    original.write_bytes(b"from the repository")
+    [told] = put_right(str(tmp_path))
+    assert str(aside) in told and str(original) in told
+    assert (aside.read_bytes(), original.read_bytes()) == (b"not committed", b"from the repository")
+
+
+def test_what_was_put_aside_goes_where_the_same_file_is_back(tmp_path: Path) -> None:
+    aside, original = tmp_path / ".ferrule-1", tmp_path / "file"
+    noted(lambda journal: journal.beside(str(aside), str(original)), tmp_path)
+    aside.write_bytes(b"words")
+    original.write_bytes(b"words")
+    assert put_right(str(tmp_path)) == [] and original.exists() and not aside.exists()

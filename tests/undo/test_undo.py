@@ -1,22 +1,26 @@
 """The journal of a turn, the snapshots around it, and the way back: real files, no session."""
 
+import errno
+import fcntl
 import os
 import random
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from ferrule.dispatch.unfinished import PatchJournal, put_right
 from ferrule.patch import apply_patch
 from ferrule.patch.files import PlainFiles
 from ferrule.undo import journal as journal_module
 from ferrule.undo import snapshots as snapshots_module
 from ferrule.undo.journal import BETWEEN, Journal
-from ferrule.undo.restore import CHANGED, NOT_KEPT, take_back
+from ferrule.undo.restore import CHANGED, NO_FILE, NOT_KEPT, ONLY_COPY, take_back
 from ferrule.undo.snapshots import OLDER, Bounds, Snapshots, TooMuch
 from ferrule.undo.states import MAX_FILE_BYTES, Content, capture
 from tests.patch.tree import patch
@@ -137,7 +141,7 @@ def killed_at(event: int, turn: Turn) -> bool:
             stored = turn.journal.last()
             assert stored is not None
             sys.addaudithook(lambda name, _: _die_at_the_end(steps) if name in STEPS else None)
-            take_back(stored.changes, PlainFiles(), stored.contents.get)
+            take_back(stored.changes, PlainFiles(), stored.contents.get, PatchJournal(str(turn.home)))
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -165,13 +169,9 @@ def test_a_kill_leaves_no_half_file_and_a_second_undo_completes_it(turn: Turn) -
         after = picture(turn.root)
         moment += 2
         killed = killed_at(moment, turn)
+        put_right(str(turn.home))
         for name, seen in picture(turn.root).items():
-            assert (
-                seen in (before.get(name), after.get(name))
-                or ".ferrule-undo-" in name
-                or "folder" in seen
-                or (name in ("hard", "other name"))
-            ), name
+            assert seen in (before.get(name), after.get(name)) or "folder" in seen, name
         assert not undone(turn.journal).left
         assert picture(turn.root) == before
     assert moment > 50
@@ -184,9 +184,29 @@ def test_a_file_with_two_names_keeps_both_and_is_completed_after_a_kill(turn: Tu
     turn.begin(snapshot=True)
     path.write_bytes(b"changed")
     turn.end()
-    path.write_bytes(b"what")  # as far as it came
+
+    class Half(PlainFiles):
+        def _fill(self, fd: int, data: bytes, mode: int | None = None) -> None:
+            os.write(fd, data[:4])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert killed_in(turn, Half()) and path.read_bytes() == b"what"
+    assert put_right(str(turn.home)) and path.read_bytes() == b"changed"
     assert not undone(turn.journal).left
     assert path.read_bytes() == b"what it was" and path.samefile(turn.root / "other")
+
+
+def killed_in(turn: Turn, files: PlainFiles) -> bool:
+    """Take the last turn back by a process of its own; True if it was killed."""
+    stored = turn.journal.last()
+    assert stored is not None
+    child = os.fork()
+    if not child:
+        try:
+            take_back(stored.changes, files, stored.contents.get, PatchJournal(str(turn.home)))
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_what_somebody_changed_since_is_left_alone_and_named(turn: Turn) -> None:
@@ -297,7 +317,7 @@ def test_a_large_file_is_named_as_not_kept(turn: Turn) -> None:
     turn.begin(snapshot=True)
     (turn.root / "large").unlink()
     with (turn.root / "made").open("wb") as file:
-        file.truncate(MAX_FILE_BYTES + 1)
+        file.truncate(MAX_FILE_BYTES + 2)
     turn.end()
     outcome = undone(turn.journal)
     assert [(one.path, one.reason) for one in outcome.left] == [(str(turn.root / "large"), NOT_KEPT)]
@@ -422,3 +442,182 @@ def test_a_damaged_line_of_the_journal_is_passed_over(turn: Turn) -> None:
         file.write(b'{"type":"edits","changes":[["')
     turn.patch("*** Add File: g.txt", "+made")
     assert len(undone(turn.journal).restored) == 2 and picture(turn.root) == {}
+
+
+def test_a_folder_that_was_moved_and_left_as_a_link_comes_back(turn: Turn) -> None:
+    (turn.root / "data" / "deep").mkdir(parents=True)
+    (turn.root / "data" / "deep" / "f").write_bytes(b"precious")
+    before = picture(turn.root)
+    turn.begin(snapshot=True)
+    (turn.root / "data").rename(turn.root / "store")
+    (turn.root / "data").symlink_to("store")
+    turn.end()
+    assert not undone(turn.journal).left
+    assert picture(turn.root) == before
+
+
+def test_nothing_is_taken_back_through_a_link_that_somebody_put_in_place_of_the_turns(turn: Turn) -> None:
+    (turn.root / "data").mkdir()
+    (turn.root / "data" / "f").write_bytes(b"precious")
+    (turn.root / "other").mkdir()
+    turn.begin(snapshot=True)
+    (turn.root / "data").rename(turn.root / "store")
+    (turn.root / "data").symlink_to("store")
+    turn.end()
+    (turn.root / "data").unlink()
+    (turn.root / "data").symlink_to("other")
+    left = {Path(one.path).name: one.reason for one in undone(turn.journal).left}
+    assert left.keys() == {"data", "f"} and "leads elsewhere" in left["f"]
+    assert not list((turn.root / "other").iterdir())
+
+
+@pytest.mark.parametrize("how", ["moved", "copied", "over another"])
+def test_the_only_copy_of_a_large_file_stays(turn: Turn, how: str) -> None:
+    large, target = turn.root / "large", turn.root / "elsewhere"
+    large.write_bytes(b"x" * (MAX_FILE_BYTES + 1))
+    if how == "over another":
+        target.write_bytes(b"small")
+    turn.begin(snapshot=True)
+    if how == "copied":
+        target.write_bytes(large.read_bytes())
+        large.unlink()
+    else:
+        large.rename(target)
+    turn.end()
+    left = {Path(one.path).name: one.reason for one in undone(turn.journal).left}
+    assert left == {"large": NOT_KEPT, "elsewhere": ONLY_COPY}
+    assert target.stat().st_size == MAX_FILE_BYTES + 1
+
+
+def test_moves_beyond_the_room_of_a_turn_lose_nothing(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "TURN_BYTES", 250)
+    contents = {b"%d" % number * 100 for number in range(4)}
+    (turn.root / "new").mkdir()
+    for number in range(4):
+        (turn.root / f"f{number}").write_bytes(b"%d" % number * 100)
+    turn.begin(snapshot=True)
+    for number in range(4):
+        (turn.root / f"f{number}").rename(turn.root / "new" / f"f{number}")
+    turn.end()
+    assert undone(turn.journal).left
+    assert {path.read_bytes() for path in turn.root.rglob("f*")} == contents
+
+
+def test_what_is_no_file_is_not_called_too_large(turn: Turn) -> None:
+    os.mkfifo(turn.root / "pipe")
+    turn.begin(snapshot=True)
+    (turn.root / "pipe").unlink()
+    turn.end()
+    assert [one.reason for one in undone(turn.journal).left] == [NO_FILE]
+
+
+def test_a_file_with_two_names_that_somebody_shortened_is_left_alone(turn: Turn) -> None:
+    path = turn.root / "hard"
+    path.write_bytes(b"one\ntwo\n")
+    (turn.root / "other").hardlink_to(path)
+    turn.begin(snapshot=True)
+    path.write_bytes(b"one\ntwo\nthree\n")
+    turn.end()
+    path.write_bytes(b"one\n")
+    assert {one.reason for one in undone(turn.journal).left} == {CHANGED}
+    assert path.read_bytes() == b"one\n"
+
+
+class Full(PlainFiles):
+    """A disk that is full from the second write on; what is written in place is cut in half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def _fill(self, fd: int, data: bytes, mode: int | None = None) -> None:
+        self.writes += 1
+        if self.writes == 2:
+            os.write(fd, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super()._fill(fd, data, mode)
+
+
+def test_a_full_disk_leaves_each_file_whole_and_the_turn_for_another_try(turn: Turn) -> None:
+    for name in ("a", "b"):
+        (turn.root / name).write_bytes(b"from before " + name.encode())
+    (turn.root.parent / "b2").hardlink_to(turn.root / "b")
+    before = picture(turn.root)
+    turn.begin(snapshot=True)
+    for name in ("a", "b"):
+        (turn.root / name).write_bytes(b"new")
+    turn.end()
+    stored = turn.journal.last()
+    assert stored is not None
+    outcome = take_back(stored.changes, Full(), stored.contents.get)
+    assert outcome.failed and [Path(path).name for path in outcome.restored] == ["a"]
+    assert (turn.root / "b").read_bytes() == b"new"
+    again = take_back(stored.changes, PlainFiles(), stored.contents.get)
+    assert not again.failed and not again.left and picture(turn.root) == before
+
+
+def test_a_store_on_a_file_system_without_locks_works(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for text in (b"1", b"2", b"3"):
+        (turn.root / "f").write_bytes(text)
+        turn.begin(snapshot=True)
+    (turn.root / "f").write_bytes(b"4")
+    turn.end()
+    assert not undone(turn.journal).left and (turn.root / "f").read_bytes() == b"3"
+    assert len(list(turn.home.glob("snapshots/*/packs/*"))) == 1
+
+
+def test_the_home_itself_has_no_snapshot(turn: Turn) -> None:
+    turn.home.mkdir()
+    with pytest.raises(OSError, match="own home"):
+        Snapshots(str(turn.home), str(turn.home), BOUNDS).take(Event())
+    assert not list(turn.home.iterdir())
+
+
+@pytest.mark.parametrize("name", ["../sessions", "", ".", "/etc/x", "a/../../sessions"])
+def test_an_id_that_is_no_plain_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "undo" / "another").mkdir(parents=True)
+    journal_module.remove_session(str(tmp_path), name)
+    assert (tmp_path / "sessions").exists() and (tmp_path / "undo" / "another").exists()
+    assert Journal(str(tmp_path), name, print).folder.parent == tmp_path / "undo"
+
+
+class Refusing(PlainFiles):
+    """Refuses one name."""
+
+    @contextmanager
+    def at(self, path: str) -> Iterator[tuple[str, int | None]]:
+        if path.endswith("/protected"):
+            raise PermissionError(errno.EACCES, "protected", path)
+        yield path, None
+
+
+def test_what_stood_behind_a_link_that_stays_is_left_alone(turn: Turn) -> None:
+    (turn.root / "protected").mkdir()
+    (turn.root / "protected" / "f").write_bytes(b"precious")
+    (turn.root / "other").mkdir()
+    turn.begin(snapshot=True)
+    (turn.root / "protected" / "f").unlink()
+    (turn.root / "protected").rmdir()
+    (turn.root / "protected").symlink_to("other")
+    turn.end()
+    stored = turn.journal.last()
+    assert stored is not None
+    left = {Path(one.path).name for one in take_back(stored.changes, Refusing(), stored.contents.get).left}
+    assert left == {"protected", "f"} and not list((turn.root / "other").iterdir())
+
+
+def test_the_only_copy_of_a_file_that_may_not_come_back_stays(turn: Turn) -> None:
+    (turn.root / "protected").write_bytes(b"precious")
+    turn.begin(snapshot=True)
+    (turn.root / "protected").rename(turn.root / "moved")
+    turn.end()
+    stored = turn.journal.last()
+    assert stored is not None
+    left = take_back(stored.changes, Refusing(), stored.contents.get).left
+    assert [(Path(one.path).name, one.reason) for one in left] == [("moved", ONLY_COPY), ("protected", "protected")]
+    assert (turn.root / "moved").read_bytes() == b"precious"

@@ -5,8 +5,10 @@ place. The file is locked as long as its process lives, and goes when the patch 
 tells of a kill.
 """
 
+import filecmp
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,8 @@ from ferrule.locks import try_lock
 
 FOLDER = "unfinished"
 """In Ferrule's home."""
+
+_REWRITE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,19 +111,42 @@ def _notes(data: bytes) -> Iterator[_Note]:
 def _undo(note: _Note, applied: bool) -> str | None:
     path, original = os.fsdecode(note.path), note.original
     if note.before is not None and note.after is not None:
-        return None if applied else _restore(Path(path), note.before, note.after)
+        return None if applied else _restore(path, note.before, note.after)
     with suppress(FileNotFoundError):
-        if original is not None and not applied and not os.path.lexists(original):
-            os.rename(path, os.fsdecode(original))
-        else:
-            os.unlink(path)
+        if original is not None and not applied:
+            return _give_back(path, os.fsdecode(original))
+        os.unlink(path)
     return None
 
 
-def _restore(path: Path, before: bytes, after: bytes) -> str | None:
-    """Give a file its former content if what stands there is the beginning of what was being written."""
-    found = path.read_bytes() if path.is_file() else before
-    if found in (before, after) or not (after.startswith(found) or before.startswith(found)):
+def _give_back(aside: str, original: str) -> str | None:
+    """Give a file that was put aside its name again, unless somebody has made another one there since: then it stays,
+    for it may be the only copy."""
+    if not os.path.lexists(original):
+        os.rename(aside, original)
         return None
-    path.write_bytes(before)
+    if _is_regular(aside) and _is_regular(original) and filecmp.cmp(aside, original, shallow=False):
+        os.unlink(aside)
+        return None
+    return f"a patch that was killed had put {original} aside, and another file is there now; the former one is {aside}"
+
+
+def _is_regular(path: str) -> bool:
+    return stat.S_ISREG(os.lstat(path).st_mode)
+
+
+def _restore(path: str, before: bytes, after: bytes) -> str | None:
+    """Give a file its former content if what stands there is the beginning of what was being written. A link that
+    somebody put there since is not followed."""
+    if os.path.realpath(path) != path or not _is_regular(path):
+        return None
+    with os.fdopen(os.open(path, _REWRITE), "r+b", buffering=0) as file:
+        found = file.read(max(len(before), len(after)) + 1)
+        if found in (before, after) or not (after.startswith(found) or before.startswith(found)):
+            return None
+        file.truncate(0)
+        file.seek(0)
+        view = memoryview(before)
+        while view:
+            view = view[file.write(view) :]
     return f"{path} was half written when an earlier session was killed; it is again what it was before that patch"

@@ -6,6 +6,7 @@ from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
+from ferrule.dispatch.unfinished import put_right
 from ferrule.dispatch.workspace import Workspace
 from ferrule.history.compaction import TAKEN_BACK, user_message
 from ferrule.process.run import uninterrupted
@@ -89,10 +90,11 @@ class Undoing:
     def _take_back(self, turn: StoredTurn) -> UndoCompleted:
         from ferrule.undo.restore import take_back
 
-        outcome = take_back(turn.changes, self._workspace.writable_files, turn.contents.get)
+        workspace = self._workspace
+        outcome = take_back(turn.changes, workspace.writable_files, turn.contents.get, workspace.journal)
         partly = [LeftAlone(path, turn.notes[path]) for path in outcome.restored if path in turn.notes]
         left = (LeftAlone(encodable(one.path), one.reason) for one in (*partly, *outcome.left))
-        if outcome.restored or not outcome.left:
+        if not outcome.failed and (outcome.restored or not outcome.left):
             self._journal.forget(turn)
         return UndoCompleted(
             turn_id=turn.id,
@@ -160,11 +162,20 @@ def _listed(lines: list[str]) -> list[str]:
     return [*lines[:TOLD_PATHS], f"- and {more} more"] if more > 0 else lines
 
 
-async def undo_stored(settings: Settings, stored: StoredSession) -> UndoCompleted:
+def _ignore(text: str) -> None:
+    """Nothing is reported where nothing is journaled."""
+
+
+async def undo_stored(
+    settings: Settings, stored: StoredSession, report: Callable[[str], None] = _ignore
+) -> UndoCompleted:
     """Take back the last turn of a session that no process runs; the model reads of it when the session goes on.
+    `report` is told what a killed process had left half done.
 
     Raises `UsageError` where there is nothing to take back, or another program has the session open.
     """
+    for told in put_right(settings.home):
+        report(told)
     policy, _ = with_caches(settings)
     workspace = Workspace(policy, settings.cwd, settings.home)
     undoing = Undoing(Journal(settings.home, stored.meta.id, _ignore), workspace, None, _ignore, is_kept=True)
@@ -178,7 +189,3 @@ async def undo_stored(settings: Settings, stored: StoredSession) -> UndoComplete
             return await undoing.undo(heed)
         finally:
             await workspace.close()
-
-
-def _ignore(text: str) -> None:
-    """Nothing is reported where nothing is journaled."""

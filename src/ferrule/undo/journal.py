@@ -5,6 +5,7 @@ different at the turn's end. A turn has a file once it has changed something.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ SESSION_BYTES = 64 * 1024 * 1024
 """Of one session's files. The oldest turns go first."""
 KEPT_SESSIONS = 32
 """Sessions whose changes are kept, those that changed something last: 4 GB at the very most, megabytes in practice."""
+_NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
 BETWEEN = "something else changed it during the turn, so only what came after that is taken back"
 
 Contents = Callable[[str], bytes | None]
@@ -66,7 +68,7 @@ class Journal:
     """The journal of one session. `report` is told once where it cannot be written: work goes on without it."""
 
     def __init__(self, home: str, session_id: str, report: Callable[[str], None]) -> None:
-        self.folder = Path(home, FOLDER, session_id)
+        self.folder = _folder_of(home, session_id)
         self._report = report
         self._told = False
         self._turn_id: str | None = None
@@ -120,7 +122,7 @@ class Journal:
 
     def remove(self) -> None:
         """Drop all turns."""
-        remove_session(str(self.folder.parent.parent), self.folder.name)
+        _remove(self.folder)
 
     def _turns(self) -> list[Path]:
         try:
@@ -160,7 +162,16 @@ class Journal:
 
 def remove_session(home: str, session_id: str) -> None:
     """Drop all turns of a session."""
-    _remove(Path(home, FOLDER, session_id))
+    _remove(_folder_of(home, session_id))
+
+
+def _folder_of(home: str, session_id: str) -> Path:
+    """Return a session's folder. The id may come from a file that somebody else wrote: one that is no plain name leads
+    nowhere else."""
+    from hashlib import sha256
+
+    name = session_id if _NAME.fullmatch(session_id) else sha256(session_id.encode(errors="surrogatepass")).hexdigest()
+    return Path(home, FOLDER, name)
 
 
 def make_private(folder: Path) -> None:

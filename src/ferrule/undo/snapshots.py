@@ -90,6 +90,8 @@ class Snapshots:
     def take(self, stop: Event) -> None:
         """Take the snapshot before a turn. Raises `TooMuch` and `OSError`; then there is none."""
         self._tree = None
+        if self._root == self._home:
+            raise OSError(None, "the workspace is Ferrule's own home")
         self._prepare()
         self._files = WorkspaceFiles(self._root, without=self._home)
         self._began = time.time_ns() - RACY_NS
@@ -207,7 +209,7 @@ class Snapshots:
         """Drop the packs that this snapshot does not need, unless another session has one now."""
         assert self._lock is not None
         try:
-            if try_lock(self._lock):
+            if _is_alone(self._lock):
                 self._packs.keep_only(needed)
         finally:
             self._share()
@@ -237,6 +239,15 @@ def _content(state: State) -> tuple[str, bytes]:
     return state.digest, state.mark
 
 
+def _is_alone(lock: int) -> bool:
+    """Return whether no other session uses the store. On a file system without locks nobody can tell: what is dropped
+    too early is not kept, and undo says so."""
+    try:
+        return try_lock(lock)
+    except OSError:
+        return True
+
+
 def _make_room(folder: Path) -> None:
     """Drop the oldest workspaces, so that one more may be kept; one that a session uses stays."""
     try:
@@ -247,7 +258,7 @@ def _make_room(folder: Path) -> None:
         with suppress(OSError):
             lock = os.open(Path(path, "lock"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                if try_lock(lock):
+                if _is_alone(lock):
                     shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)

@@ -106,7 +106,9 @@ def _undo(options: argparse.Namespace) -> int:
     settings, stored = resume_settings(
         settings, options.session, Given(), begun_in=settings.cwd if options.last else None
     )
-    done = wait_for_coroutine(undo_stored(settings, stored))
+    done = wait_for_coroutine(
+        undo_stored(settings, stored, lambda text: print(f"ferrule: {safe(text)}", file=sys.stderr))
+    )
     for line in undone_lines(done):
         print(safe(line))
     return FAILED if done.left else DONE
