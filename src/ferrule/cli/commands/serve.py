@@ -22,15 +22,25 @@ Serve the Responses API over a model, whatever API that has: responses, conversa
 events and WebSocket. Needs the extra `gateway`. What it keeps lies in FERRULE_HOME/gateway.
 
 `ferrule serve keys add NAME` makes a key and prints it; `keys list` and `keys remove NAME` manage them. As soon as
-there is one, every client needs one. Each key sees only what was stored with it."""
+there is one, every client needs one. Each key sees only what was stored with it.
 
+`ferrule serve check --base-url URL` checks any server of the Responses API, this one or another."""
+
+USAGE = """\
+ferrule serve [OPTION]...
+       ferrule serve keys add NAME|list|remove NAME
+       ferrule serve check --base-url URL [OPTION]..."""
 KEYS_USAGE = "`ferrule serve keys` knows `list`, `add NAME` and `remove NAME`"
 MISSING = "`ferrule serve` needs the extra `gateway`: pip install 'ferrule[gateway]'"
 _EXTRA = frozenset({"starlette", "uvicorn", "httptools", "websockets", "sqlalchemy", "python_multipart"})
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until a signal ends it, or manage keys."""
+    """Serve until a signal ends it, manage keys, or check a server."""
+    if arguments[:1] == ["check"]:
+        from ferrule.cli.commands import serve_check
+
+        return serve_check.main(arguments[1:])
     try:
         return _keys(arguments[1:]) if arguments[:1] == ["keys"] else _serve(arguments)
     except ModuleNotFoundError as error:
@@ -41,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 def _serve(arguments: list[str]) -> int:
     parser = Parser("serve", DESCRIPTION)
-    parser.usage = "ferrule serve [OPTION]...\n       ferrule serve keys add NAME|list|remove NAME"
+    parser.usage = USAGE
     parser.add_argument("--bind", metavar="HOST:PORT", help="where to listen (127.0.0.1:8787); port 0 takes a free one")
     add_model_flags(parser)
     add_config_flag(parser)

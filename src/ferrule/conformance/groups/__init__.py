@@ -1,0 +1,31 @@
+"""The groups of checks, a module each."""
+
+from ferrule.conformance.checks import CHECKS
+from ferrule.conformance.groups import (
+    background,
+    compaction,
+    completeness,
+    errors,
+    ids,
+    order,
+    state,
+    translation,
+    unknown,
+    usage,
+    websocket,
+)
+
+__all__ = [
+    "CHECKS",
+    "background",
+    "compaction",
+    "completeness",
+    "errors",
+    "ids",
+    "order",
+    "state",
+    "translation",
+    "unknown",
+    "usage",
+    "websocket",
+]
