@@ -2,14 +2,15 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ferrule import Agent, tool
@@ -172,6 +173,59 @@ async def test_contents_are_told_where_asked_for_without_secrets(
     call = attributes(collected.span("execute_tool look"))
     assert call["gen_ai.tool.call.arguments"] == '{"what":"MARK ***** and *****"}'
     assert call["gen_ai.tool.call.result"] == "seen MARK ***** and *****"
+
+
+async def test_a_secret_is_hidden_however_it_is_written(
+    collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call's arguments are JSON; a password stands in a URL as it is escaped there."""
+    lines, meant = 'first "line"\nsecond-LINE', "p@ss/w\u00f6rd-PLAIN"
+    monkeypatch.setenv("SIGNING_KEY", lines)
+    monkeypatch.setenv("STRANGE_KEY", os.fsdecode(b"caf\xe9-caf\xe9"))
+    monkeypatch.setenv("DATABASE_URL", f"postgres://me:{quote(meant, safe='')}@db/x")
+    monkeypatch.setenv("NO_URL", "http://[half")
+    arguments = {"what": f"{lines} {meant}"}
+    script = [function_call("look", arguments), function_call("look", json.dumps(arguments))]
+    with ScriptedModel([script, "done"]) as server:
+        async with await opened(tmp_path, server.base_url, otel=Otel(contents=True)) as session:
+            await session.run(f"{lines} {meant} {os.environ['DATABASE_URL']}")
+    told = "".join(span.to_json() for span in collected.spans)
+    assert "*****" in told and "LINE" not in told and "PLAIN" not in told
+
+
+class _OldMeter(metrics.NoOpMeter):
+    """As before OpenTelemetry 1.30."""
+
+    def create_histogram(self, name: str, unit: str = "", description: str = "") -> Any:  # type: ignore[override]
+        return metrics.NoOpHistogram(name, unit, description)
+
+
+class _OldProvider(metrics.NoOpMeterProvider):
+    def get_meter(self, name: str, *parts: Any, **more: Any) -> Any:
+        return _OldMeter(name)
+
+
+async def test_a_program_may_bring_an_older_version(
+    collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for the version, which cannot be installed beside the other."""
+    monkeypatch.setattr(metrics._internal, "_METER_PROVIDER", _OldProvider())
+    with ScriptedModel(["done"]) as server:
+        async with await opened(tmp_path, server.base_url) as session:
+            await session.run("hello")
+    assert collected.names == ["invoke_agent ferrule", "chat m-1"]
+
+
+async def test_where_only_spans_are_collected_no_session_leaves_a_meter_behind(
+    collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = metrics._internal._ProxyMeterProvider()
+    monkeypatch.setattr(metrics._internal, "_METER_PROVIDER", None)
+    monkeypatch.setattr(metrics._internal, "_PROXY_METER_PROVIDER", nobody)
+    for _ in range(2):
+        async with await opened(tmp_path, "http://127.0.0.1:1/v1") as session:
+            assert session._dialogue.spans is not None
+    assert len(nobody._meters) == 1
 
 
 async def test_failures_have_a_kind_and_every_span_ends(collected: Collected, tmp_path: Path) -> None:

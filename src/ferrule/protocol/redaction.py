@@ -1,10 +1,11 @@
 """Keep secrets out of what people and programs read: texts, URLs, and the logs of the HTTP libraries."""
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from weakref import WeakSet
 
 SHORTEST_SECRET = 8
@@ -20,10 +21,17 @@ _LOGGERS = (
 
 
 def any_of(secrets: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern that finds any of these secrets, also as a URL spells it; None if there is none."""
+    """Return a pattern that finds any of these secrets, also as a URL or JSON spells it; None if there is none."""
     known = {secret.strip() for secret in secrets}
-    spelled = {form for secret in known if len(secret) >= SHORTEST_SECRET for form in (secret, quote(secret, safe=""))}
+    spelled = {form for secret in known if len(secret) >= SHORTEST_SECRET for form in _spellings(secret)}
     return re.compile("|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))) if spelled else None
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret.encode(errors="replace"), safe="")
+    for ascii_only in (True, False):
+        yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
@@ -39,9 +47,12 @@ def without_secrets(url: str) -> str:
 
 
 def secrets_in_url(url: str) -> Iterator[str]:
-    """Yield the password and the values of the query."""
-    parts = urlsplit(url)
-    yield parts.password or ""
+    """Yield the password, as it is written and as it is meant, and the values of the query; nothing of other text."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    yield from (parts.password or "", unquote(parts.password or ""))
     yield from (value for _, value in parse_qsl(parts.query))
 
 

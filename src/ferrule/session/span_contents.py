@@ -30,8 +30,10 @@ class Redaction:
 
 
 def secrets_of(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield all that may be a secret: variables that hold one, headers, the servers' variables, and keys in URLs."""
+    """Yield all that may be a secret: variables that hold one, headers, the servers' variables, and keys in URLs, of
+    which a variable may be one (`DATABASE_URL`)."""
     policy, provider = settings.command_environment, settings.provider
+    yield from (secret for value in env.values() if "://" in value for secret in secrets_in_url(value))
     yield from (value for name, value in env.items() if name in policy.secrets or looks_secret(name))
     if provider is not None:
         yield from provider.query_params.values()

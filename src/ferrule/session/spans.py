@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from opentelemetry import metrics, propagate, trace
-from opentelemetry.metrics import Histogram, Meter
+from opentelemetry.metrics import Histogram, Meter, MeterProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, use_span
 
 from ferrule._version import __version__
@@ -87,7 +87,10 @@ class _Metrics:
 
     def __init__(self, meter: Meter) -> None:
         def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
-            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=list(bounds))
+            try:
+                return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=list(bounds))
+            except TypeError:  # OpenTelemetry before 1.30, which a program may bring
+                return meter.create_histogram(name, unit, description)
 
         self.tokens = histogram(
             "gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.", TOKENS
@@ -101,9 +104,10 @@ class _Metrics:
 
 
 @lru_cache(maxsize=8)
-def _metrics_of(meter: Meter) -> _Metrics:
-    """Make a meter's instruments once: an SDK warns of a second one of the same name."""
-    return _Metrics(meter)
+def _metrics_of(provider: MeterProvider) -> _Metrics:
+    """Make a provider's instruments once: an SDK warns of a second one of the same name, and the bare API, where only
+    spans are collected, keeps each meter for ever."""
+    return _Metrics(provider.get_meter(NAME, __version__, schema_url=SCHEMA_URL))
 
 
 class Spans:
@@ -120,7 +124,7 @@ class Spans:
         secrets: Sequence[str],
     ) -> None:
         self._tracer = trace.get_tracer(NAME, __version__, schema_url=SCHEMA_URL)
-        self.metrics = _metrics_of(metrics.get_meter(NAME, __version__, schema_url=SCHEMA_URL))
+        self.metrics = _metrics_of(metrics.get_meter_provider())
         self.hide = Redaction((*secrets, *secrets_of(settings, env))) if settings.otel.contents else None
         self._propagate = settings.otel.propagate
         self.agent = agent or NAME
