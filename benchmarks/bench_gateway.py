@@ -1,0 +1,188 @@
+"""`ferrule serve` between a client and its upstream, beside the same client asking the upstream directly.
+
+The upstream is a process that streams Chat Completions; the server is the real command; both are on loopback. The
+floor of each row is the client at the upstream. Times are wall-clock times: what a client waits.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx2
+
+from benchmarks.measure import Row, bounded, medians, row
+
+SHORT, LONG = 8, 2_000
+"""Deltas of an answer."""
+THINKING_S = 0.05
+"""Seconds before the upstream's first byte in the row about it: a quick model's."""
+ROUNDS = 30
+STREAMS = (100, 1_000)
+
+
+def _chunks(count: int) -> list[bytes]:
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    said = [head | {"choices": [{"index": 0, "delta": {"content": " word"}, "finish_reason": None}]}] * count
+    end = head | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    used = head | {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": count, "total_tokens": count + 1}}
+    payloads = [json.dumps(chunk).encode() for chunk in [*said, end, used]] + [b"[DONE]"]
+    events = [b"data: %b\n\n" % payload for payload in payloads]
+    return [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
+
+
+class _Upstream:
+    """Answers by the request's model: `short`, `long` (piece by piece), `slow` (after a while)."""
+
+    def __init__(self) -> None:
+        self._short, self._long = _chunks(SHORT), _chunks(LONG)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                body = await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+                await self._say(json.loads(body)["model"], writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def _say(self, model: str, writer: asyncio.StreamWriter) -> None:
+        if model == "slow":
+            await asyncio.sleep(THINKING_S)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for chunk in self._long if model == "long" else self._short:
+            writer.write(chunk)
+            if model == "long":
+                await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+def _serve(ready: Connection) -> None:
+    async def run() -> None:
+        server = await asyncio.start_server(_Upstream().answer, "127.0.0.1", 0, backlog=2048)
+        ready.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def _upstream() -> Iterator[str]:
+    receiver, sender = multiprocessing.Pipe()
+    server = multiprocessing.Process(target=_serve, args=(sender,), daemon=True)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{receiver.recv()}/v1"
+    finally:
+        server.terminate()
+
+
+@contextmanager
+def _gateway(upstream: str) -> Iterator[tuple[str, int]]:
+    """The address of a running `ferrule serve`, and its pid."""
+    with tempfile.TemporaryDirectory(prefix="ferrule-bench-") as home:
+        server = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "ferrule",
+                "serve",
+                "--bind",
+                "127.0.0.1:0",
+                "--base-url",
+                upstream,
+                "--wire",
+                "chat",
+            ],
+            env={**os.environ, "FERRULE_HOME": home},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stderr is not None
+        found = re.search(r"http://\S+/v1", server.stderr.readline())
+        assert found is not None
+        try:
+            yield found[0], server.pid
+        finally:
+            server.terminate()
+            server.wait()
+
+
+class _Client:
+    """A client that reads streams to their end."""
+
+    def __init__(self, http: httpx2.AsyncClient, base_url: str, *, direct: bool) -> None:
+        self._http = http
+        self._url = f"{base_url}/{'chat/completions' if direct else 'responses'}"
+        self._said: dict[str, object] = {"stream": True}
+        if direct:
+            self._said["messages"] = [{"role": "user", "content": "hi"}]
+            self._mark = b'"content"'
+        else:
+            self._said |= {"input": "hi", "store": False}
+            self._mark = b"output_text.delta"
+
+    async def ask(self, model: str, *, first: bool = False) -> float:
+        """Return the seconds to the end, or to the first piece of text."""
+        began, seen = time.perf_counter(), None
+        async with self._http.stream("POST", self._url, json={**self._said, "model": model}) as answer:
+            async for chunk in answer.aiter_raw():
+                if seen is None and self._mark in chunk:
+                    seen = time.perf_counter() - began
+        assert seen is not None
+        return seen if first else time.perf_counter() - began
+
+    async def many(self, count: int) -> float:
+        """Return the seconds of each of so many streams at once."""
+        began = time.perf_counter()
+        await asyncio.gather(*(self.ask("short") for _ in range(count)))
+        return (time.perf_counter() - began) / count
+
+
+def _rss(pid: int) -> float:
+    """The resident bytes of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+
+async def _rows(upstream: str, gateway: str, pid: int) -> list[Row]:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+    async with httpx2.AsyncClient(limits=limits, timeout=120) as http:
+        direct, ours = _Client(http, upstream, direct=True), _Client(http, gateway, direct=False)
+        floor, short = await medians([partial(direct.ask, "short"), partial(ours.ask, "short")], ROUNDS)
+        floor_first, first = await medians(
+            [partial(direct.ask, "slow", first=True), partial(ours.ask, "slow", first=True)], ROUNDS
+        )
+        floor_long, long = await medians([partial(direct.ask, "long"), partial(ours.ask, "long")], 8)
+        before = _rss(pid)
+        few, many = await medians([partial(ours.many, count) for count in STREAMS], 2)
+        grown = (_rss(pid) - before) / STREAMS[1]
+    return [
+        row(f"gateway: a short streamed response, {SHORT} deltas", short, floor, 2, "ms", 1e3),
+        row(f"gateway: first text, upstream after {THINKING_S * 1e3:g} ms", first, floor_first, 1.2, "ms", 1e3),
+        bounded(f"gateway: a delta more, of {LONG:,}", (long - floor_long) / LONG, 25, "us", 1e6, floor_long / LONG),
+        row(f"gateway: each of {STREAMS[1]:,} streams at once, floor of {STREAMS[0]}", many, few, 1.2, "ms", 1e3),
+        bounded(f"gateway: memory after {STREAMS[1]:,} streams at once, a stream", grown, None, "KiB", 1 / 1024),
+    ]
+
+
+def main() -> None:
+    """Print one line a row."""
+    with _upstream() as upstream, _gateway(upstream) as (gateway, pid):
+        for line in asyncio.run(_rows(upstream, gateway, pid)):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
