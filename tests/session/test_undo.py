@@ -1,6 +1,7 @@
 """`session.undo()`: what a turn changed is taken back, and the model learns of it."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadO
 from ferrule.protocol.settings import Features, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.rollout import Rollout
 from ferrule.session.session import Session
+from ferrule.session.undo import undo_stored
 from ferrule.testing import ScriptedModel, function_call
 from ferrule.tools.events import ToolEvent
 from tests.undo.trees import picture
@@ -271,3 +274,21 @@ def test_undo_in_plain_code(stage: Stage) -> None:
         wait_for_coroutine(session.run("go"))
         assert session.undo_sync() is not None and list(stage.root.iterdir()) == []
         wait_for_coroutine(session.aclose())
+
+
+async def test_undo_of_a_session_file_that_cannot_be_written_is_done_and_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedModel([patch("*** Add File: new.txt\n+new"), "done"]) as server:
+        async with await stage.open(server) as session:
+            await session.run("go")
+        settings, stored = resume_settings(stage.settings(server), None, Given(cwd=True, sandbox=True))
+
+    def refuse(rollout: Rollout, flags: int = 0) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Rollout, "_open", refuse)
+    told: list[str] = []
+    done = await undo_stored(settings, stored, told.append)
+    assert done.restored == (str(stage.root / "new.txt"),) and not (stage.root / "new.txt").exists()
+    assert len(told) == 1 and "cannot be written" in told[0]

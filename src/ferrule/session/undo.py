@@ -170,7 +170,7 @@ async def undo_stored(
     settings: Settings, stored: StoredSession, report: Callable[[str], None] = _ignore
 ) -> UndoCompleted:
     """Take back the last turn of a session that no process runs; the model reads of it when the session goes on.
-    `report` is told what a killed process had left half done.
+    `report` is told what a killed process had left half done, and if the model cannot be told.
 
     Raises `UsageError` where there is nothing to take back, or another program has the session open.
     """
@@ -182,7 +182,10 @@ async def undo_stored(
 
     def heed(done: UndoCompleted) -> None:
         if done.restored:
-            rollout.item(user_message(undo_message(done)))
+            try:
+                rollout.item(user_message(undo_message(done)))
+            except OSError as error:
+                report(f"the model will not read of it: {stored.path} cannot be written ({error.strerror})")
 
     with closing(Rollout.go_on(stored)) as rollout:
         try:
