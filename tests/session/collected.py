@@ -15,10 +15,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 class Collected:
     """The finished spans, in the order of their beginnings, and the points of each metric."""
 
-    def __init__(self, exporter: InMemorySpanExporter, reader: InMemoryMetricReader, started: list[Any]) -> None:
+    def __init__(self, exporter: InMemorySpanExporter, reader: InMemoryMetricReader, processor: "_Started") -> None:
         self._exporter = exporter
         self._reader = reader
-        self.started = started
+        self.processor = processor
+        self.started = processor.started
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -70,6 +71,6 @@ def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
     tracers.add_span_processor(processor)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", tracers)
     monkeypatch.setattr(metrics._internal, "_METER_PROVIDER", meters)
-    yield Collected(exporter, reader, processor.started)
+    yield Collected(exporter, reader, processor)
     tracers.shutdown()
     meters.shutdown()

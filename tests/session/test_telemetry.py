@@ -216,6 +216,20 @@ async def test_a_program_may_bring_an_older_version(
     assert collected.names == ["invoke_agent ferrule", "chat m-1"]
 
 
+@pytest.mark.parametrize("when", ["on_start", "on_end"])
+async def test_a_broken_processor_of_the_program_fails_no_turn(
+    collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    def broken(*given: Any, **named: Any) -> None:
+        raise RuntimeError("a full disk")
+
+    monkeypatch.setattr(type(collected.processor), when, broken)
+    with ScriptedModel([[function_call("look", {}), function_call("crash", {})], "done"]) as server:
+        async with await opened(tmp_path, server.base_url) as session:
+            assert (await session.run("hello")).text == "done"
+    assert "a full disk" in caplog.text
+
+
 async def test_where_only_spans_are_collected_no_session_leaves_a_meter_behind(
     collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

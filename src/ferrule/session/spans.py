@@ -4,6 +4,7 @@ They are wrapped around the seams of a session when it is opened: its turns, its
 and its host. So each span ends however its work ends, and is the parent of what happens in it, in other tasks too.
 """
 
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.metrics import Histogram, Meter, MeterProvider
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, use_span
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, use_span
 
 from ferrule._version import __version__
 from ferrule.dispatch.dispatcher import Dispatcher
@@ -57,6 +58,8 @@ class Turn(Protocol):
 
 T = TypeVar("T")
 Stream = Callable[[ModelRequest], AsyncGenerator[ResponseEvent, None]]
+
+log = logging.getLogger("ferrule.session")
 
 NAME = "ferrule"
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.42.0"
@@ -135,13 +138,23 @@ class Spans:
     @contextmanager
     def span(self, name: str, attributes: Mapping[str, Any], kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
         """Open a span, inside which the block runs. What the block raises is the span's error."""
-        span = self._tracer.start_span(name, kind=kind, attributes={**attributes, **self.conversation})
-        with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
-            try:
+        span = self.start(name, attributes, kind)
+        try:
+            with use_span(span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
                 yield span
-            except BaseException as error:
-                self.fail(span, kind_of(error), str(error))
-                raise
+        except BaseException as error:
+            self.fail(span, kind_of(error), str(error))
+            raise
+        finally:
+            end(span)
+
+    def start(self, name: str, attributes: Mapping[str, Any], kind: SpanKind) -> Span:
+        """Begin a span. Nothing that a program has put into its SDK, such as a sampler, fails a turn."""
+        try:
+            return self._tracer.start_span(name, kind=kind, attributes={**attributes, **self.conversation})
+        except Exception:  # the program's own code
+            log.exception("a span could not be started")
+            return INVALID_SPAN
 
     def fail(self, span: Span, kind: str, message: str) -> None:
         """Mark a span as failed. The message can quote what was said, so it is told only with contents."""
@@ -171,7 +184,7 @@ class Spans:
         async def ask(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
             asked = _Request(self, self._model | {"gen_ai.operation.name": "chat"})
             name, attributes = f"chat {request.model}".rstrip(), asked.attributes(request)
-            span = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes | self.conversation)
+            span = self.start(name, attributes, SpanKind.CLIENT)
             try:
                 if self._propagate:
                     headers = dict(request.headers)
@@ -196,6 +209,14 @@ class Spans:
     def dispatcher(self, *parts: Any, **more: Any) -> Dispatcher:
         """Make a dispatcher."""
         return _Dispatcher(self, *parts, **more)
+
+
+def end(span: Span) -> None:
+    """End a span. Nothing that a program has put into its SDK, such as a processor, fails a turn."""
+    try:
+        span.end()
+    except Exception:  # the program's own code
+        log.exception("a span could not be reported")
 
 
 async def _next(events: AsyncGenerator[ResponseEvent, None], span: Span) -> ResponseEvent | None:
@@ -290,7 +311,7 @@ class _Request:
         if self._spans.hide is not None and self._items:
             span.set_attribute("gen_ai.output.messages", messages(self._items, self._spans.hide))
         measured.request.record(time.monotonic() - self._started, labels)
-        span.end()
+        end(span)
 
 
 _call_labels: ContextVar[dict[str, str]] = ContextVar("ferrule_call_labels")
