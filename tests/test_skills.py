@@ -13,6 +13,7 @@ from ferrule.skills import (
     MAX_DESCRIPTION,
     MAX_ENTRIES,
     MAX_NAME,
+    MAX_TOTAL,
     BadSkill,
     Skill,
     SkillFile,
@@ -123,6 +124,15 @@ def test_a_folder_with_too_much_in_it_is_told(tmp_path: Path) -> None:
             (tmp_path / "skills" / str(n) / str(m)).mkdir(parents=True)
     [why] = paths(tmp_path).values()
     assert why.startswith(f"holds more than {MAX_ENTRIES}")
+
+
+def test_what_nobody_has_confirmed_takes_little_memory(tmp_path: Path) -> None:
+    for n in range(MAX_TOTAL // MAX_BYTES + 2):
+        write(tmp_path / "skills" / f"{n:03}", "")
+        os.truncate(tmp_path / "skills" / f"{n:03}" / "SKILL.md", MAX_BYTES)
+    found = paths(tmp_path)
+    assert len(found) == MAX_TOTAL // MAX_BYTES + 1
+    assert found["skills"] == "holds more than 16 MiB; the rest is not read"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from ferrule.reading import Unreadable, names_inside, read_inside
 SKILL_FILE = "SKILL.md"
 MAX_BYTES = 256 << 10
 """Of a `SKILL.md`: many times what a model should read of it at once."""
+MAX_TOTAL = 16 << 20
+"""Bytes of all in one folder `skills`: hundreds of long ones. They are read before anybody has confirmed them."""
 MAX_DEPTH = 6
 """Folders between `skills` and a skill, as in Codex."""
 MAX_ENTRIES = 2_000
@@ -53,7 +55,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 def skill_files(top: str, folder: str) -> Iterator[SkillFile | BadSkill]:
     """Read every `SKILL.md` in `folder`, which is relative to `top` (a real path). Never waits, never leaves `top`,
     and passes over names that begin with a dot."""
-    todo, looked = deque([(folder, 0)]), 0
+    todo, looked, size = deque([(folder, 0)]), 0, 0
     while todo:
         here, depth = todo.popleft()
         try:
@@ -71,7 +73,12 @@ def skill_files(top: str, folder: str) -> Iterator[SkillFile | BadSkill]:
             path = os.path.join(here, name, SKILL_FILE)
             try:
                 if not name.startswith("."):
-                    yield SkillFile(path, read_inside(top, path, MAX_BYTES))
+                    file = SkillFile(path, read_inside(top, path, MAX_BYTES))
+                    size += len(file.data)
+                    if size > MAX_TOTAL:
+                        yield BadSkill(folder, f"holds more than {MAX_TOTAL >> 20} MiB; the rest is not read")
+                        return
+                    yield file
             except FileNotFoundError:
                 if is_folder and depth < MAX_DEPTH:
                     todo.append((os.path.join(here, name), depth + 1))
