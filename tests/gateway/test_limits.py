@@ -1,0 +1,99 @@
+"""What takes an hour, or a fault of our own: a gateway in this process, whose clock and parts a test can change."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from ferrule.doors.gateway import protocol
+from ferrule.doors.gateway import socket as sockets
+from ferrule.doors.gateway.serve import serve
+from ferrule.protocol.settings import ProviderSettings, Settings
+from ferrule.responses.engine import ResponseEngine
+from ferrule.serving import Bind
+from ferrule.store import StoreError, StoreFull
+from ferrule.testing import ScriptedModel
+from ferrule.testing.request import Request
+
+
+@asynccontextmanager
+async def gateway_here(folder: Path, model: ScriptedModel) -> AsyncIterator[str]:
+    """Run a gateway in this event loop."""
+    provider = ProviderSettings(name="up", base_url=model.base_url, wire_api="chat")
+    settings = Settings(cwd=str(folder), home=str(folder), provider=provider)
+    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(
+        serve(settings, Bind("127.0.0.1", 0), folder / "state.sqlite", ready.set_result, stop)
+    )
+    try:
+        yield await ready
+    finally:
+        stop.set()
+        await running
+
+
+def _runs(asked: Request) -> bool:
+    return "hold" in asked.user_text and asked.finished_ns is None
+
+
+async def test_a_connection_ends_when_its_time_is_up(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "LONGEST_S", 1.0)
+    async with (
+        gateway_here(tmp_path, model) as url,
+        connect(url.replace("http", "ws") + "/responses") as line,
+    ):
+        await line.send(json.dumps({"type": "response.create", "model": "m", "input": "hold"}))
+        *_, last = [json.loads(event) async for event in line]
+        assert last["error"]["code"] == "websocket_connection_limit_reached" and line.close_code == 1000
+        await asyncio.to_thread(model.wait_for, lambda: all(asked.aborted for asked in model.requests if _runs(asked)))
+
+
+async def test_a_connection_that_asks_nothing_is_closed(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S", 0.1)
+    async with gateway_here(tmp_path, model) as url:
+        for sent in (b"", b"GET /v1/models HT"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
+            writer.write(sent)
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        (RuntimeError("secret detail"), 500, "its log says which"),
+        (StoreError("secret path"), 500, "its log says why"),
+        (StoreFull("The disk is full."), 507, "disk is full"),
+    ],
+)
+async def test_a_fault_is_told_without_its_cause(
+    fault: Exception,
+    status: int,
+    said: str,
+    tmp_path: Path,
+    model: ScriptedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def failing(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(ResponseEngine, "retrieve", failing)
+    async with gateway_here(tmp_path, model) as url, httpx.AsyncClient() as client:
+        with caplog.at_level(logging.ERROR):
+            answer = await client.get(url + "/responses/resp_1")
+        error = answer.json()["error"]
+        assert answer.status_code == status and said in error["message"] and error["type"] == "server_error"
+        assert "secret" not in answer.text and "Traceback" not in answer.text
+        assert answer.headers["x-request-id"] in caplog.text and str(fault) in caplog.text
+        assert (await client.get(url + "/models")).status_code == 200
