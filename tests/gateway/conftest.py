@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ferrule.testing import ScriptedModel, Stall, function_call, http_error, step
+from ferrule.testing import Failed, ScriptedModel, Stall, function_call, http_error, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import Simple
 from tests.gateway.served import Served, new_place, serving
@@ -14,13 +14,15 @@ HELD = 60.0
 
 
 def says(request: Request) -> Simple:
-    """A call where there is a tool without an answer; one word and then nothing for `hold`; an error for `fail`; else
-    what it was told."""
+    """A call where there is a tool without an answer; one word and then nothing for `hold`; an error for `limit`,
+    and for `break` after some words; else what it was told."""
     text = request.user_text
     if "get_weather" in request.tool_names and not request.outputs:
         return function_call("get_weather", {"city": "Rome"})
     if "hold" in text:
         return step("Wait for it", delta_chars=4, stall=Stall(at="Wait", seconds=HELD))
+    if "break" in text:
+        return step("Half of it", end=Failed("It broke."))
     if "limit" in text:
         return http_error(429, "Slow down.", code="rate_limit_exceeded", headers={"retry-after": "7000"})
     return f"You said: {text[-40:]}"

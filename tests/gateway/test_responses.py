@@ -142,6 +142,13 @@ def test_an_error_of_the_model_before_its_answer_is_an_http_error(gateway: Serve
     assert streamed[-2][0] == "response.failed" and streamed[-1][1] == "[DONE]"
 
 
+def test_an_error_of_the_model_in_its_answer_is_a_failed_response(gateway: Served) -> None:
+    made = gateway.create(input="break")
+    assert made["status"] == "failed" and "It broke." in made["error"]["message"]
+    assert made["output"][0]["content"][0]["text"] == "Half of it"
+    assert gateway.ask("GET", f"/responses/{made['id']}").json == made
+
+
 def test_compaction_and_token_counts(client: OpenAI) -> None:
     compacted = client.responses.compact(model="m", input="A long story.")
     assert compacted.output[-1].type == "compaction"

@@ -83,12 +83,13 @@ async def test_silence_is_broken_and_only_silence(monkeypatch: pytest.MonkeyPatc
     assert client.taken[0] == frame(EVENT) and client.taken[-1] == DONE
 
 
-async def test_a_client_that_leaves_is_noticed_at_once() -> None:
+async def test_a_client_that_leaves_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "KEEP_ALIVE_S", 1000.0)
     client, never = Client(), asyncio.Event()
     taking = client.takes(some([EVENT], then=never))
     await client.until(frame(EVENT), 1)
     client.leaves.set()
-    await taking
+    await asyncio.wait_for(taking, 20)
     assert client.left == 1 and DONE not in client.taken
 
 

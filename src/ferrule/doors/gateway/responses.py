@@ -40,7 +40,7 @@ async def create(services: Services, request: Request) -> Response:
             await _end_or_leaving(ledger, request)
     finally:
         await leave()
-    if ledger.error is not None:
+    if ledger.error is not None and not ledger.output:
         raise ledger.error
     return JsonAnswer(ledger.object, headers=headers)
 
