@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import re
+import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -174,6 +176,26 @@ def test_one_process_has_the_store_and_one_has_the_port(
     assert "--bind" in command.refused("--bind", f"127.0.0.1:{gateway.port}", *upstream)
     monkeypatch.setenv("FERRULE_HOME", str(gateway.place.home))
     assert "stop that one" in command.refused("--bind", "127.0.0.1:0", *upstream)
+
+
+def test_it_takes_more_connections_than_systems_begin_with(place: Place, model: ScriptedModel) -> None:
+    few = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if few[1] != resource.RLIM_INFINITY and few[1] < 512:
+        pytest.skip("this system allows so few files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, few[1]))
+    try:
+        process = place.start("serve", "--bind", "127.0.0.1:0", "--base-url", model.base_url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, few)
+    try:
+        gateway = Served(process, place, ready(process))
+        open_ones = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(300)]
+        assert gateway.create()["status"] == "completed"
+        for connection in open_ones:
+            connection.close()
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_wrong_start_is_one_sentence(command: Command) -> None:

@@ -30,6 +30,10 @@ USAGE = """\
 ferrule serve [OPTION]...
        ferrule serve keys add NAME|list|remove NAME
        ferrule serve check --base-url URL [OPTION]..."""
+
+OPEN_FILES = 65_536
+"""Files and connections that the server may have open: far more than one process serves."""
+
 KEYS_USAGE = "`ferrule serve keys` knows `list`, `add NAME` and `remove NAME`"
 MISSING = "`ferrule serve` needs the extra `gateway`: pip install 'ferrule[gateway]'"
 _EXTRA = frozenset({"starlette", "uvicorn", "httptools", "websockets", "sqlalchemy", "python_multipart"})
@@ -63,6 +67,16 @@ def _serve(arguments: list[str]) -> int:
     return DONE
 
 
+def _allow_connections() -> None:
+    """Let this process open as many files as it may: each stream takes two, and many systems begin with 1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 async def _until_signal(settings: Settings, bind: Bind) -> None:
     from ferrule.doors.gateway.serve import serve
     from ferrule.store import StoreInUse
@@ -78,6 +92,7 @@ async def _until_signal(settings: Settings, bind: Bind) -> None:
 
 
 def _tell(url: str) -> None:
+    _allow_connections()
     print(f"ferrule serves {url}", file=sys.stderr, flush=True)
 
 
