@@ -515,15 +515,18 @@ async def test_readers_may_come_late_and_leave_early(here: Served) -> None:
     assert len(await events_of(ledger)) > 5
 
 
-async def test_input_items_have_ids(here: Served) -> None:
+async def test_input_items_are_whole(here: Served) -> None:
+    """A message that is given as a text has an id, a status and parts."""
     here.model.add("Hello.")
-    ledger = await here.ask(
-        input=[{"role": "user", "content": "a"}, {"type": "message", "role": "user", "content": "b"}]
-    )
+    given = [{"role": "user", "content": "a"}, {"type": "message", "role": "assistant", "content": "b", "status": None}]
+    ledger = await here.ask(input=given)
     page = await here.engine.input_items(ledger.id, "", Paging(order="asc"))
     items = [json.loads(item) for item in page.data]
-    assert [item["content"] for item in items] == ["a", "b"]
-    assert all(item["id"].startswith("msg_") for item in items)
+    assert [[(part["type"], part["text"]) for part in item["content"]] for item in items] == [
+        [("input_text", "a")],
+        [("output_text", "b")],
+    ]
+    assert all(item["id"].startswith("msg_") and item["status"] == "completed" for item in items)
 
 
 async def test_a_count_of_tokens_needs_no_model(here: Served) -> None:

@@ -23,7 +23,7 @@ from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
 from ferrule.responses.request import ResponseRequest
 from ferrule.responses.run import ResponseRun, api_error
-from ferrule.responses.transcript import encode_items, sealed
+from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Page, Paging, Store, StoredResponse
 
@@ -188,7 +188,7 @@ class ResponseEngine:
             summary = await summarised(self._upstream.model, asked.upstream)
         except ModelError as error:
             raise api_error(error) from error
-        messages = [_message(item.raw) for item in kept_messages(asked.upstream.items)]
+        messages = [whole_message(msgspec.json.decode(item.raw)) for item in kept_messages(asked.upstream.items)]
         content = sealed(summary.text)
         return {
             "id": f"resp_{random_id()}{random_id()}",
@@ -302,11 +302,3 @@ class ResponseEngine:
         if stored is None:
             raise not_found("response", response_id)
         return stored
-
-
-def _message(raw: bytes) -> Json:
-    """Return a message with all its fields, as the API shows it."""
-    message: Json = msgspec.json.decode(raw)
-    content = message.get("content")
-    parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
-    return {"id": new_id("message"), "type": "message", "status": "completed", **message, "content": parts}

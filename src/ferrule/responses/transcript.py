@@ -47,10 +47,7 @@ def read_input(given: str | Sequence[msgspec.Raw] | None, field: str = "input") 
     if given is None:
         return ()
     if isinstance(given, str):
-        content = [{"type": "input_text", "text": given}]
-        return (
-            {"id": new_id("message"), "type": "message", "status": "completed", "role": "user", "content": content},
-        )
+        return (whole_message({"role": "user", "content": given}),)
     return tuple(_read(raw, f"{field}[{index}]") for index, raw in enumerate(given))
 
 
@@ -66,7 +63,17 @@ def _read(raw: msgspec.Raw, param: str) -> Json:
     if not item.get("id") and kind != "item_reference":
         item = {**item, "id": new_id(kind)}
     _check(item, param)
-    return item
+    return whole_message(item) if kind == "message" else item
+
+
+def whole_message(message: Json) -> Json:
+    """Return a message with all its fields and its content in parts, as the API shows it; null counts as absent."""
+    given = {name: value for name, value in message.items() if value is not None}
+    content = given.get("content")
+    if isinstance(content, str):
+        said: Json = {"type": "output_text", "text": content, "annotations": [], "logprobs": []}
+        content = [said if message.get("role") == "assistant" else {"type": "input_text", "text": content}]
+    return {"id": new_id("message"), "type": "message", "status": "completed", **given, "content": content}
 
 
 def _check(item: Json, param: str) -> None:
