@@ -1,0 +1,236 @@
+"""openai-agents, whose model is a gateway."""
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from pydantic import BaseModel
+
+from tests.compat.clients.points import show
+
+SDK: Any = importlib.import_module("agents")
+RESPONSES: Any = importlib.import_module("agents.models.openai_responses")
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+class Weather(BaseModel):
+    """A typed answer."""
+
+    city: str
+    degrees: int
+
+
+class Screen(SDK.Computer):  # type: ignore[misc]  # the package is not installed where this is checked
+    """A computer that writes down what is done to it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def screenshot(self) -> str:
+        self.done.append("screenshot")
+        return PNG
+
+    def click(self, x: int, y: int, button: str) -> None:
+        self.done.append(f"click {x} {y} {button}")
+
+    def double_click(self, x: int, y: int) -> None: ...
+    def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None: ...
+    def type(self, text: str) -> None: ...
+    def wait(self) -> None: ...
+    def move(self, x: int, y: int) -> None: ...
+    def keypress(self, keys: list[str]) -> None: ...
+    def drag(self, path: list[tuple[int, int]]) -> None: ...
+
+
+def get_weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"sunny in {city}"
+
+
+class Way:
+    """How the gateway is asked: a model class, streamed or not."""
+
+    def __init__(self, model: Any, *, stream: bool) -> None:
+        self._model = model
+        self._stream = stream
+
+    async def run(self, prompt: Any, tools: list[Any], *, runs: Any = None, **fields: Any) -> Any:
+        """Run an agent to its end."""
+        agent = SDK.Agent(name="a", model=self._model, tools=tools, **fields)
+        if not self._stream:
+            return await SDK.Runner.run(agent, prompt, **(runs or {}))
+        running = SDK.Runner.run_streamed(agent, prompt, **(runs or {}))
+        async for _ in running.stream_events():
+            pass
+        return running
+
+
+async def function_tool(way: Way) -> None:
+    result = await way.run("use get_weather", [SDK.function_tool(get_weather)])
+    assert result.final_output == "Done: sunny in Rome", result.final_output
+
+
+async def typed_output(way: Way) -> None:
+    result = await way.run("use get_weather", [SDK.function_tool(get_weather)], output_type=Weather)
+    assert result.final_output == Weather(city="Rome", degrees=21)
+
+
+async def handoff(way: Way) -> None:
+    other = SDK.Agent(name="other", model=way._model, tools=[SDK.function_tool(get_weather)])
+    result = await way.run("say hi", [], handoffs=[other])
+    assert result.final_output == "You said: hi", result.final_output
+
+
+async def local_shell_of_shell_tool(way: Way) -> None:
+    seen: list[str] = []
+
+    def run(request: Any) -> Any:
+        seen.extend(request.data.action.commands)
+        outcome = SDK.ShellCallOutcome(type="exit", exit_code=0)
+        return SDK.ShellResult(output=[SDK.ShellCommandOutput(stdout=f"{c}!", outcome=outcome) for c in seen])
+
+    result = await way.run("use shell", [SDK.ShellTool(executor=run)])
+    assert seen == ["echo one", "echo two"]
+    assert "echo two!" in result.final_output, result.final_output
+
+
+async def apply_patch_with_an_editor(way: Way) -> None:
+    seen: list[str] = []
+
+    def edit(operation: Any) -> Any:
+        seen.append(f"{operation.type} {operation.path} {operation.diff}")
+        return SDK.ApplyPatchResult(status="completed", output="patched")
+
+    editor = SimpleNamespace(create_file=edit, update_file=edit, delete_file=edit)
+    result = await way.run("use apply_patch", [SDK.ApplyPatchTool(editor=editor)])
+    assert seen == ["update_file a.txt @@\n-one\n+two\n"], seen
+    assert "patched" in result.final_output, result.final_output
+
+
+async def local_shell_tool(way: Way) -> None:
+    seen: list[str] = []
+
+    def run(request: Any) -> str:
+        seen.extend(request.data.action.command)
+        return "hi there"
+
+    result = await way.run("use local_shell", [SDK.LocalShellTool(executor=run)])
+    assert seen == ["echo", "hi"] and "hi there" in result.final_output, (seen, result.final_output)
+
+
+async def computer(way: Way) -> None:
+    screen = Screen()
+    result = await way.run("use computer", [SDK.ComputerTool(computer=screen)])
+    assert "click 3 4 left" in screen.done and "screenshot" in screen.done, screen.done
+    assert result.final_output.startswith("Done: "), result.final_output
+
+
+async def custom_tool(way: Way) -> None:
+    async def shout(_: object, text: str) -> str:
+        return f"upper: {text.upper()}"
+
+    grammar = {"type": "grammar", "syntax": "regex", "definition": "[a-z]+"}
+    for form in (None, grammar):
+        tool = SDK.CustomTool(name="shout", description="Shout.", on_invoke_tool=shout, format=form)
+        result = await way.run("use shout", [tool])
+        assert result.final_output == "Done: upper: HELLO", result.final_output
+
+
+async def several_tools_in_turn(way: Way) -> None:
+    tools = [SDK.function_tool(get_weather), SDK.ShellTool(executor=lambda request: "two lines")]
+    result = await way.run("use get_weather, shell, get_weather", tools)
+    assert result.final_output == "Done: sunny in Rome", result.final_output
+
+
+async def previous_response_id(way: Way) -> None:
+    tools = [SDK.function_tool(get_weather)]
+    first = await way.run("use get_weather", tools, runs={"auto_previous_response_id": True})
+    assert first.final_output == "Done: sunny in Rome", first.final_output
+    second = await way.run("say more", tools, runs={"previous_response_id": first.last_response_id})
+    assert second.final_output == "You said: more", second.final_output
+
+
+async def sessions(way: Way) -> None:
+    session = SDK.SQLiteSession("one")
+    await way.run("use get_weather", [SDK.function_tool(get_weather)], runs={"session": session})
+    result = await way.run("say more", [], runs={"session": session})
+    assert result.final_output == "You said: more", result.final_output
+
+
+async def conversation_session(way: Way) -> None:
+    session = SDK.OpenAIConversationsSession(openai_client=way._model._client)
+    await way.run("use get_weather", [SDK.function_tool(get_weather)], runs={"session": session})
+    result = await way.run("say more", [], runs={"session": session})
+    assert result.final_output == "You said: more", result.final_output
+    kinds = [item.get("type", item.get("role")) for item in await session.get_items()]
+    assert "function_call" in kinds and "function_call_output" in kinds, kinds
+
+
+async def conversation_id(way: Way) -> None:
+    talk = await way._model._client.conversations.create()
+    await way.run("use get_weather", [SDK.function_tool(get_weather)], runs={"conversation_id": talk.id})
+    result = await way.run("say more", [], runs={"conversation_id": talk.id})
+    assert result.final_output == "You said: more", result.final_output
+    listed = [item.type async for item in way._model._client.conversations.items.list(talk.id)]
+    assert listed.count("function_call") == listed.count("function_call_output") == 1, listed
+
+
+async def compacted_session(way: Way) -> None:
+    session = SDK.OpenAIResponsesCompactionSession(
+        "two", SDK.SQLiteSession("two"), client=way._model._client, model="gpt-5.5",
+        should_trigger_compaction=lambda context: len(context["compaction_candidate_items"]) > 1,
+    )  # fmt: skip
+    for prompt in ("say one", "say two"):
+        await way.run(prompt, [], runs={"session": session})
+    assert any(item.get("type") == "compaction" for item in await session.get_items()), await session.get_items()
+    result = await way.run("say three", [], runs={"session": session})
+    assert result.final_output == "You said: three", result.final_output
+
+
+async def tools_of_unknown_hosts(way: Way) -> None:
+    """Tools that nobody runs are not an error."""
+    tools = [SDK.WebSearchTool(), SDK.CodeInterpreterTool(tool_config=json.loads(CODE)), SDK.function_tool(get_weather)]
+    result = await way.run("use get_weather", tools)
+    assert result.final_output == "Done: sunny in Rome", result.final_output
+
+
+CODE = '{"type": "code_interpreter", "container": {"type": "auto"}}'
+
+POINTS: tuple[Callable[[Way], Any], ...] = (
+    function_tool, typed_output, handoff, local_shell_of_shell_tool, apply_patch_with_an_editor, local_shell_tool,
+    computer, custom_tool, several_tools_in_turn, previous_response_id, sessions, conversation_session,
+    conversation_id, compacted_session, tools_of_unknown_hosts,
+)  # fmt: skip
+
+
+async def main(url: str) -> None:
+    """Show each point over HTTP, whole and streamed, and over WebSocket."""
+    SDK.set_tracing_disabled(True)
+    async with importlib.import_module("openai").AsyncOpenAI(base_url=url, api_key="unused", max_retries=0) as client:
+        over_http = SDK.OpenAIResponsesModel(model="m", openai_client=client)
+        sockets = RESPONSES.OpenAIResponsesWSModel(model="m", openai_client=client)
+        ways = {
+            "whole": Way(over_http, stream=False),
+            "streamed": Way(over_http, stream=True),
+            "WebSocket": Way(sockets, stream=False),
+            "WebSocket, streamed": Way(sockets, stream=True),
+        }
+        for name, way in ways.items():
+            await show([_named(point, name) for point in POINTS], way)
+        await sockets.close()
+
+
+def _named(point: Any, way: str) -> Any:
+    async def shown(given: Way) -> None:
+        await point(given)
+
+    shown.__name__ = f"{point.__name__}, {way}"
+    return shown
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
