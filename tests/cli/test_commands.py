@@ -115,6 +115,8 @@ BAD = {
     "no image": (["exec", "-i", "no.png", "go"], 2, "-i: no.png cannot be read: No such file or directory"),
     "no schema": (["exec", "--output-schema", "no.json", "go"], 2, "no.json cannot be read"),
     "no folder for -o": (["exec", "-o", "no/where.txt", "go"], 2, "-o: the folder of no/where.txt does not exist"),
+    "no URL at all": (["exec", "--base-url", "http://[bad/v1", "go"], 2, "'http://[bad/v1' is not usable"),
+    "bad URL with a key": (["exec", "--base-url", "ftp://me:s3cret@host/v1?key=s3cret", "go"], 2, "'host/v1' is not"),
     "bad URL": (["exec", "--base-url", "localhost:11434", "go"], 2, "is not usable"),
     "no session": (["exec", "resume", "--last", "go"], 2, "there is no session to resume"),
     "no id": (["exec", "resume"], 2, "--last"),

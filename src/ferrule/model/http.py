@@ -18,6 +18,7 @@ from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.redaction import (
     HIDDEN,
     any_of,
+    hidden,
     hide_in_logs,
     secrets_in_headers,
     secrets_in_url,
@@ -73,7 +74,8 @@ def split_base_url(url: str) -> tuple[str, dict[str, str]]:
     except ValueError:
         port_is_valid = False
     if not port_is_valid or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"The base URL {url!r} is not usable: write it like http://localhost:11434/v1.")
+        said = hidden(url.rpartition("@")[2].partition("?")[0], secrets_in_url(url))
+        raise UsageError(f"The base URL {said!r} is not usable: write it like http://localhost:11434/v1.")
     path = parts.path.rstrip("/")
     for route in ("/chat/completions", "/responses", "/models"):
         path = path.removesuffix(route)

@@ -37,6 +37,8 @@ def open_model(
         if not (api_key or env.get("OPENAI_API_KEY")):
             raise UsageError(NO_PROVIDER)
         provider = ProviderSettings(name="openai")
+    if provider.base_url:
+        split_base_url(provider.base_url)  # before anything else reads it
     accepts = _profile(provider, known, wire or provider.wire_api)
     base_url = provider.base_url or accepts.base_url
     if not base_url:
