@@ -89,7 +89,7 @@ def parallel(chance: random.Random, calls: int = 3) -> list[Event]:
     return [*events, {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
 
 
-def _noise(chance: random.Random, wire: Wire) -> Event | str:
+def noise(chance: random.Random, wire: Wire) -> Event | str:
     """An event that says nothing about the call."""
     said: list[Event | str] = [
         {}, {"type": "ping"}, "", " ", "ping", {"choices": [], "usage": None}, {"choices": None, "usage": {}},
@@ -118,7 +118,7 @@ def _finished_again(chance: random.Random, events: list[Event]) -> list[Event]:
     return [*events, *[{"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}] * 2]
 
 
-def _framed(chance: random.Random, payloads: Sequence[object]) -> bytes:
+def framed(chance: random.Random, payloads: Sequence[object]) -> bytes:
     """The payloads as a stream, in one of the forms that the standard allows."""
     end = chance.choice(["\n", "\r\n", "\r"])
     space = chance.choice(["", " "])
@@ -134,22 +134,22 @@ def _framed(chance: random.Random, payloads: Sequence[object]) -> bytes:
                 lines.insert(chance.randrange(len(lines) + 1), extra)
         text += end.join(lines) + end * chance.choice([2, 2, 2, 3])
         text += chance.choice(["", "", "", f": comment{end}{end}", f"event: ping{end}{end}"])
-    return text.encode()
+    return text.encode(errors="backslashreplace")
 
 
-def _shuffled(chance: random.Random, value: Any) -> Any:
+def shuffled(chance: random.Random, value: Any) -> Any:
     """Reordered fields with unknown ones between them."""
     if isinstance(value, list):
-        return [_shuffled(chance, entry) for entry in value]
+        return [shuffled(chance, entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    fields = [(name, _shuffled(chance, entry)) for name, entry in value.items()]
+    fields = [(name, shuffled(chance, entry)) for name, entry in value.items()]
     fields.append((f"x_{chance.randrange(9)}", chance.choice([None, 1, "a", [], {"b": [2]}])))
     chance.shuffle(fields)
     return dict(fields)
 
 
-def _chunks(chance: random.Random, data: bytes) -> Sequence[bytes]:
+def chunked(chance: random.Random, data: bytes) -> Sequence[bytes]:
     cuts = sorted(chance.sample(range(1, len(data)), chance.randrange(min(40, len(data) - 1))))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
@@ -168,7 +168,7 @@ async def check(name: str, seed: int) -> None:
     kind = chance.choice(["same", "fields", "noise", "again", "parallel", "twice", "lost", "swapped"])
     place = chance.randrange(len(events))
     if kind == "fields":
-        events = [_shuffled(chance, event) for event in events]
+        events = [shuffled(chance, event) for event in events]
     elif kind == "twice":
         events.insert(place, events[place])
     elif kind == "lost":
@@ -178,13 +178,13 @@ async def check(name: str, seed: int) -> None:
         events[place], events[other] = events[other], events[place]
     elif kind == "noise":
         for _ in range(chance.randrange(1, 6)):
-            events.insert(chance.randrange(len(events)), _noise(chance, wire))  # type: ignore[arg-type]
+            events.insert(chance.randrange(len(events)), noise(chance, wire))  # type: ignore[arg-type]
     elif kind == "again" and wire == "chat":
         events = _finished_again(chance, events)
     elif kind == "parallel" and wire == "chat":
         events, expected = parallel(chance), expected * 3
-    data = _framed(chance, [*events, *(["[DONE]"] if wire == "chat" else [])])
-    found = await asyncio.wait_for(replay(wire, _chunks(chance, data), request(tools=(function("shell"),))), 10)
+    data = framed(chance, [*events, *(["[DONE]"] if wire == "chat" else [])])
+    found = await asyncio.wait_for(replay(wire, chunked(chance, data), request(tools=(function("shell"),))), 10)
     came = called(found)
     where = f"{name}, seed {seed}, {kind} at {place}: {json.dumps(came)}, {found.error}"
     if kind not in ("twice", "lost", "swapped") or (kind == "twice" and wire == "responses"):

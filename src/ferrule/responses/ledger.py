@@ -90,10 +90,11 @@ _DELTAS: dict[str, tuple[str, str, Json]] = {
 class OpenItem:
     """An item that has been told of and is not complete."""
 
-    __slots__ = ("id", "index", "kind", "parts", "pieces")
+    __slots__ = ("begun", "id", "index", "kind", "parts", "pieces")
 
-    def __init__(self, kind: str, item_id: str, index: int) -> None:
+    def __init__(self, kind: str, item_id: str, index: int, begun: Mapping[str, JsonValue]) -> None:
         self.kind = kind
+        self.begun = begun
         self.id = item_id
         self.index = index
         self.parts: dict[tuple[str, int], Part] = {}
@@ -194,13 +195,13 @@ class Ledger:
 
     def _settle_items(self, status: str) -> None:
         for item in list(self._open.values()):
-            self.end_item(item, {"status": status} if item.kind == "message" else {"status": "incomplete"})
+            self.end_item(item, {**item.begun, "status": status if item.kind == "message" else "incomplete"})
 
     # Items
 
     def add_item(self, kind: str, fields: Mapping[str, JsonValue], item_id: str | None = None) -> OpenItem:
         """Tell that an item begins."""
-        item = OpenItem(kind, item_id or new_id(kind), len(self._output))
+        item = OpenItem(kind, item_id or new_id(kind), len(self._output), fields)
         self._output.append(None)
         self._open[item.index] = item
         begun = {"id": item.id, "type": kind, "status": "in_progress", **fields}

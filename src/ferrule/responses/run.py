@@ -170,13 +170,21 @@ class ResponseRun:
         """Tell of an item that begins; one that may turn out wrong, or changes its kind, waits until it is whole."""
         ledger, kind = self._ledger, event.kind
         if kind == "message":
-            self._open[event.item_id] = ledger.add_item(kind, {"role": "assistant", "content": []})
+            self._keep(event.item_id, ledger.add_item(kind, {"role": "assistant", "content": []}))
         elif kind == "reasoning":
-            self._open[event.item_id] = ledger.add_item(kind, {"summary": []}, event.item_id)
+            self._keep(event.item_id, ledger.add_item(kind, {"summary": []}, event.item_id))
         elif kind in ("function_call", "custom_tool_call") and not self._is_checked(event.namespace, event.name or ""):
             field = "arguments" if kind == "function_call" else "input"
             named = {"name": event.name, "call_id": event.call_id, **_spaced(event.namespace), field: ""}
-            self._open[event.item_id] = ledger.add_item(kind, named)
+            self._keep(event.item_id, ledger.add_item(kind, named))
+
+    def _keep(self, item_id: str, item: OpenItem) -> None:
+        """Keep an item that has begun, by the upstream's id; an older one of the same id stays findable by its
+        call_id."""
+        older = self._open.pop(item_id, None)
+        if older is not None:
+            self._open[older.id] = older
+        self._open[item_id] = item
 
     def _is_checked(self, namespace: str | None, name: str) -> bool:
         """Return whether a call must be whole before anybody sees it."""
@@ -191,8 +199,8 @@ class ResponseRun:
             return
         self.said.append(item)
         said_id = getattr(item.view, "id", None) or ""
-        begun = self._open.pop(said_id, None) or self._found(item)
-        if begun is None or begun.kind != kind:
+        begun = self._begun(said_id, kind, fields.get("call_id"))
+        if begun is None:
             begun = self._ledger.add_item(kind, _begun(kind, fields), said_id if kind == "reasoning" else None)
         if kind == "shell_call":
             self._tell_commands(begun, fields["action"]["commands"])
@@ -206,11 +214,10 @@ class ResponseRun:
             self._ledger.tell("response.shell_call_command.delta", **place, delta=command)
             self._ledger.tell("response.shell_call_command.done", **place, command=command)
 
-    def _found(self, item: ResponseItem) -> OpenItem | None:
-        """Return the open item of a call whose id changed while it arrived."""
-        kind = kind_of(item.view)
-        found = next((key for key, begun in self._open.items() if begun.kind == kind), None)
-        return None if found is None else self._open.pop(found)
+    def _begun(self, said_id: str, kind: str, call_id: JsonValue) -> OpenItem | None:
+        """Return the item that began as this one: it keeps its type and its call_id, but its id may have changed."""
+        alike = [key for key, one in self._open.items() if one.kind == kind and one.begun.get("call_id") == call_id]
+        return self._open.pop(said_id if said_id in alike else alike[0]) if alike else None
 
     def _public(self, item: ResponseItem) -> tuple[str, Json]:
         """Return an item as the client sees it: its type and fields. Raises `RespondToModel` for a wrong call."""
