@@ -147,6 +147,12 @@ def load_profiles(files: Iterable[Path] = ()) -> Profiles:
     return _built_in() if not extra else _merge([(BUILT_IN, _read(BUILT_IN)), *((file, _read(file)) for file in extra)])
 
 
+def profile_files(home: str) -> list[Path]:
+    """Return the user's own profiles, if there are any: `profiles.toml` in Ferrule's home."""
+    file = Path(home, "profiles.toml")
+    return [file] if file.is_file() else []
+
+
 @cache
 def _built_in() -> Profiles:
     return _merge([(BUILT_IN, _read(BUILT_IN))])

@@ -9,7 +9,7 @@ import msgspec
 
 from ferrule.dispatch.front_end import Answers, FrontEnd, answers_of, reporter
 from ferrule.history.pairs import settled
-from ferrule.model.profiles import Profiles, load_profiles
+from ferrule.model.profiles import Profiles, load_profiles, profile_files
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.process.plain import PlainLauncher
@@ -44,7 +44,7 @@ from ferrule.session.rollout import (
     new_session_id,
     read_rollout,
 )
-from ferrule.session.runtime import Runtime, build_runtime, profile_files
+from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from ferrule.session.telemetry import telemetry

@@ -92,9 +92,3 @@ def build_runtime(
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))
-
-
-def profile_files(home: str) -> list[Path]:
-    """The user's own model profiles, if there are any: `profiles.toml` in Ferrule's home."""
-    file = Path(home, "profiles.toml")
-    return [file] if file.is_file() else []

@@ -30,7 +30,7 @@ from ferrule.protocol.settings import Features, Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire, spec_name
 from ferrule.session.brought import NativeSource, group_by_owner
 from ferrule.session.hooks import SessionHooks
-from ferrule.session.runtime import Runtime, build_runtime, profile_files
+from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.sources import (
     AGENT_TOOLS,
     BuiltinSource,
@@ -128,7 +128,7 @@ class Toolset(LoopBound, Closing):
 
         Raises `UsageError` for a tool, mode or directory that does not exist.
         """
-        from ferrule.model.profiles import load_profiles
+        from ferrule.model.profiles import load_profiles, profile_files
 
         profiles = load_profiles(profile_files(ferrule_home()))
         profile = profiles.model(model)

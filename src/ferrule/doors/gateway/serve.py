@@ -14,7 +14,7 @@ from ferrule.doors.gateway.app import gateway
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
-from ferrule.model.profiles import load_profiles
+from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import GatewaySettings, Settings
 from ferrule.responses.engine import ResponseEngine
@@ -49,7 +49,9 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
     """Serve until `stop` is set; what is kept is kept in `state`. `ready` is told the base URL as soon as requests are
     answered. Raises `UsageError` and `StoreError`."""
     async with AsyncExitStack() as owned:
-        upstream = open_upstream(settings.provider, load_profiles(), default_model=settings.model.model)
+        upstream = open_upstream(
+            settings.provider, load_profiles(profile_files(settings.home)), default_model=settings.model.model
+        )
         owned.push_async_callback(upstream.model.aclose)
         listening, at = listen(bind)
         owned.callback(listening.close)
