@@ -529,6 +529,24 @@ async def test_input_items_are_whole(here: Served) -> None:
     assert all(item["id"].startswith("msg_") and item["status"] == "completed" for item in items)
 
 
+@pytest.mark.parametrize(
+    ("call", "output"),
+    [
+        ({"type": "function_call", "name": "f", "arguments": "{}"}, {"output": "a"}),
+        ({"type": "custom_tool_call", "name": "f", "input": "x"}, {"output": "a", "status": None}),
+        ({"type": "shell_call", "action": {"commands": ["ls"]}}, {"output": []}),
+        ({"type": "computer_call", "actions": [], "pending_safety_checks": []}, {"output": {"type": "x"}}),
+    ],
+)
+async def test_listed_calls_and_outputs_have_a_status(here: Served, call: Json, output: Json) -> None:
+    here.model.add("Hello.")
+    ledger = await here.ask(
+        input=[call | {"call_id": "c"}, {"type": f"{call['type']}_output", "call_id": "c"} | output]
+    )
+    page = await here.engine.input_items(ledger.id, "", Paging())
+    assert [json.loads(item)["status"] for item in page.data] == ["completed"] * 2
+
+
 async def test_a_count_of_tokens_needs_no_model(here: Served) -> None:
     few = await here.engine.input_tokens(asked(input="a word"))
     many = await here.engine.input_tokens(asked(input="a word " * 1000, tools=[WEATHER]))

@@ -25,6 +25,8 @@ Form = Mapping[str, str]
 
 _decode_view = msgspec.json.Decoder(ItemView)
 _KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in get_args(ItemView)) - {"unknown"}
+_WITH_STATUS = frozenset(kind for kind in _KNOWN if kind.endswith(("_call", "_output")))
+"""Types of items that say how they ended; a client may leave that out, a list of items has it."""
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -63,6 +65,8 @@ def _read(raw: msgspec.Raw, param: str) -> Json:
     if not item.get("id") and kind != "item_reference":
         item = {**item, "id": new_id(kind)}
     _check(item, param)
+    if kind in _WITH_STATUS and item.get("status") is None:
+        item = {**item, "status": "completed"}
     return whole_message(item) if kind == "message" else item
 
 
