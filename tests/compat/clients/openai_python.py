@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from tests.compat.clients.points import show
 
@@ -76,6 +76,48 @@ def stream_accumulator(client: Any) -> None:
     done = [event.item.id for event in told if event.type == "response.output_item.done"]
     stored = client.responses.retrieve(final.id)
     assert done == [item.id for item in final.output] == [item.id for item in stored.output]
+
+
+NATIVE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "get_weather": (WEATHER, {"output": "sunny"}),
+    "shout": ({"type": "custom", "name": "shout"}, {"output": "HELLO"}),
+    "shell": (
+        {"type": "shell", "environment": {"type": "local"}},
+        {"output": [{"stdout": "one", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
+    ),
+    "local_shell": ({"type": "local_shell"}, {"output": "hi"}),
+    "apply_patch": ({"type": "apply_patch"}, {"status": "completed", "output": "patched"}),
+    "computer": (
+        {"type": "computer"},
+        {"output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="}},
+    ),
+}
+"""Tools that the client runs, and what it answers a call of each."""
+
+
+def types_of_each_tool(client: Any) -> None:
+    """Events, responses and listed items are those of the client's types, whole."""
+    event_type: Any = TypeAdapter(TYPES.ResponseStreamEvent)
+    pages = importlib.import_module("openai.types.responses.response_item_list")
+    talks = importlib.import_module("openai.types.conversations.conversation_item")
+    for name, (tool, answer) in NATIVE.items():
+        talk = client.conversations.create()
+        asked = {"model": "m", "tools": [tool], "conversation": talk.id, "stream": True}
+        with client.responses.with_streaming_response.create(**asked, input=f"use {name}") as stream:
+            lines = [line[6:] for line in stream.iter_lines() if line.startswith("data: {")]
+        told = [event_type.validate_json(line) for line in lines]
+        call = told[-1].response.output[-1]
+        kind = f"{call.type}_output"
+        output = {"type": kind, "call_id": call.call_id, **answer}
+        output |= {"id": call.call_id} if name == "local_shell" else {}
+        final = client.responses.create(**asked | {"stream": False}, input=[output])
+        assert final.output_text.startswith("Done: "), (name, final)
+        raw = client.responses.input_items.with_raw_response.list(final.id)
+        pages.ResponseItemList.model_validate_json(raw.content)
+        raw = client.conversations.items.with_raw_response.list(talk.id, order="asc")
+        items = [TypeAdapter(talks.ConversationItem).validate_python(item) for item in json.loads(raw.content)["data"]]
+        kinds = [item.type for item in items]
+        assert kinds == ["message", "reasoning", "message", call.type, kind, "message"], kinds
 
 
 def parse(client: Any) -> None:
@@ -227,7 +269,7 @@ def _refused(kind: Any, ask: Any) -> Any:
 
 
 POINTS = (
-    create, whole_schema, function_call, stream_accumulator, parse, parse_function_tool,
+    create, whole_schema, function_call, stream_accumulator, types_of_each_tool, parse, parse_function_tool,
     retrieve_a_stream_after_a_number, background_poll, cancel, compact, input_tokens, input_items_and_delete,
     conversations, files, models, errors, connect, connect_async,
 )  # fmt: skip

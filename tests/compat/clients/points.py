@@ -18,7 +18,7 @@ async def show(points: Sequence[Point], *given: Any) -> None:
                 await result
         except Exception as error:  # noqa: BLE001 (whatever goes wrong is what is shown)
             frame = traceback.extract_tb(error.__traceback__)[1:2] or traceback.extract_tb(error.__traceback__)
-            why = " ".join(f"{type(error).__name__}: {error} ({frame[0].line})".split())
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:1000] + f" ({frame[0].line})"
             print(f"failed: {name}: {why}", flush=True)
         else:
             print(f"passed: {name}", flush=True)
