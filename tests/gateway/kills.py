@@ -1,0 +1,117 @@
+"""Kill `ferrule serve` while it answers, and look at what the next one knows.
+
+python -m tests.gateway.kills [KILLS] [SEED]
+"""
+
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx2
+
+from ferrule.conformance.failures import Failed
+from ferrule.conformance.server import TERMINAL, Json, Server
+from ferrule.testing import ScriptedModel
+from tests.gateway.served import new_place, serving
+
+CLIENTS = 4
+"""Clients at once: they ask in turn for whole responses, streams, and both in the background."""
+LONGEST = 0.5
+"""Seconds after the first answer in which the kill comes."""
+
+
+class Told:
+    """What clients were told before the kill."""
+
+    def __init__(self) -> None:
+        self.completed: dict[str, Json] = {}
+        self.begun: set[str] = set()
+        self.events: dict[str, dict[int, Json]] = {}
+        self.first = threading.Event()
+
+    def ask(self, server: Server, number: int) -> None:
+        """Ask until the server is gone."""
+        try:
+            while True:
+                self._once(server, streamed=number % 2 == 0, background=number % 4 < 2)
+        except (httpx2.HTTPError, Failed):
+            return
+
+    def _once(self, server: Server, *, streamed: bool, background: bool) -> None:
+        if not streamed:
+            self._take(server.create(background=background))
+            return
+        with server.events("POST", "/responses", server.body(stream=True, background=background)) as events:
+            for event in events:
+                if event is not None and "response" in event.data:
+                    self._take(event.data["response"])
+                    response_id = event.data["response"]["id"]
+                if event is not None and background:
+                    self.events.setdefault(response_id, {})[event.data["sequence_number"]] = event.data
+
+    def _take(self, response: Json) -> None:
+        self.begun.add(response["id"])
+        if response["status"] == "completed":
+            self.completed[response["id"]] = response
+        self.first.set()
+
+
+def kill(folder: Path, upstream: str, chance: random.Random) -> list[str]:
+    """Start a server, kill it while it answers, start it again. Returns what is wrong."""
+    told, place = Told(), new_place(folder)
+    with serving(place, upstream) as served:
+        server = Server(served.url)
+        clients = [threading.Thread(target=told.ask, args=(server, number)) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        assert told.first.wait(30)
+        time.sleep(chance.uniform(0, LONGEST))
+        served.process.send_signal(signal.SIGKILL)
+        for client in clients:
+            client.join()
+        server.close()
+    with serving(place, upstream) as again:
+        server = Server(again.url)
+        found = [fault for response_id in sorted(told.begun) for fault in _faults(server, told, response_id)]
+        server.close()
+    return found
+
+
+def _faults(server: Server, told: Told, response_id: str) -> list[str]:
+    stored = server.get(f"/responses/{response_id}")
+    if stored["status"] not in TERMINAL:
+        return [f"{response_id} has no end: {stored['status']}"]
+    if response_id in told.completed and stored != told.completed[response_id]:
+        return [f"{response_id} was told completed and is {stored['status']}"]
+    seen = told.events.get(response_id)
+    if seen is None:
+        return []
+    kept = {event.data["sequence_number"]: event.data for event in server.follow(response_id).events}
+    ends = max(kept)
+    return [
+        f"{response_id}: event {at} is another" for at in kept if at != ends and at in seen and seen[at] != kept[at]
+    ]
+
+
+def rounds(folder: Path, kills: int, seed: str) -> list[str]:
+    """Kill again and again, always the same state. Returns all that is wrong."""
+    chance = random.Random(seed)
+    with ScriptedModel(lambda request: "A few words to be told in pieces.") as model:
+        return [fault for _ in range(kills) for fault in kill(folder, model.base_url, chance)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    kills, seed = int(arguments[0]) if arguments else 200, "".join(arguments[1:2]) or str(random.random())
+    with tempfile.TemporaryDirectory() as folder:
+        found = rounds(Path(folder), kills, seed)
+    print(f"{kills} kills, seed {seed}: {len(found)} faults", *found[:20], sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
