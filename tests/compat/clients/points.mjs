@@ -6,8 +6,9 @@ export async function show(points, ...given) {
       await point(...given);
       console.log(`passed: ${name}`);
     } catch (error) {
-      const at = (error.stack ?? "").split("\n").find((line) => line.includes(".mjs:") && !line.includes("node_modules"));
-      const why = `${error.name}: ${error.message} ${error.cause?.message ?? ""} (${at?.trim() ?? ""})`;
+      const said = error instanceof Error ? `${error.name}: ${error.message}` : JSON.stringify(error);
+      const at = (error?.stack ?? "").split("\n").find((line) => line.includes(".mjs:") && !line.includes("node_modules"));
+      const why = `${said} ${error?.cause?.message ?? ""} (${at?.trim() ?? ""})`;
       console.log(`failed: ${name}: ${why.replace(/\s+/g, " ").slice(0, 1500)}`);
     }
   }
