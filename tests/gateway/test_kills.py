@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.gateway.kills import rounds
 
-KILLS = 4
+KILLS = 2
 
 
 def test_a_killed_server_loses_nothing_that_it_told_completed(tmp_path: Path) -> None:

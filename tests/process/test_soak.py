@@ -20,7 +20,7 @@ KINDS: list[Stdio] = [Pipes(), Pty()]
 @pytest.fixture
 def load() -> Iterator[list[int]]:
     spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range((os.cpu_count() or 1) + 1)]
-    yield [spinner.pid for spinner in spinners]
+    yield children()
     for spinner in spinners:
         spinner.kill()
         spinner.wait()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.responses.streamed import run
 
-STREAMS = 200
+STREAMS = 120
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")

@@ -9,9 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from ferrule import Agent, FerruleError, UsageError, tool
-from ferrule.protocol.events import ItemCompleted, TurnCompleted, TurnStarted
+from ferrule.protocol.events import ExecCommandBegin, ItemCompleted, TurnCompleted, TurnStarted
 from ferrule.session.bounds import REPEATED, RepeatWatch
 from ferrule.testing import ScriptedModel, Usage, custom_tool_call, function_call, step
+from tests.processes import until
 
 
 @tool(read_only=True)
@@ -138,8 +139,9 @@ async def test_leaving_a_stream_ends_its_commands(tmp_path: Path) -> None:
     with ScriptedModel([[call], "Done."]) as model:
         stream = agent(model, tmp_path, tools=["shell_command"], sandbox="danger-full-access").stream("go")
         async with asyncio.timeout(30):
-            async for _ in stream:
-                if (tmp_path / "begun").exists():
+            async for event in stream:
+                if isinstance(event, ExecCommandBegin):
+                    await until((tmp_path / "begun").exists)
                     break
             while asyncio.all_tasks() - {asyncio.current_task()}:
                 await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})

@@ -79,7 +79,8 @@ def _threads() -> Counter[str]:
 def _objects() -> Counter[str]:
     gc.collect()
     kinds = (type(entry) for entry in gc.get_objects())
-    return Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if kind.__module__.startswith(OUR_ROOMS))
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)  # a module need not be a text
+    return Counter(name for name in names if name.startswith(OUR_ROOMS))
 
 
 def _files(root: Path) -> Counter[str]:
