@@ -122,6 +122,14 @@ async def test_reasoning_and_refusals_have_events_of_their_own(here: Served) -> 
     assert "refusal.done" in kinds(events)
 
 
+async def test_an_id_that_an_upstream_uses_twice_stands_once(here: Served) -> None:
+    here.model.add([reasoning("One.", id="rs_1"), reasoning("Two.", id="rs_1"), message("x", id="rs_1")])
+    ledger = await here.engine.open(asked())
+    check_stream(await events_of(ledger), ledger.object)
+    ids = [item["id"] for item in ledger.object["output"]]
+    assert len(set(ids)) == len(ids)
+
+
 async def test_tools_are_told_upstream_and_echoed_whole(here: Served) -> None:
     here.model.add([custom_tool_call("sql", "select 1")])
     tools: list[Json] = [

@@ -120,6 +120,7 @@ class Ledger:
         self._waiting: list[asyncio.Future[None]] = []
         self._open: dict[int, OpenItem] = {}
         self._output: list[Json | None] = []
+        self._ids: set[str] = set()
 
     @property
     def ended(self) -> bool:
@@ -200,8 +201,10 @@ class Ledger:
     # Items
 
     def add_item(self, kind: str, fields: Mapping[str, JsonValue], item_id: str | None = None) -> OpenItem:
-        """Tell that an item begins."""
-        item = OpenItem(kind, item_id or new_id(kind), len(self._output), fields)
+        """Tell that an item begins, under `item_id` unless another one has it."""
+        free = item_id is not None and item_id not in self._ids
+        item = OpenItem(kind, item_id if item_id is not None and free else new_id(kind), len(self._output), fields)
+        self._ids.add(item.id)
         self._output.append(None)
         self._open[item.index] = item
         begun = {"id": item.id, "type": kind, "status": "in_progress", **fields}

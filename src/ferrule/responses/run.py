@@ -35,7 +35,7 @@ from ferrule.protocol.items import (
 from ferrule.protocol.json_text import JsonValue
 from ferrule.responses.compaction import after_summary, summarised
 from ferrule.responses.errors import ApiError
-from ferrule.responses.ledger import Ending, Ledger, OpenItem
+from ferrule.responses.ledger import Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tools import ToolPlan
 from ferrule.responses.transcript import sealed
 
@@ -179,11 +179,11 @@ class ResponseRun:
             self._keep(event.item_id, ledger.add_item(kind, named))
 
     def _keep(self, item_id: str, item: OpenItem) -> None:
-        """Keep an item that has begun, by the upstream's id; an older one of the same id stays findable by its
-        call_id."""
+        """Keep an item that has begun, by the upstream's id. An older one of the same id stays, under one of its own:
+        it is found by its type and call_id."""
         older = self._open.pop(item_id, None)
         if older is not None:
-            self._open[older.id] = older
+            self._open[new_id(older.kind)] = older
         self._open[item_id] = item
 
     def _is_checked(self, namespace: str | None, name: str) -> bool:
