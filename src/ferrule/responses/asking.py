@@ -78,17 +78,18 @@ class Asker:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
         everything = (*history.items, *new)
         found = [] if knows("tool_search") else _brought(everything, known.tools or ())
-        brought = plan_tools([*(known.tools or ()), *found], knows)
+        brought = plan_tools([*(known.tools or ()), *found], knows) if found else plan
         choice, specs = choose_tool(known.tool_choice, brought)
         items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))
+        updated = _updated(known, everything)
         asked = ModelRequest(
             model=model,
             instructions=known.instructions or "",
             items=items,
             tools=specs,
             tool_choice=choice,
-            settings=_settings(_updated(known, everything)),
-            output_format=_output_format(_updated(known, everything)),
+            settings=_settings(updated),
+            output_format=_output_format(updated),
             session_id=known.prompt_cache_key or history.lane,
         )
         plan = msgspec.structs.replace(brought, echoed=plan.echoed)

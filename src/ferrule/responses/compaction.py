@@ -9,7 +9,6 @@ from ferrule.history.compaction import (
     SUMMARY_PROMPT,
     compacted,
     cut_to,
-    newest_words,
     summary_message,
     user_message,
 )
@@ -69,8 +68,3 @@ async def _asked(model: Model, request: ModelRequest, items: Sequence[ResponseIt
 def after_summary(items: Sequence[ResponseItem], summary: str) -> tuple[ResponseItem, ...]:
     """Return the history that replaces `items`: the user's newest words, the summary, and what is unanswered."""
     return compacted(items, opening=(), summary=(summary_message(summary),))
-
-
-def kept_messages(items: Sequence[ResponseItem]) -> list[ResponseItem]:
-    """Return the user's newest messages, which a compacted conversation keeps word for word."""
-    return newest_words(items)

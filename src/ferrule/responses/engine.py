@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ferrule.history.compaction import newest_words
 from ferrule.history.tokens import estimate_all
 from ferrule.model.calls import random_id
 from ferrule.model.stream import ModelError
@@ -15,7 +16,7 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.truncation import tokens_of_bytes
 from ferrule.responses.asking import Asked, Asker
-from ferrule.responses.compaction import kept_messages, summarised
+from ferrule.responses.compaction import summarised
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.event_log import EventLog, output_in, terminal_event
 from ferrule.responses.history import BOUNDARY, Histories, History, ResponseCache
@@ -188,7 +189,7 @@ class ResponseEngine:
             summary = await summarised(self._upstream.model, asked.upstream)
         except ModelError as error:
             raise api_error(error) from error
-        messages = [whole_message(msgspec.json.decode(item.raw)) for item in kept_messages(asked.upstream.items)]
+        messages = [whole_message(msgspec.json.decode(item.raw)) for item in newest_words(asked.upstream.items)]
         content = sealed(summary.text)
         return {
             "id": f"resp_{random_id()}{random_id()}",

@@ -208,7 +208,7 @@ class Ledger:
         self._output.append(None)
         self._open[item.index] = item
         begun = {"id": item.id, "type": kind, "status": "in_progress", **fields}
-        self._tell("response.output_item.added", output_index=item.index, item=begun)
+        self.tell("response.output_item.added", output_index=item.index, item=begun)
         return item
 
     def say(self, item: OpenItem, kind: str, number: int, text: str) -> None:
@@ -239,7 +239,7 @@ class Ledger:
         elif item.kind in _INPUTS:
             self._end_input(item, whole)
         self._output[item.index] = whole
-        self._tell("response.output_item.done", output_index=item.index, item=whole)
+        self.tell("response.output_item.done", output_index=item.index, item=whole)
         return whole
 
     def _end_input(self, item: OpenItem, whole: Json) -> None:
@@ -303,17 +303,14 @@ class Ledger:
 
     # Events
 
-    def tell(self, kind: str, **fields: JsonValue) -> None:
-        """Tell an event of a tool that runs here."""
-        self._tell(kind, **fields)
-
     def _tell_of(self, item: OpenItem, kind: str, **fields: Any) -> None:
-        self._tell(kind, item_id=item.id, output_index=item.index, **fields)
+        self.tell(kind, item_id=item.id, output_index=item.index, **fields)
 
     def _tell_object(self, kind: str) -> None:
-        self._tell(kind, response=self.object)
+        self.tell(kind, response=self.object)
 
-    def _tell(self, kind: str, **fields: Any) -> None:
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Tell an event."""
         self._publish({"type": kind, "sequence_number": 0, **fields})
 
     def _publish(self, fields: Json) -> None:

@@ -5,7 +5,7 @@ Source: the `tools` and `tool_choice` of the Responses API.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -337,8 +337,3 @@ def _without_secrets(tool: Json) -> Json:
     if tool.get("type") != "mcp":
         return tool
     return {key: value for key, value in tool.items() if key not in _SECRET}
-
-
-def as_json(value: Any) -> JsonValue:
-    """Return a struct as plain JSON values."""
-    return msgspec.to_builtins(value)
