@@ -11,6 +11,7 @@ from ferrule.protocol.errors import RespondToModel
 
 JsonValue = Any
 """Any JSON value: the one place where a type cannot be more precise."""
+JsonObject = dict[str, JsonValue]
 
 PARSE_ERROR = "failed to parse function arguments: "
 """The start of every refusal of a call's arguments, in words that models know."""

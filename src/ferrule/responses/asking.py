@@ -7,7 +7,7 @@ import msgspec
 from ferrule.history.tokens import estimate_all
 from ferrule.model.stream import ModelRequest, OutputFormat
 from ferrule.protocol.items import AdditionalTools, ResponseItem, ToolSearchOutput, kind_of
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject
 from ferrule.protocol.settings import ModelSettings
 from ferrule.responses.attachments import Attachments
 from ferrule.responses.errors import ApiError, not_found
@@ -27,8 +27,6 @@ from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
 
-Json = dict[str, JsonValue]
-
 ENCRYPTED = "reasoning.encrypted_content"
 COMPACT_AT = 200_000
 """Tokens from which on a conversation is summarised where the client names no threshold: the API's own default."""
@@ -43,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
     request: ResponseRequest
     owner: str
     history: History
-    input: tuple[Json, ...]
+    input: tuple[JsonObject, ...]
     new: tuple[ResponseItem, ...]
     plan: ToolPlan
     upstream: ModelRequest
@@ -105,7 +103,7 @@ class Asker:
         )
 
 
-def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[Json]) -> Ways:
+def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonObject]) -> Ways:
     triggers = [at for at, item in enumerate(given) if item.get("type") == _TRIGGER]
     if triggers and triggers != [len(given) - 1]:
         raise ApiError(f"input[{triggers[0]}]: a compaction_trigger is the last item", param=f"input[{triggers[0]}]")
@@ -125,10 +123,10 @@ def _is_due(wanted: Sequence[Compacting], items: Sequence[ResponseItem]) -> bool
     return estimate_all(items) >= threshold and len(items) > 1
 
 
-def _brought(items: Iterable[ResponseItem], declared: Sequence[Json]) -> list[Json]:
+def _brought(items: Iterable[ResponseItem], declared: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the tools that the conversation itself has brought, by a search or later on, and that `declared` lacks."""
     names = {tool.get("name") for tool in declared} - {None}
-    found: list[Json] = []
+    found: list[JsonObject] = []
     for item in items:
         if not isinstance(item.view, AdditionalTools | ToolSearchOutput):
             continue

@@ -4,11 +4,9 @@ import base64
 import mimetypes
 
 from ferrule.images import read_header
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.store import Store
-
-Json = dict[str, JsonValue]
 
 MAX_BYTES = 32 * 1024 * 1024
 """Bytes of a file that is sent within a request: no model server takes more."""
@@ -23,7 +21,7 @@ class Attachments:
         self._store = store
         self._owner = owner
 
-    async def within(self, item: Json, param: str) -> Json:
+    async def within(self, item: JsonObject, param: str) -> JsonObject:
         """Return an item with the contents of its files instead of their ids. Raises `ApiError` for one that does not
         exist."""
         for field in ("content", "output"):

@@ -13,7 +13,7 @@ from ferrule.model.calls import random_id
 from ferrule.model.stream import ModelError
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import FerruleError
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject
 from ferrule.protocol.truncation import tokens_of_bytes
 from ferrule.responses.asking import Asked, Asker
 from ferrule.responses.compaction import summarised
@@ -30,7 +30,6 @@ from ferrule.store import Page, Paging, Store, StoredResponse
 
 log = logging.getLogger("ferrule.responses")
 
-Json = dict[str, JsonValue]
 
 BROKEN = "The server made a mistake; its log says which."
 INTERRUPTED = "The server ended while this response ran."
@@ -62,7 +61,7 @@ class ResponseEngine:
         for stored in found:
             events = await self._store.events(stored.owner, stored.id) if stored.background else ()
             output = output_in(event for _, event in events)
-            ended: Json = {
+            ended: JsonObject = {
                 "status": "failed",
                 "error": {"code": "server_error", "message": INTERRUPTED},
                 "output": [msgspec.json.decode(item) for item in output],
@@ -116,12 +115,12 @@ class ResponseEngine:
 
     # What stands
 
-    async def retrieve(self, response_id: str, owner: str = "") -> Json:
+    async def retrieve(self, response_id: str, owner: str = "") -> JsonObject:
         """Return a response as it is now. Raises `ApiError` if there is none."""
         ledger = self.ledger(response_id, owner)
         if ledger is not None:
             return ledger.object
-        body: Json = msgspec.json.decode((await self._stored(response_id, owner)).body)
+        body: JsonObject = msgspec.json.decode((await self._stored(response_id, owner)).body)
         return body
 
     def ledger(self, response_id: str, owner: str = "") -> Ledger | None:
@@ -138,7 +137,7 @@ class ResponseEngine:
         events = await self._store.events(owner, response_id, -1)
         return tuple(entry for entry in (*events, *terminal_event(stored, events)) if entry[0] > after)
 
-    async def cancel(self, response_id: str, owner: str = "") -> Json:
+    async def cancel(self, response_id: str, owner: str = "") -> JsonObject:
         """End a background response, and return it. One that has ended stays as it is. Raises `ApiError`."""
         running = self._own(response_id, owner)
         if not (await self.retrieve(response_id, owner)).get("background"):
@@ -180,7 +179,7 @@ class ResponseEngine:
         fixed = len(asked.instructions.encode()) + sum(len(spec.responses_json) for spec in asked.tools)
         return estimate_all(asked.items) + tokens_of_bytes(fixed)
 
-    async def compact(self, request: ResponseRequest, owner: str = "") -> Json:
+    async def compact(self, request: ResponseRequest, owner: str = "") -> JsonObject:
         """Return a conversation as the user's newest messages and a summary. Raises `ApiError`."""
         if request.known.model is None:
             raise ApiError("model: name the model", code="missing_required_parameter", param="model")
@@ -263,7 +262,7 @@ class ResponseEngine:
             del self._running[ledger.id]
             ledger.publish(last)
 
-    async def _finish(self, asked: Asked, ledger: Ledger, run: ResponseRun, last: Json) -> None:
+    async def _finish(self, asked: Asked, ledger: Ledger, run: ResponseRun, last: JsonObject) -> None:
         added = (BOUNDARY, *run.items) if run.compacted else asked.new
         await self._store.finish_response(
             asked.owner,

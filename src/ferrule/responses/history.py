@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ferrule.protocol.items import ResponseItem, read_item
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.transcript import decode_items
 from ferrule.store import Store
-
-Json = dict[str, JsonValue]
 
 BOUNDARY = read_item(b'{"type":"ferrule_compacted"}')
 """Stands in a transcript where a summary begins: what precedes it is over."""
@@ -84,7 +82,9 @@ class Histories:
         items = [item for stored in chain for item in decode_items(stored.transcript)]
         return History(since_summary(items), chain[0].id)
 
-    async def of_conversation(self, conversation_id: str, owner: str, form: Callable[[Json], ResponseItem]) -> History:
+    async def of_conversation(
+        self, conversation_id: str, owner: str, form: Callable[[JsonObject], ResponseItem]
+    ) -> History:
         """Return the history of a conversation; `form` turns a client's item into the upstream's. Raises `ApiError` if
         there is none."""
         entries = await self._store.conversation_entries(owner, conversation_id)
@@ -96,18 +96,18 @@ class Histories:
             items += decode_items(known) if known else [form(msgspec.json.decode(item)) for item in entry.items]
         return History(since_summary(items), conversation_id)
 
-    async def referenced(self, items: Sequence[Json], owner: str) -> tuple[Json, ...]:
+    async def referenced(self, items: Sequence[JsonObject], owner: str) -> tuple[JsonObject, ...]:
         """Replace references by the items that they name. Raises `ApiError` for one that does not exist."""
         return tuple([await self._named(item, index, owner) for index, item in enumerate(items)])
 
-    async def _named(self, item: Json, index: int, owner: str) -> Json:
+    async def _named(self, item: JsonObject, index: int, owner: str) -> JsonObject:
         if item.get("type") != "item_reference":
             return item
         stored = await self._store.item(owner, str(item.get("id") or ""))
         if stored is None:
             param = f"input[{index}].id"
             raise ApiError(f"{param}: there is no item {item.get('id')!r}", status=404, code="not_found", param=param)
-        found: Json = msgspec.json.decode(stored)
+        found: JsonObject = msgspec.json.decode(stored)
         return found
 
 

@@ -12,10 +12,8 @@ import msgspec
 
 from ferrule.model.calls import random_id
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.errors import ApiError
-
-Json = dict[str, JsonValue]
 
 TERMINAL = frozenset({"completed", "failed", "incomplete", "cancelled"})
 """Statuses that never change again."""
@@ -59,7 +57,7 @@ class Part:
         self.kind = kind
         self.index = index
         self.pieces: list[str] = []
-        self.fields: Json = {
+        self.fields: JsonObject = {
             "type": f"{event}.delta", "sequence_number": 0, "item_id": item.id, "output_index": item.index,
             named: index, "delta": "", **more,
         }  # fmt: skip
@@ -69,7 +67,7 @@ class Part:
         """What has been told of it."""
         return "".join(self.pieces)
 
-    def value(self, text: str) -> Json:
+    def value(self, text: str) -> JsonObject:
         """Return the whole part with this text."""
         if self.kind == "output_text":
             return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -78,7 +76,7 @@ class Part:
         return {"type": self.kind, "text": text}
 
 
-_DELTAS: dict[str, tuple[str, str, Json]] = {
+_DELTAS: dict[str, tuple[str, str, JsonObject]] = {
     "output_text": ("response.output_text", "content_index", {"logprobs": []}),
     "refusal": ("response.refusal", "content_index", {}),
     "reasoning_text": ("response.reasoning_text", "content_index", {}),
@@ -108,7 +106,9 @@ class Ledger:
     `not_run` names types of tools that nobody runs. Methods that tell are called by the response's run alone.
     """
 
-    def __init__(self, response: Json, *, not_run: Sequence[str] = (), clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, response: JsonObject, *, not_run: Sequence[str] = (), clock: Callable[[], float] = time.time
+    ) -> None:
         self.object = response
         self.id = str(response["id"])
         self.not_run = tuple(not_run)
@@ -119,7 +119,7 @@ class Ledger:
         self._events: list[bytes] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._open: dict[int, OpenItem] = {}
-        self._output: list[Json | None] = []
+        self._output: list[JsonObject | None] = []
         self._ids: set[str] = set()
 
     @property
@@ -128,7 +128,7 @@ class Ledger:
         return self.object["status"] in TERMINAL
 
     @property
-    def output(self) -> tuple[Json, ...]:
+    def output(self) -> tuple[JsonObject, ...]:
         """The complete items, in order."""
         return tuple(item for item in self._output if item is not None)
 
@@ -173,11 +173,11 @@ class Ledger:
         self.object["status"] = "in_progress"
         self._tell_object("response.in_progress")
 
-    def close(self, end: Ending) -> Json:
+    def close(self, end: Ending) -> JsonObject:
         """Complete what is open, and return the response's last object. Nobody is told before `publish`: what is told
         as completed must be stored."""
         self._settle_items("completed" if end.status == "completed" else "incomplete")
-        more: Json = {} if end.usage is None else {"usage": usage_json(end.usage)}
+        more: JsonObject = {} if end.usage is None else {"usage": usage_json(end.usage)}
         if end.status == "completed":
             more["completed_at"] = int(self._clock())
         if end.status == "incomplete":
@@ -186,7 +186,7 @@ class Ledger:
             more["error"] = {"code": end.reason, "message": end.message}
         return self.object | {"status": end.status, "output": list(self.output)} | more
 
-    def publish(self, last: Json) -> None:
+    def publish(self, last: JsonObject) -> None:
         """End the response with its last object. No event tells of a cancelled one: its stream just ends."""
         self.object = last
         if last["status"] == "cancelled":
@@ -226,10 +226,10 @@ class Ledger:
         item.pieces.append(delta)
         self._tell_of(item, f"{_INPUTS[item.kind][0]}.delta", delta=delta)
 
-    def end_item(self, item: OpenItem, fields: Mapping[str, JsonValue]) -> Json:
+    def end_item(self, item: OpenItem, fields: Mapping[str, JsonValue]) -> JsonObject:
         """Tell that an item is complete; `fields` are its final ones. What its pieces said stands in it."""
         del self._open[item.index]
-        whole: Json = {"id": item.id, "type": item.kind, "status": "completed", **fields}
+        whole: JsonObject = {"id": item.id, "type": item.kind, "status": "completed", **fields}
         if item.kind == "message":
             whole = {"role": "assistant", **whole, "content": self._end_parts(item, fields.get("content"), "content")}
         elif item.kind == "reasoning":
@@ -242,7 +242,7 @@ class Ledger:
         self.tell("response.output_item.done", output_index=item.index, item=whole)
         return whole
 
-    def _end_input(self, item: OpenItem, whole: Json) -> None:
+    def _end_input(self, item: OpenItem, whole: JsonObject) -> None:
         event, field = _INPUTS[item.kind]
         said = "".join(item.pieces)
         text = str(whole.get(field, said))
@@ -261,12 +261,12 @@ class Ledger:
             self._tell_of(item, "response.content_part.added", content_index=part.index, part=part.value(""))
         return part
 
-    def _end_parts(self, item: OpenItem, given: JsonValue, field: str) -> list[Json]:
+    def _end_parts(self, item: OpenItem, given: JsonValue, field: str) -> list[JsonObject]:
         """Tell the ends of an item's parts. Return them whole: what was told, completed by the final item."""
         kinds = _KINDS[field]
         told = [part for part in item.parts.values() if part.kind in kinds]
         final = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
-        ended: list[Json] = []
+        ended: list[JsonObject] = []
         for number, whole in enumerate(final):
             kind = str(whole.get("type"))
             if number >= len(told) and kind in kinds and _text_in(whole):
@@ -280,7 +280,7 @@ class Ledger:
             ended.append(self._end_part(item, part, whole))
         return ended
 
-    def _end_part(self, item: OpenItem, part: Part, whole: Json) -> Json:
+    def _end_part(self, item: OpenItem, part: Part, whole: JsonObject) -> JsonObject:
         event, index, more = _DELTAS[part.kind]
         said = part.said
         value = part.value(said)
@@ -313,7 +313,7 @@ class Ledger:
         """Tell an event."""
         self._publish({"type": kind, "sequence_number": 0, **fields})
 
-    def _publish(self, fields: Json) -> None:
+    def _publish(self, fields: JsonObject) -> None:
         number = len(self._events)
         fields["sequence_number"] = number
         event = _encode(fields)
@@ -358,7 +358,7 @@ def _number_of(item: OpenItem, part: Part) -> int:
     return next(number for (_, number), other in item.parts.items() if other is part)
 
 
-def usage_json(usage: TokenUsage) -> Json:
+def usage_json(usage: TokenUsage) -> JsonObject:
     """Return token counts as the API shows them."""
     return {
         "input_tokens": usage.input_tokens,

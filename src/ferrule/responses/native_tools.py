@@ -22,13 +22,11 @@ from ferrule.protocol.items import (
     make_item,
 )
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.json_text import JsonValue, decode
+from ferrule.protocol.json_text import JsonObject, JsonValue, decode
 from ferrule.protocol.specs import ResponsesApiTool
 
-Json = dict[str, JsonValue]
 
-
-def _object(properties: Json, required: list[str]) -> JsonSchema:
+def _object(properties: JsonObject, required: list[str]) -> JsonSchema:
     return JsonSchema({"type": "object", "properties": properties, "required": required, "additionalProperties": False})
 
 
@@ -42,37 +40,37 @@ class NativeTool:
     description: ClassVar[str]
     parameters: ClassVar[JsonSchema]
 
-    def is_meant(self, tool: Json) -> bool:
+    def is_meant(self, tool: JsonObject) -> bool:
         """Return whether this is the declared tool."""
         return tool.get("type") == self.kind
 
-    def function(self, name: str, tool: Json) -> ResponsesApiTool:
+    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
         """Return the function that the upstream is told of instead of `tool`."""
         return ResponsesApiTool(name=name, description=self.description, parameters=self.parameters)
 
-    def item(self, call: FunctionCall) -> Json:
+    def item(self, call: FunctionCall) -> JsonObject:
         """Return the client's item for a call, without its id. Raises `RespondToModel` for arguments that are no call
         of this tool."""
         return {"type": self.call, "call_id": call.call_id, **self.fields(decode(call.arguments))}
 
-    def fields(self, arguments: JsonValue) -> Json:
+    def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the item's own fields."""
         raise NotImplementedError
 
-    def arguments(self, item: Json) -> Json:
+    def arguments(self, item: JsonObject) -> JsonObject:
         """Return the function's arguments for an item that the client sends back."""
         raise NotImplementedError
 
-    def answer(self, item: Json) -> OutputBody:
+    def answer(self, item: JsonObject) -> OutputBody:
         """Return what the model reads of the client's output."""
         raise NotImplementedError
 
-    def as_function_call(self, item: Json, name: str) -> ResponseItem:
+    def as_function_call(self, item: JsonObject, name: str) -> ResponseItem:
         """Return a native call as the upstream knows it."""
         arguments = msgspec.json.encode(self.arguments(item)).decode()
         return make_item(FunctionCall(call_id=call_id_of(item), name=name, arguments=arguments))
 
-    def as_function_output(self, item: Json) -> ResponseItem:
+    def as_function_output(self, item: JsonObject) -> ResponseItem:
         """Return a native output as the upstream knows it."""
         return make_item(FunctionCallOutput(call_id=call_id_of(item), output=self.answer(item)))
 
@@ -107,17 +105,17 @@ class ApplyPatch(NativeTool):
         ["type", "path"],
     )
 
-    def fields(self, arguments: JsonValue) -> Json:
+    def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the operation."""
         operation = _convert(arguments, CreateFile | UpdateFile | DeleteFile, self.name)
         return {"operation": msgspec.to_builtins(operation)}
 
-    def arguments(self, item: Json) -> Json:
+    def arguments(self, item: JsonObject) -> JsonObject:
         """Return the operation's fields."""
         operation = item.get("operation")
         return operation if isinstance(operation, dict) else {}
 
-    def answer(self, item: Json) -> OutputBody:
+    def answer(self, item: JsonObject) -> OutputBody:
         """Return the client's text, or how the operation ended."""
         text = item.get("output")
         return text if isinstance(text, str) and text else f"The operation {item.get('status', 'completed')}."
@@ -143,30 +141,30 @@ class Shell(NativeTool):
         ["commands"],
     )
 
-    def is_meant(self, tool: Json) -> bool:
+    def is_meant(self, tool: JsonObject) -> bool:
         """Return whether the client runs the commands of this tool."""
         environment = tool.get("environment")
         where = environment.get("type") if isinstance(environment, dict) else "local"
         return super().is_meant(tool) and where == "local"
 
-    def fields(self, arguments: JsonValue) -> Json:
+    def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the commands."""
         action = msgspec.to_builtins(_convert(arguments, _Commands, self.name))
         whole = {"timeout_ms": None, "max_output_length": None} | action
         return {"action": whole, "environment": {"type": "local"}}
 
-    def arguments(self, item: Json) -> Json:
+    def arguments(self, item: JsonObject) -> JsonObject:
         """Return the commands and their limits."""
         return _filled(item.get("action"))
 
-    def answer(self, item: Json) -> OutputBody:
+    def answer(self, item: JsonObject) -> OutputBody:
         """Return the output of each command, and how it ended."""
         given = item.get("output")
         entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
         return "\n\n".join(map(_told, entries)) if entries else str(given or "")
 
 
-def _told(entry: Json) -> str:
+def _told(entry: JsonObject) -> str:
     """Return what one command said, and how it ended."""
     outcome = entry.get("outcome")
     ended = outcome if isinstance(outcome, dict) else {}
@@ -198,21 +196,21 @@ class LocalShell(NativeTool):
         ["command"],
     )
 
-    def fields(self, arguments: JsonValue) -> Json:
+    def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the command."""
         action = msgspec.to_builtins(_convert(arguments, _Exec, self.name))
         return {"action": {"type": "exec", "env": {}} | action}
 
-    def arguments(self, item: Json) -> Json:
+    def arguments(self, item: JsonObject) -> JsonObject:
         """Return the command, its directory and limits."""
         return {key: value for key, value in _filled(item.get("action")).items() if key != "type"}
 
-    def answer(self, item: Json) -> OutputBody:
+    def answer(self, item: JsonObject) -> OutputBody:
         """Return the client's text."""
         return str(item.get("output") or "")
 
 
-_ACTION: Json = {
+_ACTION: JsonObject = {
     "type": "object",
     "properties": {
         "type": {
@@ -258,18 +256,18 @@ class Computer(NativeTool):
     )
     parameters = _object({"actions": {"type": "array", "items": _ACTION}}, ["actions"])
 
-    def fields(self, arguments: JsonValue) -> Json:
+    def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the actions."""
         read = _convert(arguments, _Actions, self.name)
         return {"actions": msgspec.to_builtins(read.actions), "pending_safety_checks": []}
 
-    def arguments(self, item: Json) -> Json:
+    def arguments(self, item: JsonObject) -> JsonObject:
         """Return the actions; an item of the older form has one."""
         given = item.get("actions")
         actions = given if isinstance(given, list) else [item["action"]] if item.get("action") else []
         return {"actions": actions}
 
-    def answer(self, item: Json) -> OutputBody:
+    def answer(self, item: JsonObject) -> OutputBody:
         """Return the screenshot."""
         shot = item.get("output")
         given = shot if isinstance(shot, dict) else {}
@@ -290,23 +288,23 @@ class ComputerPreview(Computer):
     )
     parameters = JsonSchema(_ACTION)
 
-    def function(self, name: str, tool: Json) -> ResponsesApiTool:
+    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
         """Return the function, which names the size of the screen."""
         size = f"{tool.get('display_width')} x {tool.get('display_height')} pixels ({tool.get('environment')})"
         description = f"{self.description} The screen has {size}."
         return ResponsesApiTool(name=name, description=description, parameters=self.parameters)
 
-    def fields(self, arguments: JsonValue) -> Json:
+    def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the action."""
         return {"action": msgspec.to_builtins(_convert(arguments, _Action, self.name)), "pending_safety_checks": []}
 
-    def arguments(self, item: Json) -> Json:
+    def arguments(self, item: JsonObject) -> JsonObject:
         """Return the action's fields."""
         action = item.get("action")
         return action if isinstance(action, dict) else {}
 
 
-def _filled(value: JsonValue) -> Json:
+def _filled(value: JsonValue) -> JsonObject:
     """Return an object without the fields that are null."""
     return {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, dict) else {}
 

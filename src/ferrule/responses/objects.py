@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.request import Known, ResponseRequest
-
-Json = dict[str, JsonValue]
 
 _NOT_ECHOED = frozenset({"input", "stream", "stream_options", "include", "type", "stream_id", "generate"})
 """Fields of a request that say how to answer, not what the response is."""
@@ -20,8 +18,8 @@ _KNOWN = frozenset(Known.__struct_fields__)
 
 
 def response_object(
-    request: ResponseRequest, *, response_id: str, created_at: int, model: str, tools: Sequence[Json]
-) -> Json:
+    request: ResponseRequest, *, response_id: str, created_at: int, model: str, tools: Sequence[JsonObject]
+) -> JsonObject:
     """Return the object of a response that begins. `tools` are as they are echoed; `created_at` in Unix seconds."""
     known, given = request.known, request.given
     unknown = {name: value for name, value in given.items() if name not in _KNOWN | _NOT_ECHOED | _OURS}
@@ -63,7 +61,7 @@ def response_object(
     }
 
 
-def _object(value: JsonValue) -> Json:
+def _object(value: JsonValue) -> JsonObject:
     """Return the fields of an object that are not null."""
     return {name: entry for name, entry in value.items() if entry is not None} if isinstance(value, dict) else {}
 
@@ -72,7 +70,7 @@ def _or(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _format(given: object) -> Json:
+def _format(given: object) -> JsonObject:
     """Return the format of the answer with all its fields."""
     text = given.get("text") if isinstance(given, dict) else None
     form = _object(text.get("format")) if isinstance(text, dict) else {}

@@ -32,14 +32,12 @@ from ferrule.protocol.items import (
     kind_of,
     make_item,
 )
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.compaction import after_summary, summarised
 from ferrule.responses.errors import ApiError
 from ferrule.responses.ledger import Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tools import ToolPlan
 from ferrule.responses.transcript import sealed
-
-Json = dict[str, JsonValue]
 
 MAX_CUTS = 4
 """How often a request that is too long is shortened, each time to `CUT` of its length."""
@@ -219,7 +217,7 @@ class ResponseRun:
         alike = [key for key, one in self._open.items() if one.kind == kind and one.begun.get("call_id") == call_id]
         return self._open.pop(said_id if said_id in alike else alike[0]) if alike else None
 
-    def _public(self, item: ResponseItem) -> tuple[str, Json]:
+    def _public(self, item: ResponseItem) -> tuple[str, JsonObject]:
         """Return an item as the client sees it: its type and fields. Raises `RespondToModel` for a wrong call."""
         view = item.view
         if isinstance(view, FunctionCall) and view.namespace is None and (tool := self._plan.natives.get(view.name)):
@@ -227,7 +225,7 @@ class ResponseRun:
             return str(native.pop("type")), native
         if isinstance(view, CustomToolCall) and (grammar := self._plan.grammars.get((view.namespace, view.name))):
             grammar.check(view.input)
-        fields: Json = msgspec.json.decode(item.raw)
+        fields: JsonObject = msgspec.json.decode(item.raw)
         kind = str(fields.get("type"))
         status = {"status": "incomplete"} if fields.get("status") == "incomplete" else {}
         fields = {name: value for name, value in fields.items() if name not in _PRIVATE} | status
@@ -246,11 +244,11 @@ class ResponseRun:
         return Ending("failed", self._usage, failure.code or "server_error", str(failure))
 
 
-def _spaced(namespace: str | None) -> Json:
+def _spaced(namespace: str | None) -> JsonObject:
     return {} if namespace is None else {"namespace": namespace}
 
 
-def _begun(kind: str, fields: Json) -> Json:
+def _begun(kind: str, fields: JsonObject) -> JsonObject:
     """Return the fields of an item that is told of as begun and whole in one go."""
     empty: dict[str, Any] = {"content": [], "summary": [], "arguments": "", "input": ""}
     if kind == "message":

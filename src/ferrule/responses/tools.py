@@ -12,7 +12,7 @@ import msgspec
 from ferrule.model.stream import ForcedTool, ToolChoice
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject
 from ferrule.protocol.specs import (
     FreeformTool,
     FreeformToolFormat,
@@ -28,16 +28,15 @@ from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
 from ferrule.responses.request import unfit
 from ferrule.tools.grammar import InputGrammar, checkable_grammar
 
-Json = dict[str, JsonValue]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 ANY_TEXT = FreeformToolFormat("text", "", "")
-NO_PARAMETERS: Json = {"type": "object", "properties": {}}
+NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 
 class _Function(msgspec.Struct, frozen=True, tag="function"):
     name: Name
     description: str | None = None
-    parameters: Json | None = None
+    parameters: JsonObject | None = None
     strict: bool | None = None
     defer_loading: bool | None = None
 
@@ -67,29 +66,29 @@ class _Namespace(msgspec.Struct, frozen=True, tag="namespace"):
 class _ToolSearch(msgspec.Struct, frozen=True, tag="tool_search"):
     execution: Literal["server", "client"] | None = None
     description: str | None = None
-    parameters: Json | None = None
+    parameters: JsonObject | None = None
 
 
 class _WebSearch(msgspec.Struct, frozen=True):
     search_context_size: Literal["low", "medium", "high"] | None = None
-    user_location: Json | None = None
-    filters: Json | None = None
+    user_location: JsonObject | None = None
+    filters: JsonObject | None = None
     external_web_access: bool | None = None
 
 
 class _FileSearch(msgspec.Struct, frozen=True):
     vector_store_ids: tuple[str, ...]
     max_num_results: Annotated[int, msgspec.Meta(ge=1, le=50)] | None = None
-    filters: Json | None = None
-    ranking_options: Json | None = None
+    filters: JsonObject | None = None
+    ranking_options: JsonObject | None = None
 
 
 class _CodeInterpreter(msgspec.Struct, frozen=True):
-    container: str | Json
+    container: str | JsonObject
 
 
 class _Shell(msgspec.Struct, frozen=True):
-    environment: Json | None = None
+    environment: JsonObject | None = None
 
 
 class _ComputerPreview(msgspec.Struct, frozen=True):
@@ -113,8 +112,8 @@ class _Mcp(msgspec.Struct, frozen=True):
     tunnel_id: str | None = None
     headers: dict[str, str] | None = None
     authorization: str | None = None
-    allowed_tools: tuple[str, ...] | Json | None = None
-    require_approval: str | Json | None = None
+    allowed_tools: tuple[str, ...] | JsonObject | None = None
+    require_approval: str | JsonObject | None = None
 
 
 class _Plain(msgspec.Struct, frozen=True):
@@ -152,7 +151,7 @@ class ToolPlan(msgspec.Struct, frozen=True):
     `not_run`: types of tools that nobody runs here.
     """
 
-    echoed: tuple[Json, ...] = ()
+    echoed: tuple[JsonObject, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
     natives: Mapping[str, NativeTool] = {}
     grammars: Mapping[tuple[str | None, str], InputGrammar] = {}
@@ -163,7 +162,7 @@ class ToolPlan(msgspec.Struct, frozen=True):
         return next((name for name, tool in self.natives.items() if tool.kind == kind), None)
 
 
-def plan_tools(given: Sequence[Json], knows: Callable[[str], bool]) -> ToolPlan:
+def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool]) -> ToolPlan:
     """Read the tools. `knows` tells which types the upstream takes as they are. Raises `ApiError`."""
     shapes = [_read(tool, f"tools[{index}]") for index, tool in enumerate(given)]
     taken = {shape.name for shape in shapes if isinstance(shape, _Function | _Custom | _Namespace)}
@@ -192,7 +191,7 @@ def plan_tools(given: Sequence[Json], knows: Callable[[str], bool]) -> ToolPlan:
     )
 
 
-def choose_tool(choice: str | Json | None, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
     """Return the tool choice for the upstream, and the tools to send with it. Raises `ApiError`."""
     if choice is None or isinstance(choice, str):
         return (choice or "auto", plan.specs)  # type: ignore[return-value]  # the request's reader has checked it
@@ -211,7 +210,7 @@ def choose_tool(choice: str | Json | None, plan: ToolPlan) -> tuple[ToolChoice, 
     return (ForcedTool(str(kind)) if sent else "auto"), plan.specs
 
 
-def _allowed(choice: Json, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
     """Leave only the tools that the choice names."""
     listed = choice.get("tools")
     mode = choice.get("mode", "auto")
@@ -224,7 +223,7 @@ def _allowed(choice: Json, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, 
     return (mode if kept else "none"), kept
 
 
-def _read(tool: Json, param: str) -> msgspec.Struct | None:
+def _read(tool: JsonObject, param: str) -> msgspec.Struct | None:
     """Check the fields of a tool. Returns None for an unknown type."""
     kind = tool.get("type")
     if not isinstance(kind, str) or not kind:
@@ -322,7 +321,7 @@ def _check_twins(specs: Sequence[ToolSpec]) -> None:
         names.add(name)
 
 
-def _echo(tool: Json) -> Json:
+def _echo(tool: JsonObject) -> JsonObject:
     """Return a tool as the response shows it: a function with all of its fields."""
     if tool.get("type") != "function":
         return _without_secrets(tool)
@@ -332,7 +331,7 @@ def _echo(tool: Json) -> Json:
 _SECRET = frozenset({"authorization", "headers"})
 
 
-def _without_secrets(tool: Json) -> Json:
+def _without_secrets(tool: JsonObject) -> JsonObject:
     """Remove an MCP server's credentials: what is stored and shown holds none."""
     if tool.get("type") != "mcp":
         return tool

@@ -10,13 +10,12 @@ import msgspec
 from ferrule.history.compaction import summary_message
 from ferrule.history.pairs import answered_id, called_id
 from ferrule.protocol.items import ItemView, McpApprovalRequest, Origin, ResponseItem, UnknownItem, kind_of, read_item
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject
 from ferrule.responses.errors import INVALID, ApiError
 from ferrule.responses.ledger import new_id
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
 from ferrule.responses.request import unfit
 
-Json = dict[str, JsonValue]
 _SEAL = "ferrule.1."
 MAX_SUMMARY_BYTES = 1 << 20
 """Bytes of a summary in a compaction item, far above what a model writes."""
@@ -44,7 +43,7 @@ def decode_items(data: bytes) -> tuple[ResponseItem, ...]:
     return tuple(read_item(entry.raw, entry.origin) for entry in msgspec.json.decode(data, type=list[_Entry]))
 
 
-def read_input(given: str | Sequence[msgspec.Raw] | None, field: str = "input") -> tuple[Json, ...]:
+def read_input(given: str | Sequence[msgspec.Raw] | None, field: str = "input") -> tuple[JsonObject, ...]:
     """Return the input as items, each with an id. Raises `ApiError` that names the item of `field` which is wrong."""
     if given is None:
         return ()
@@ -53,7 +52,7 @@ def read_input(given: str | Sequence[msgspec.Raw] | None, field: str = "input") 
     return tuple(_read(raw, f"{field}[{index}]") for index, raw in enumerate(given))
 
 
-def _read(raw: msgspec.Raw, param: str) -> Json:
+def _read(raw: msgspec.Raw, param: str) -> JsonObject:
     item = msgspec.json.decode(raw)
     if not isinstance(item, dict):
         raise ApiError(f"{param}: an item is an object", param=param)
@@ -70,17 +69,17 @@ def _read(raw: msgspec.Raw, param: str) -> Json:
     return whole_message(item) if kind == "message" else item
 
 
-def whole_message(message: Json) -> Json:
+def whole_message(message: JsonObject) -> JsonObject:
     """Return a message with all its fields and its content in parts, as the API shows it; null counts as absent."""
     given = {name: value for name, value in message.items() if value is not None}
     content = given.get("content")
     if isinstance(content, str):
-        said: Json = {"type": "output_text", "text": content, "annotations": [], "logprobs": []}
+        said: JsonObject = {"type": "output_text", "text": content, "annotations": [], "logprobs": []}
         content = [said if message.get("role") == "assistant" else {"type": "input_text", "text": content}]
     return {"id": new_id("message"), "type": "message", "status": "completed", **given, "content": content}
 
 
-def _check(item: Json, param: str) -> None:
+def _check(item: JsonObject, param: str) -> None:
     """Refuse an item of a known type with wrong fields; unknown types and unknown parts are kept."""
     encoded = msgspec.json.encode(item)
     view = read_item(encoded).view
@@ -92,7 +91,7 @@ def _check(item: Json, param: str) -> None:
         raise unfit(error, param) from error
 
 
-def to_upstream(item: Json, forms: Form, knows: Callable[[str], bool]) -> ResponseItem:
+def to_upstream(item: JsonObject, forms: Form, knows: Callable[[str], bool]) -> ResponseItem:
     """Return a client's item as the upstream model knows it. `knows` tells which tool types it takes as they are."""
     kind = str(item.get("type"))
     native = _native_of(item, kind)
@@ -126,7 +125,7 @@ def opened(content: str) -> str | None:
     return text
 
 
-def _native_of(item: Json, kind: str) -> NativeTool | None:
+def _native_of(item: JsonObject, kind: str) -> NativeTool | None:
     """Return the tool of a native item. The two screens share their items; one has `actions`."""
     alike = [native for native in NATIVE_TOOLS if kind in (native.call, native.output)]
     if kind == "computer_call" and "actions" not in item and item.get("action"):
