@@ -20,7 +20,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def window(session: Session) -> int | None:
-    return session._dialogue.window
+    return session._dialogue.check.window
 
 
 async def test_the_servers_window_counts_unless_the_user_says_another_one(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class Compactor:
     @property
     def window(self) -> int | None:
         """Tokens that a request may have; None if nobody said it."""
-        return min(filter(None, (self._dialogue.window, self._refused)), default=None)
+        return min(filter(None, (self._dialogue.check.window, self._refused)), default=None)
 
     @property
     def limit(self) -> int | None:
@@ -145,7 +145,7 @@ class Compactor:
 
     async def make_room(self, turn_id: str, on_replaced: OnReplaced) -> None:
         """Compact history if the next request would come too near to the window. Raises `CompactionFailed`."""
-        await self._dialogue.know_window()
+        await self._dialogue.check.before(self._dialogue.history.tokens)
         window, limit = self.window, self.limit
         if window is None or limit is None:
             return

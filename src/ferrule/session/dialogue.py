@@ -34,14 +34,11 @@ from ferrule.session.toolset import Toolset
 from ferrule.tools.events import ToolEvent
 
 if TYPE_CHECKING:
-    from ferrule.model.abilities import Abilities
+    from ferrule.model.abilities import Wanted
     from ferrule.session.spans import Spans
 
 RUNNING_BUDGET = OutputBudget(100)
 """Of the text of a command that still runs: enough to know it again."""
-SURELY_FITS = 4_096
-"""Tokens of a history that any window holds, as far as anything can be done with it: nothing waits for the server's
-answer below."""
 
 
 class Dialogue:
@@ -83,12 +80,14 @@ class Dialogue:
         self.output_type = output_type
         self.budget = budget
         self.allowance = Allowance(settings.max_tool_calls, settings.run_max_tool_calls)
-        self.window = settings.model.context_window or toolset.conversation.profile.context_window
-        """Tokens of the model's window: by the user, else the server, else the profile; None if nobody said it."""
-        self.server: Abilities | None = None
-        """What a server of the user's own says of itself."""
-        self.check = ServerCheck(model, model_name, self._hear_of_server)
-        self._told_of_images = False
+        self.check = ServerCheck(
+            model,
+            model_name,
+            self._wanted,
+            self._warn,
+            configured=settings.model.context_window,
+            usual=toolset.conversation.profile.context_window,
+        )
         self._instructions = with_examples(
             settings.instructions or base_instructions(settings.model.reasoning_effort), toolset.examples
         )
@@ -116,8 +115,8 @@ class Dialogue:
         """Put an item into history and on disk."""
         self.history.append(item)
         self.record.item(item)
-        if self.server is not None and _has_image(item):
-            self._tell_shortcomings(images_only=True)
+        if _has_image(item):
+            self.check.image_added()
 
     def hear(self, content: tuple[ContentPart, ...]) -> None:
         """Put what the user said into history, with the skills that it names."""
@@ -183,37 +182,17 @@ class Dialogue:
             lessons=self._lessons,
         )
 
-    async def know_window(self) -> None:
-        """Ask the server for its window before it gets a history that may not fit: many cut it without a word."""
-        if self.settings.model.context_window is None and self.history.tokens > SURELY_FITS:
-            await self.check.first()
+    def _wanted(self) -> "Wanted":
+        """Return what the session wants of a server of the user's own."""
+        from ferrule.model.abilities import Wanted
 
-    def _hear_of_server(self, found: "Abilities") -> None:
-        """Use what the server says, and tell the user what it cannot do."""
-        from ferrule.model.abilities import ROOM
-
-        self.server = found
-        fits = found.window is not None and not found.is_default and found.window > self.fixed_tokens() + ROOM
-        if fits and self.settings.model.context_window is None:
-            self.window = found.window
-        self._tell_shortcomings()
-
-    def _tell_shortcomings(self, *, images_only: bool = False) -> None:
-        if self.server is None or (images_only and self._told_of_images):
-            return
-        from ferrule.model.abilities import Wanted, shortcomings
-
-        images = images_only or any(map(_has_image, self.history.items))
-        self._told_of_images = images
-        wanted = Wanted(
-            0 if images_only else self.fixed_tokens(),
-            tools=not images_only and bool(self.toolset.current()[0]),
-            images=images,
+        return Wanted(
+            self.fixed_tokens(),
+            tools=bool(self.toolset.current()[0]),
+            images=any(map(_has_image, self.history.items)),
             native=not isinstance(self.model, WireModel) or self.model.native_calls,
             window=self.settings.model.context_window,
         )
-        for text in shortcomings(self.server, self.model_name, wanted):
-            self.emit(WarningEvent(message=text))
 
     @property
     def instruction_tokens(self) -> int:
