@@ -1,4 +1,4 @@
-"""The journal of a turn, the snapshots around it, and the way back: real files, no session."""
+"""The undo log of a turn, the snapshots around it, and the way back: real files, no session."""
 
 import errno
 import fcntl
@@ -17,12 +17,12 @@ import pytest
 from ferrule.dispatch.unfinished import PatchJournal, put_right
 from ferrule.patch import apply_patch
 from ferrule.patch.files import PlainFiles
-from ferrule.undo import journal as journal_module
 from ferrule.undo import snapshots as snapshots_module
-from ferrule.undo.journal import BETWEEN, Journal
+from ferrule.undo import undo_log as undo_log_module
 from ferrule.undo.restore import CHANGED, NO_FILE, NOT_KEPT, ONLY_COPY, take_back
 from ferrule.undo.snapshots import OLDER, Bounds, Snapshots, TooMuch
 from ferrule.undo.states import MAX_FILE_BYTES, Content, capture
+from ferrule.undo.undo_log import BETWEEN, UndoLog
 from tests.patch.tree import patch
 from tests.undo.trees import change_by_command, picture, plant, some, undone
 
@@ -30,32 +30,32 @@ BOUNDS = Bounds(bytes=100_000_000, files=1000, seconds=60)
 
 
 class Turn:
-    """A workspace with a journal and snapshots; `report` has what the user was told."""
+    """A workspace with an undo log and snapshots; `report` has what the user was told."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "work"
         self.root.mkdir()
         self.home = folder / "home"
         self.report: list[str] = []
-        self.journal = self.reopened()
+        self.undo_log = self.reopened()
         self.snapshots = Snapshots(str(self.home), str(self.root), BOUNDS)
         self.number = 0
 
-    def reopened(self) -> Journal:
-        return Journal(str(self.home), "a-session", self.report.append)
+    def reopened(self) -> UndoLog:
+        return UndoLog(str(self.home), "a-session", self.report.append)
 
     def begin(self, *, snapshot: bool = False) -> None:
         self.number += 1
-        self.journal.begin(str(self.number))
+        self.undo_log.begin(str(self.number))
         if snapshot:
             self.snapshots.take(Event())
 
     def end(self) -> None:
-        self.journal.compared(self.snapshots.compare(Event()), self.snapshots.content, self.snapshots.covers)
+        self.undo_log.compared(self.snapshots.compare(Event()), self.snapshots.content, self.snapshots.covers)
 
     def patch(self, *lines: str) -> None:
         names = [line.rpartition(": ")[2] for line in lines if line.startswith("*** ")]
-        with self.journal.writing([str(self.root / name) for name in names]):
+        with self.undo_log.writing([str(self.root / name) for name in names]):
             apply_patch(patch(*lines), str(self.root))
 
     def edit(self, rnd: random.Random) -> None:
@@ -69,7 +69,7 @@ class Turn:
         elif rnd.random() < 0.3:
             self.patch(f"*** Delete File: {name}")
         else:
-            with self.journal.writing([str(path)]):
+            with self.undo_log.writing([str(path)]):
                 mode = path.stat().st_mode & 0o777
                 path.unlink()
                 PlainFiles().create(str(path), rnd.randbytes(20), mode)
@@ -138,7 +138,7 @@ def killed_at(event: int, turn: Turn) -> bool:
     if not child:
         try:
             steps = iter(range(event))
-            stored = turn.journal.last()
+            stored = turn.undo_log.last()
             assert stored is not None
             sys.addaudithook(lambda name, _: _die_at_the_end(steps) if name in STEPS else None)
             take_back(stored.changes, PlainFiles(), stored.contents.get, PatchJournal(str(turn.home)))
@@ -172,7 +172,7 @@ def test_a_kill_leaves_no_half_file_and_a_second_undo_completes_it(turn: Turn) -
         put_right(str(turn.home))
         for name, seen in picture(turn.root).items():
             assert seen in (before.get(name), after.get(name)) or "folder" in seen, name
-        assert not undone(turn.journal).left
+        assert not undone(turn.undo_log).left
         assert picture(turn.root) == before
     assert moment > 50
 
@@ -192,13 +192,13 @@ def test_a_file_with_two_names_keeps_both_and_is_completed_after_a_kill(turn: Tu
 
     assert killed_in(turn, Half()) and path.read_bytes() == b"what"
     assert put_right(str(turn.home)) and path.read_bytes() == b"changed"
-    assert not undone(turn.journal).left
+    assert not undone(turn.undo_log).left
     assert path.read_bytes() == b"what it was" and path.samefile(turn.root / "other")
 
 
 def killed_in(turn: Turn, files: PlainFiles) -> bool:
     """Take the last turn back by a process of its own; True if it was killed."""
-    stored = turn.journal.last()
+    stored = turn.undo_log.last()
     assert stored is not None
     child = os.fork()
     if not child:
@@ -216,7 +216,7 @@ def test_what_somebody_changed_since_is_left_alone_and_named(turn: Turn) -> None
     turn.patch("*** Add File: made/theirs.txt", "+made")
     turn.patch("*** Add File: made/mine.txt", "+made")
     (turn.root / "made" / "theirs.txt").write_text("changed by hand\n")
-    outcome = undone(turn.journal)
+    outcome = undone(turn.undo_log)
     assert [(one.path, one.reason) for one in outcome.left] == [(str(turn.root / "made/theirs.txt"), CHANGED)]
     assert outcome.restored == (str(turn.root / "made/mine.txt"), str(turn.root / "mine.txt"))
     assert (turn.root / "mine.txt").read_text() == "one\n" and not (turn.root / "made/mine.txt").exists()
@@ -232,7 +232,7 @@ def test_a_mode_that_was_changed_since_is_somebodys_too(turn: Turn) -> None:
     turn.end()
     (turn.root / "run.sh").chmod(0o755)
     (turn.root / "folder").chmod(0o711)
-    assert len(undone(turn.journal).left) == 2
+    assert len(undone(turn.undo_log).left) == 2
     assert (turn.root / "run.sh").read_text() == "two\n"
     assert (turn.root / "folder").stat().st_mode & 0o777 == 0o711
 
@@ -243,9 +243,9 @@ def test_a_change_by_something_else_between_two_edits_is_kept(turn: Turn) -> Non
     turn.patch("*** Update File: f.txt", "@@", "-one", "+two")
     (turn.root / "f.txt").write_text("two, by hand\n")
     turn.patch("*** Update File: f.txt", "@@", "-two, by hand", "+three")
-    stored = turn.journal.last()
+    stored = turn.undo_log.last()
     assert stored is not None and stored.notes == {str(turn.root / "f.txt"): BETWEEN}
-    undone(turn.journal)
+    undone(turn.undo_log)
     assert (turn.root / "f.txt").read_text() == "two, by hand\n"
 
 
@@ -259,7 +259,7 @@ def test_no_link_is_followed_that_came_since(turn: Turn) -> None:
     (turn.root / "folder").symlink_to(outside / "folder")
     (turn.root / "g.txt").rename(outside / "g.txt")
     (turn.root / "g.txt").symlink_to(outside / "g.txt")
-    assert len(undone(turn.journal).left) == 3
+    assert len(undone(turn.undo_log).left) == 3
     assert (outside / "folder" / "f.txt").exists() and (outside / "g.txt").exists()
 
 
@@ -274,7 +274,7 @@ def test_a_file_that_came_from_an_ignored_place_is_not_lost(turn: Turn) -> None:
     (turn.root / ".env").rename(turn.root / "env.txt")
     (turn.root / "kept").rename(turn.root / "kept elsewhere")
     turn.end()
-    outcome = undone(turn.journal)
+    outcome = undone(turn.undo_log)
     assert [(one.path, one.reason) for one in outcome.left] == [(str(turn.root / "env.txt"), OLDER)]
     assert (turn.root / "env.txt").read_text() == "SECRET=1\n"
     assert (turn.root / "kept").exists() and not (turn.root / "kept elsewhere").exists()
@@ -291,7 +291,7 @@ def test_rules_that_a_command_changes_make_no_old_file_look_new(turn: Turn) -> N
     (turn.root / "a.log").write_text("touched in the turn, ignored before it")
     (turn.root / "build" / "out").write_text("so was this")
     turn.end()
-    assert undone(turn.journal).restored == (str(turn.root / ".gitignore"),)
+    assert undone(turn.undo_log).restored == (str(turn.root / ".gitignore"),)
     assert (turn.root / "a.log").exists() and (turn.root / "build" / "out").exists()
 
 
@@ -319,7 +319,7 @@ def test_a_large_file_is_named_as_not_kept(turn: Turn) -> None:
     with (turn.root / "made").open("wb") as file:
         file.truncate(MAX_FILE_BYTES + 2)
     turn.end()
-    outcome = undone(turn.journal)
+    outcome = undone(turn.undo_log)
     assert [(one.path, one.reason) for one in outcome.left] == [(str(turn.root / "large"), NOT_KEPT)]
     assert not (turn.root / "made").exists()
 
@@ -384,7 +384,7 @@ def test_contents_that_nobody_needs_go_and_those_in_use_stay(turn: Turn) -> None
     other = Snapshots(str(turn.home), str(turn.root), BOUNDS)
     other.take(Event())
     turn.end()
-    assert undone(turn.journal).restored and (turn.root / "f").read_bytes() == b"one"
+    assert undone(turn.undo_log).restored and (turn.root / "f").read_bytes() == b"one"
     other.close()
     turn.snapshots.close()
     (turn.root / "f").write_bytes(b"three")
@@ -393,16 +393,16 @@ def test_contents_that_nobody_needs_go_and_those_in_use_stay(turn: Turn) -> None
 
 
 def test_the_store_is_private_and_bounded(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "KEPT_SESSIONS", 2)
-    monkeypatch.setattr(journal_module, "SESSION_BYTES", 3000)
+    monkeypatch.setattr(undo_log_module, "KEPT_SESSIONS", 2)
+    monkeypatch.setattr(undo_log_module, "SESSION_BYTES", 3000)
     monkeypatch.setattr(snapshots_module, "KEPT_WORKSPACES", 2)
     for number in range(4):
         turn.begin()
-        with turn.journal.writing([str(turn.root / "f")]):
+        with turn.undo_log.writing([str(turn.root / "f")]):
             (turn.root / "f").write_bytes(b"%d" % number * 1000)
-    assert sorted(path.name for path in turn.journal.folder.iterdir()) == ["3.jsonl", "4.jsonl"]
+    assert sorted(path.name for path in turn.undo_log.folder.iterdir()) == ["3.jsonl", "4.jsonl"]
     for number in range(3):
-        other = Journal(str(turn.home), f"session-{number}", turn.report.append)
+        other = UndoLog(str(turn.home), f"session-{number}", turn.report.append)
         other.begin("1")
         with other.writing([str(turn.root / "g")]):
             (turn.root / "g").write_bytes(b"%d" % number)
@@ -416,32 +416,32 @@ def test_the_store_is_private_and_bounded(turn: Turn, monkeypatch: pytest.Monkey
 
 
 def test_too_much_for_one_turn_is_said_by_undo(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "TURN_BYTES", 10)
+    monkeypatch.setattr(undo_log_module, "TURN_BYTES", 10)
     (turn.root / "f").write_bytes(b"longer than ten bytes")
     turn.begin()
-    with turn.journal.writing([str(turn.root / "f")]):
+    with turn.undo_log.writing([str(turn.root / "f")]):
         (turn.root / "f").write_bytes(b"short")
-    assert [one.reason for one in undone(turn.journal).left] == [NOT_KEPT]
+    assert [one.reason for one in undone(turn.undo_log).left] == [NOT_KEPT]
 
 
 def test_work_goes_on_where_nothing_can_be_kept_and_that_is_said_once(turn: Turn) -> None:
     (turn.home.parent / "home").write_text("a file where the folder would be")
     turn.begin()
     for text in ("one", "two"):
-        with turn.journal.writing([str(turn.root / "f")]):
+        with turn.undo_log.writing([str(turn.root / "f")]):
             (turn.root / "f").write_text(text)
-    assert (turn.root / "f").read_text() == "two" and turn.journal.last() is None
+    assert (turn.root / "f").read_text() == "two" and turn.undo_log.last() is None
     assert len(turn.report) == 1 and "not kept for undo" in turn.report[0]
 
 
 def test_a_damaged_line_of_the_journal_is_passed_over(turn: Turn) -> None:
     turn.begin()
     turn.patch("*** Add File: f.txt", "+made")
-    [path] = turn.journal.folder.iterdir()
+    [path] = turn.undo_log.folder.iterdir()
     with path.open("ab") as file:
         file.write(b'{"type":"edits","changes":[["')
     turn.patch("*** Add File: g.txt", "+made")
-    assert len(undone(turn.journal).restored) == 2 and picture(turn.root) == {}
+    assert len(undone(turn.undo_log).restored) == 2 and picture(turn.root) == {}
 
 
 def test_a_folder_that_was_moved_and_left_as_a_link_comes_back(turn: Turn) -> None:
@@ -452,7 +452,7 @@ def test_a_folder_that_was_moved_and_left_as_a_link_comes_back(turn: Turn) -> No
     (turn.root / "data").rename(turn.root / "store")
     (turn.root / "data").symlink_to("store")
     turn.end()
-    assert not undone(turn.journal).left
+    assert not undone(turn.undo_log).left
     assert picture(turn.root) == before
 
 
@@ -466,7 +466,7 @@ def test_nothing_is_taken_back_through_a_link_that_somebody_put_in_place_of_the_
     turn.end()
     (turn.root / "data").unlink()
     (turn.root / "data").symlink_to("other")
-    left = {Path(one.path).name: one.reason for one in undone(turn.journal).left}
+    left = {Path(one.path).name: one.reason for one in undone(turn.undo_log).left}
     assert left.keys() == {"data", "f"} and "leads elsewhere" in left["f"]
     assert not list((turn.root / "other").iterdir())
 
@@ -484,13 +484,13 @@ def test_the_only_copy_of_a_large_file_stays(turn: Turn, how: str) -> None:
     else:
         large.rename(target)
     turn.end()
-    left = {Path(one.path).name: one.reason for one in undone(turn.journal).left}
+    left = {Path(one.path).name: one.reason for one in undone(turn.undo_log).left}
     assert left == {"large": NOT_KEPT, "elsewhere": ONLY_COPY}
     assert target.stat().st_size == MAX_FILE_BYTES + 1
 
 
 def test_moves_beyond_the_room_of_a_turn_lose_nothing(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "TURN_BYTES", 250)
+    monkeypatch.setattr(undo_log_module, "TURN_BYTES", 250)
     contents = {b"%d" % number * 100 for number in range(4)}
     (turn.root / "new").mkdir()
     for number in range(4):
@@ -499,7 +499,7 @@ def test_moves_beyond_the_room_of_a_turn_lose_nothing(turn: Turn, monkeypatch: p
     for number in range(4):
         (turn.root / f"f{number}").rename(turn.root / "new" / f"f{number}")
     turn.end()
-    assert undone(turn.journal).left
+    assert undone(turn.undo_log).left
     assert {path.read_bytes() for path in turn.root.rglob("f*")} == contents
 
 
@@ -508,7 +508,7 @@ def test_what_is_no_file_is_not_called_too_large(turn: Turn) -> None:
     turn.begin(snapshot=True)
     (turn.root / "pipe").unlink()
     turn.end()
-    assert [one.reason for one in undone(turn.journal).left] == [NO_FILE]
+    assert [one.reason for one in undone(turn.undo_log).left] == [NO_FILE]
 
 
 def test_a_file_with_two_names_that_somebody_shortened_is_left_alone(turn: Turn) -> None:
@@ -519,7 +519,7 @@ def test_a_file_with_two_names_that_somebody_shortened_is_left_alone(turn: Turn)
     path.write_bytes(b"one\ntwo\nthree\n")
     turn.end()
     path.write_bytes(b"one\n")
-    assert {one.reason for one in undone(turn.journal).left} == {CHANGED}
+    assert {one.reason for one in undone(turn.undo_log).left} == {CHANGED}
     assert path.read_bytes() == b"one\n"
 
 
@@ -547,7 +547,7 @@ def test_a_full_disk_leaves_each_file_whole_and_the_turn_for_another_try(turn: T
     for name in ("a", "b"):
         (turn.root / name).write_bytes(b"new")
     turn.end()
-    stored = turn.journal.last()
+    stored = turn.undo_log.last()
     assert stored is not None
     outcome = take_back(stored.changes, Full(), stored.contents.get)
     assert outcome.failed and [Path(path).name for path in outcome.restored] == ["a"]
@@ -566,7 +566,7 @@ def test_a_store_on_a_file_system_without_locks_works(turn: Turn, monkeypatch: p
         turn.begin(snapshot=True)
     (turn.root / "f").write_bytes(b"4")
     turn.end()
-    assert not undone(turn.journal).left and (turn.root / "f").read_bytes() == b"3"
+    assert not undone(turn.undo_log).left and (turn.root / "f").read_bytes() == b"3"
     assert len(list(turn.home.glob("snapshots/*/packs/*"))) == 1
 
 
@@ -581,9 +581,9 @@ def test_the_home_itself_has_no_snapshot(turn: Turn) -> None:
 def test_an_id_that_is_no_plain_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
     (tmp_path / "sessions").mkdir()
     (tmp_path / "undo" / "another").mkdir(parents=True)
-    journal_module.remove_session(str(tmp_path), name)
+    undo_log_module.remove_session(str(tmp_path), name)
     assert (tmp_path / "sessions").exists() and (tmp_path / "undo" / "another").exists()
-    assert Journal(str(tmp_path), name, print).folder.parent == tmp_path / "undo"
+    assert UndoLog(str(tmp_path), name, print).folder.parent == tmp_path / "undo"
 
 
 class Refusing(PlainFiles):
@@ -605,7 +605,7 @@ def test_what_stood_behind_a_link_that_stays_is_left_alone(turn: Turn) -> None:
     (turn.root / "protected").rmdir()
     (turn.root / "protected").symlink_to("other")
     turn.end()
-    stored = turn.journal.last()
+    stored = turn.undo_log.last()
     assert stored is not None
     left = {Path(one.path).name for one in take_back(stored.changes, Refusing(), stored.contents.get).left}
     assert left == {"protected", "f"} and not list((turn.root / "other").iterdir())
@@ -616,7 +616,7 @@ def test_the_only_copy_of_a_file_that_may_not_come_back_stays(turn: Turn) -> Non
     turn.begin(snapshot=True)
     (turn.root / "protected").rename(turn.root / "moved")
     turn.end()
-    stored = turn.journal.last()
+    stored = turn.undo_log.last()
     assert stored is not None
     left = take_back(stored.changes, Refusing(), stored.contents.get).left
     assert [(Path(one.path).name, one.reason) for one in left] == [("moved", ONLY_COPY), ("protected", "protected")]

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 from ferrule.patch.files import PlainFiles
-from ferrule.undo.journal import Journal
 from ferrule.undo.restore import Outcome, take_back
+from ferrule.undo.undo_log import UndoLog
 
 
 def picture(root: Path) -> dict[str, tuple[object, ...]]:
@@ -70,10 +70,10 @@ def change_by_command(root: Path, rnd: random.Random) -> None:
             path.rename(new)
 
 
-def undone(journal: Journal) -> Outcome:
+def undone(undo_log: UndoLog) -> Outcome:
     """Take the last turn back and forget it."""
-    turn = journal.last()
+    turn = undo_log.last()
     assert turn is not None
     outcome = take_back(turn.changes, PlainFiles(), turn.contents.get)
-    journal.forget(turn)
+    undo_log.forget(turn)
     return outcome

@@ -22,7 +22,7 @@ from ferrule.session.runtime import Runtime
 from ferrule.session.session import Session
 from ferrule.session.sources import AGENT_TOOLS, ToolLike
 from ferrule.tools.children import ChildOrder
-from ferrule.undo.journal import Journal
+from ferrule.undo.undo_log import UndoLog
 
 if TYPE_CHECKING:
     from ferrule.mcp.source import McpSource
@@ -45,7 +45,7 @@ class Parent(msgspec.Struct, frozen=True):
     policies: PolicyStore
     servers: "McpSource | None"
     budget: Budget
-    journal: Journal
+    undo_log: UndoLog
     history: tuple[ResponseItem, ...] = ()
 
 
@@ -62,7 +62,7 @@ class Family(msgspec.Struct, frozen=True):
     model: Model
     runtime: Runtime
     budget: Budget
-    journal: Journal
+    undo_log: UndoLog
     parent: Parent | None
 
     @property
@@ -134,7 +134,7 @@ class Family(msgspec.Struct, frozen=True):
             self.runtime.policies,
             servers,
             self.budget,
-            self.journal,
+            self.undo_log,
             history,
         )
         return await self.open(

@@ -26,7 +26,7 @@ from ferrule.session.rollout import (
     find_rollout,
     new_session_id,
 )
-from ferrule.undo.journal import remove_session
+from ferrule.undo.undo_log import remove_session
 
 INDEX_FILE = "index.sqlite3"
 LONGEST_LINE = 1024 * 1024

@@ -51,7 +51,7 @@ from ferrule.session.telemetry import telemetry
 from ferrule.session.toolset import Toolset, tool_sources
 from ferrule.session.turn_hooks import TurnHooks
 from ferrule.session.undo import Undoing
-from ferrule.undo.journal import Journal
+from ferrule.undo.undo_log import UndoLog
 
 if TYPE_CHECKING:
     from ferrule.mcp.source import McpSource
@@ -97,7 +97,7 @@ async def open_session(
         settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
     all_hooks = (*settings.hooks, *hooks)
     report = reporter(front_end)
-    journal = parent.journal if parent else Journal(settings.home, session_id, report)
+    undo_log = parent.undo_log if parent else UndoLog(settings.home, session_id, report)
     runtime = build_runtime(
         settings,
         profile,
@@ -105,14 +105,14 @@ async def open_session(
         _answers(front_end, all_hooks),
         report,
         policies=parent.policies if parent else None,
-        journal=journal,
+        undo_log=undo_log,
     )
     spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
     notes: list[str] = []
     made_hooks = _session_hooks(all_hooks, settings, runtime, session_id, name, rollout, report, notes)
     brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
     family = Family(
-        open_session, settings, tools, hooks, env, name, session_id, model, runtime, budget, journal, parent
+        open_session, settings, tools, hooks, env, name, session_id, model, runtime, budget, undo_log, parent
     )
     children = family.children(lambda: toolset.host, lambda: dialogue.history.items, lambda: servers)
     toolset = Toolset(
@@ -150,7 +150,7 @@ async def open_session(
         children=children,
         spans=spans,
     )
-    undoing = Undoing.of(settings, journal, runtime.workspace, report) if parent is None else None
+    undoing = Undoing.of(settings, undo_log, runtime.workspace, report) if parent is None else None
     return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), undoing, owns_model=parent is None)
 
 

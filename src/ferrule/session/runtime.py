@@ -22,7 +22,7 @@ from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.turn_diff import TurnDiffTracker
-from ferrule.undo.journal import Journal
+from ferrule.undo.undo_log import UndoLog
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ def build_runtime(
     answers: Answers = Answers(True, True),  # noqa: B008 - a tuple
     report: Callable[[str], None] | None = None,
     policies: PolicyStore | None = None,
-    journal: Journal | None = None,
+    undo_log: UndoLog | None = None,
 ) -> Runtime:
     """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
-    sub-agent shares the `policies` and the `journal` of the session that starts it.
+    sub-agent shares the `policies` and the `undo_log` of the session that starts it.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -86,7 +86,7 @@ def build_runtime(
             base=env,
             places=workspace.places,
         ),
-        turn_diff=TurnDiffTracker(settings.cwd, journal),
+        turn_diff=TurnDiffTracker(settings.cwd, undo_log),
         home=settings.home,
         roles={name: role.description for name, role in settings.agents.items()},
     )

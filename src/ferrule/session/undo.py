@@ -1,4 +1,4 @@
-"""Undo in a session: its journal, its snapshots, and the way back through what may be written now."""
+"""Undo in a session: its log, its snapshots, and the way back through what may be written now."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ferrule.protocol.settings import Settings
 from ferrule.session.caches import with_caches
 from ferrule.session.rollout import Rollout, StoredSession
 from ferrule.tools.tasks import run_blocking
-from ferrule.undo.journal import Journal, StoredTurn
+from ferrule.undo.undo_log import StoredTurn, UndoLog
 
 if TYPE_CHECKING:
     from ferrule.undo.snapshots import Snapshots
@@ -34,28 +34,28 @@ class Undoing:
 
     def __init__(
         self,
-        journal: Journal,
+        log: UndoLog,
         workspace: Workspace,
         snapshots: "Snapshots | None",
         report: Callable[[str], None],
         *,
         is_kept: bool,
     ) -> None:
-        self._journal = journal
+        self._log = log
         self._workspace = workspace
         self._snapshots = snapshots
         self._report = report
         self._is_kept = is_kept
 
     @classmethod
-    def of(cls, settings: Settings, journal: Journal, workspace: Workspace, report: Callable[[str], None]) -> "Undoing":
+    def of(cls, settings: Settings, log: UndoLog, workspace: Workspace, report: Callable[[str], None]) -> "Undoing":
         """Make it from a session's settings."""
         snapshots = _snapshots_of(settings) if settings.snapshots else None
-        return cls(journal, workspace, snapshots, report, is_kept=not settings.ephemeral)
+        return cls(log, workspace, snapshots, report, is_kept=not settings.ephemeral)
 
     async def begin(self, turn_id: str) -> None:
         """Begin a turn, with a snapshot where the user wants them. If that fails, the turn begins without."""
-        self._journal.begin(turn_id)
+        self._log.begin(turn_id)
         if self._snapshots is not None:
             await self._bounded(self._snapshots.take)
 
@@ -69,12 +69,12 @@ class Undoing:
         if self._snapshots is not None:
             self._snapshots.close()
         if not self._is_kept:
-            self._journal.remove()
+            self._log.remove()
 
     async def undo(self, heed: Callable[[UndoCompleted], None]) -> UndoCompleted:
         """Take the last turn back, to its end even if this is cancelled. `heed` gets what was done. Raises
         `UsageError` where there is none."""
-        turn = self._journal.last()
+        turn = self._log.last()
         if turn is None:
             raise UsageError(NOTHING)
         await self._workspace.look()
@@ -95,7 +95,7 @@ class Undoing:
         partly = [LeftAlone(path, turn.notes[path]) for path in outcome.restored if path in turn.notes]
         left = (LeftAlone(encodable(one.path), one.reason) for one in (*partly, *outcome.left))
         if not outcome.failed and (outcome.restored or not outcome.left):
-            self._journal.forget(turn)
+            self._log.forget(turn)
         return UndoCompleted(
             turn_id=turn.id,
             restored=tuple(encodable(path) for path in outcome.restored if path not in turn.notes),
@@ -105,7 +105,7 @@ class Undoing:
 
     def _compare(self, stop: Event) -> None:
         assert self._snapshots is not None
-        self._journal.compared(self._snapshots.compare(stop), self._snapshots.content, self._snapshots.covers)
+        self._log.compared(self._snapshots.compare(stop), self._snapshots.content, self._snapshots.covers)
 
     async def _bounded(self, work: Callable[[Event], None]) -> None:
         """Do a snapshot's work on a thread, and say why where it cannot be done. It ends soon when it is cancelled."""
@@ -163,7 +163,7 @@ def _listed(lines: list[str]) -> list[str]:
 
 
 def _ignore(text: str) -> None:
-    """Nothing is reported where nothing is journaled."""
+    """Nothing is reported where nothing is logged."""
 
 
 async def undo_stored(
@@ -178,7 +178,7 @@ async def undo_stored(
         report(told)
     policy, _ = with_caches(settings)
     workspace = Workspace(policy, settings.cwd, settings.home)
-    undoing = Undoing(Journal(settings.home, stored.meta.id, _ignore), workspace, None, _ignore, is_kept=True)
+    undoing = Undoing(UndoLog(settings.home, stored.meta.id, _ignore), workspace, None, _ignore, is_kept=True)
 
     def heed(done: UndoCompleted) -> None:
         if done.restored:

@@ -4,24 +4,24 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from ferrule.patch.turn_diff import Change, turn_diff
-from ferrule.undo.journal import Journal
+from ferrule.undo.undo_log import UndoLog
 
 
 class TurnDiffTracker:
-    """The session's only tracker. Changes of an earlier turn are forgotten when a new one writes. `journal` keeps what
+    """The session's only tracker. Changes of an earlier turn are forgotten when a new one writes. `undo_log` keeps what
     undo needs."""
 
-    __slots__ = ("_changes", "_journal", "_root", "_turn_id")
+    __slots__ = ("_changes", "_root", "_turn_id", "_undo_log")
 
-    def __init__(self, root: str, journal: Journal | None = None) -> None:
+    def __init__(self, root: str, undo_log: UndoLog | None = None) -> None:
         self._root = root
-        self._journal = journal
+        self._undo_log = undo_log
         self._turn_id = ""
         self._changes: list[Change] = []
 
     def writing(self, paths: Sequence[str]) -> AbstractContextManager[None]:
         """Return a context in which these real paths are written."""
-        return nullcontext() if self._journal is None else self._journal.writing(paths)
+        return nullcontext() if self._undo_log is None else self._undo_log.writing(paths)
 
     def record(self, turn_id: str, changes: Iterable[Change]) -> str:
         """Record written changes; return the turn's net unified diff, empty if everything cancels out."""

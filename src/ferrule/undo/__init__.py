@@ -1,1 +1,1 @@
-"""Taking back what a turn changed: its journal, snapshots of a workspace, and the way back."""
+"""Taking back what a turn changed: its log, snapshots of a workspace, and the way back."""

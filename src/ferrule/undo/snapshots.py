@@ -21,9 +21,9 @@ from threading import Event
 import msgspec
 
 from ferrule.locks import try_lock
-from ferrule.undo.journal import FILE_MODE, make_private
 from ferrule.undo.packs import MOST_PACKS, NewPack, Packs, Place
 from ferrule.undo.states import MAX_FILE_BYTES, MISSING, Change, State, capture
+from ferrule.undo.undo_log import FILE_MODE, make_private
 from ferrule.undo.workspace import WorkspaceFiles
 
 FOLDER = "snapshots"

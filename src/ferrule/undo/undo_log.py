@@ -64,8 +64,8 @@ class StoredTurn(NamedTuple):
     with_commands: bool = False
 
 
-class Journal:
-    """The journal of one session. `report` is told once where it cannot be written: work goes on without it."""
+class UndoLog:
+    """The undo log of one session. `report` is told once where it cannot be written: work goes on without it."""
 
     def __init__(self, home: str, session_id: str, report: Callable[[str], None]) -> None:
         self.folder = _folder_of(home, session_id)
