@@ -69,7 +69,6 @@ def test_the_purpose_may_follow_the_file(gateway: Served) -> None:
         (form(("file", "", b"text"), PURPOSE), 400, "file"),
         (form(("file", '; filename="a"', b"x")), 400, "purpose"),
         (form(("file", '; filename="a"', b"x"), ("purpose", "", b"fun")), 400, "purpose"),
-        (form(("file", '; filename="a"', b"x"), PURPOSE, ("expires_after[seconds]", "", b"9")), 400, "expires_after"),
         (form(("file", '; filename="a"', b"x"), PURPOSE, ("big", "", b"x" * 70_000)), 400, None),
         (b"no form at all", 400, None),
         (b"", 400, None),
@@ -80,6 +79,61 @@ def test_a_form_that_does_not_fit(gateway: Served, body: bytes, status: int, par
     assert answer.status == status, answer.body
     if param is not None:
         assert answer.error["param"] == param
+
+
+ANCHOR = ("expires_after[anchor]", "", b"created_at")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ([ANCHOR], "expires_after.seconds"),
+        ([ANCHOR, ("expires_after[seconds]", "", b"3599")], "expires_after.seconds"),
+        ([ANCHOR, ("expires_after[seconds]", "", b"2592001")], "expires_after.seconds"),
+        ([ANCHOR, ("expires_after[seconds]", "", b"an hour")], "expires_after.seconds"),
+        ([("expires_after[seconds]", "", b"3600")], "expires_after.anchor"),
+        ([("expires_after[anchor]", "", b"now"), ("expires_after[seconds]", "", b"3600")], "expires_after.anchor"),
+        ([("expires_after", "", b'{"anchor":"created_at","seconds":3600}')], "expires_after"),
+    ],
+)
+def test_a_time_that_cannot_be(gateway: Served, fields: list[tuple[str, str, bytes]], param: str) -> None:
+    body = form(("file", '; filename="a"', b"x"), PURPOSE, *fields)
+    answer = gateway.ask("POST", "/files", body, headers=FORM)
+    assert (answer.status, answer.error["param"]) == (400, param), answer.body
+
+
+def test_how_long_files_are_kept(client: OpenAI) -> None:
+    batch = client.files.create(file=("a", b"x"), purpose="batch")
+    assert batch.expires_at == batch.created_at + 30 * 86_400
+    expiry = {"anchor": "created_at", "seconds": 2_592_000}
+    for purpose in ("user_data", "batch"):
+        upload = client.uploads.create(
+            bytes=1, filename="a", mime_type="text/plain", purpose=purpose, expires_after=expiry,  # type: ignore[arg-type]
+        )  # fmt: skip
+        part = client.uploads.parts.create(upload.id, data=b"x")
+        file = client.uploads.complete(upload.id, part_ids=[part.id]).file
+        assert file is not None and file.expires_at == file.created_at + 2_592_000
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "param"),
+    [
+        ("expires_after", {"anchor": "created_at", "seconds": 3599}, "expires_after.seconds"),
+        ("expires_after", {"anchor": "created_at", "seconds": "3600"}, "expires_after.seconds"),
+        ("expires_after", {"anchor": "created_at", "seconds": True}, "expires_after.seconds"),
+        ("expires_after", {"anchor": "last_active_at", "seconds": 3600}, "expires_after.anchor"),
+        ("expires_after", {"seconds": 3600}, "expires_after.anchor"),
+        ("expires_after", 3600, "expires_after"),
+        ("bytes", -1, "bytes"),
+        ("mime_type", "x" * 256, "mime_type"),
+        ("purpose", "fun", "purpose"),
+        ("filename", 1, "filename"),
+    ],
+)
+def test_an_upload_that_does_not_fit(gateway: Served, field: str, value: object, param: str) -> None:
+    fields = {"bytes": 1, "filename": "a", "mime_type": "text/plain", "purpose": "vision"}
+    answer = gateway.ask("POST", "/uploads", fields | {field: value})
+    assert (answer.status, answer.error["param"]) == (400, param), answer.body
 
 
 def test_what_is_no_form_is_said_to_be_none(gateway: Served) -> None:
@@ -112,5 +166,3 @@ def test_an_upload_is_cancelled(client: OpenAI, gateway: Served) -> None:
         body = form(("data", '; filename="a"', b"x")) if path == "parts" else {"part_ids": []}
         headers = FORM if path == "parts" else {}
         assert gateway.ask("POST", f"/uploads/upload_none/{path}", body, headers=headers).status == 404
-    wrong = gateway.ask("POST", "/uploads", {"bytes": -1, "filename": "a", "mime_type": "", "purpose": "vision"})
-    assert wrong.error["param"] == "bytes"

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import stat
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -255,20 +256,48 @@ async def test_a_cancelled_upload_loses_its_parts(store: Store, tmp_path: Path) 
 
 
 async def test_what_has_a_time_expires(store: Store, tmp_path: Path) -> None:
-    await store.create_file(a_file(1, expires_at=10), chunks(b"a"))
-    await store.create_file(a_file(2, expires_at=11), chunks(b"b"))
+    later = int(time.time()) + 3600
+    await store.create_file(a_file(1, expires_at=later), chunks(b"a"))
+    await store.create_file(a_file(2, expires_at=later + 1), chunks(b"b"))
     await store.create_file(a_file(3), chunks(b"c"))
     await store.create_upload(an_upload(expires_at=10))
     await add(store, "all", LARGE)
     with pytest.raises(StoreRefusal, match="is expired"):
         await store.complete_upload("us", "upload_1", ["all"], file_id="file-4", now=10)
-    assert await store.expire_files(10) == 2
+    assert await store.expire_files(10) == 1
+    assert len(contents(tmp_path)) == 3
+    assert await store.expire_files(later) == 1
     assert len(contents(tmp_path)) == 2
     assert [file.id for file in (await store.files("us", Paging())).data] == ["file-3", "file-2"]
+
+
+async def test_an_upload_that_ended_is_remembered_for_a_day(store: Store) -> None:
+    await store.create_upload(an_upload(expires_at=10))
+    assert await store.expire_files(10) == 1
+    assert await store.expire_files(10 + REMEMBERED_SECONDS) == 0
     upload = await store.upload("us", "upload_1")
     assert upload is not None and upload.status == "expired"
-    assert await store.expire_files(11 + REMEMBERED_SECONDS) == 1
+    await store.expire_files(11 + REMEMBERED_SECONDS)
     assert await store.upload("us", "upload_1") is None
+
+
+async def test_a_file_is_gone_as_soon_as_its_time_has_come(store: Store, tmp_path: Path) -> None:
+    now = int(time.time())
+    await store.create_file(a_file(1, expires_at=now), chunks(b"a"))
+    await store.create_file(a_file(2, expires_at=now + 3600), chunks(b"b"))
+    assert await store.file("us", "file-1") is None and await read(store) is None
+    assert not await store.delete_file("us", "file-1")
+    assert [file.id for file in (await store.files("us", Paging())).data] == ["file-2"]
+    assert await store.expire_files(now) == 1
+    assert len(contents(tmp_path)) == 1
+
+
+async def test_the_file_of_an_upload_is_kept_as_long_as_was_asked(store: Store) -> None:
+    now = int(time.time())
+    await store.create_upload(an_upload(b"x", expires_at=now + 60, kept_seconds=3600))
+    await store.add_part("us", UploadPart(id="p", upload="upload_1", created_at=now), chunks(b"x"), now=now)
+    done = await store.complete_upload("us", "upload_1", ["p"], file_id="file-1", now=now + 5)
+    assert done is not None and done[1].expires_at == now + 3605
 
 
 async def test_an_upload_that_is_not_there_is_told(store: Store) -> None:

@@ -123,6 +123,15 @@ class Server:
         """Return the answer to a request that must succeed."""
         return _good(self.send("POST", path, body))
 
+    def send_file(self, path: str, content: bytes, *, field: str = "file", name: str = "file", **fields: str) -> Answer:
+        """Send a form with a file."""
+        answer = self._client.post(self.base_url + path, files={field: (name, content)}, data=fields)
+        return Answer(answer.status_code, answer.headers, answer.content)
+
+    def post_file(self, path: str, content: bytes, *, field: str = "file", name: str = "file", **fields: str) -> Json:
+        """Return the answer to a form with a file, which must succeed."""
+        return _good(self.send_file(path, content, field=field, name=name, **fields))
+
     def body(self, **fields: object) -> Json:
         """Return the body of a request for a response."""
         return {"model": self.model, "input": SHORT} | fields

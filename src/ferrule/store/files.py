@@ -1,11 +1,12 @@
 """Files, and uploads that become files. Their contents lie beside the database."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
 
 from ferrule.store import paging
 from ferrule.store.contents import Content, Contents, Received, read_blocks
@@ -33,7 +34,7 @@ REMEMBERED_SECONDS = 24 * 60 * 60
 
 
 class Files(Part):
-    """Files and uploads by id."""
+    """Files and uploads by id. A file whose time has come is gone, even before `expire_files` deletes it."""
 
     async def create_file(self, record: FileRecord, chunks: AsyncIterable[bytes]) -> FileRecord:
         """Store a file; return it with its size. Raises `TooLarge` above `MAX_FILE_BYTES`, and what `chunks` raises."""
@@ -91,7 +92,6 @@ class Files(Part):
         file_id: str,
         now: int,
         md5: str | None = None,
-        expires_at: int | None = None,
     ) -> tuple[Upload, FileRecord] | None:
         """Make the file of an upload from its parts, in this order; None if there is no such upload.
 
@@ -109,7 +109,7 @@ class Files(Part):
             created_at=now,
             filename=upload.filename,
             purpose=upload.purpose,
-            expires_at=expires_at,
+            expires_at=None if upload.kept_seconds is None else now + upload.kept_seconds,
         )
         completed, kept, forgotten = await self._kept(received, _complete_upload, upload, file, md5)
         await asyncio.to_thread(self._contents.remove, forgotten)
@@ -177,8 +177,12 @@ def _create_file(tx: Connection, received: Received, record: FileRecord) -> File
 
 
 def _file(tx: Connection, owner: str, file_id: str) -> tuple[FileRecord, str] | None:
-    row = tx.execute(select(files).where(files.c.owner == owner, files.c.id == file_id)).first()
+    row = tx.execute(select(files).where(files.c.owner == owner, files.c.id == file_id, _is_kept())).first()
     return None if row is None else (_file_record(row), row.content)
+
+
+def _is_kept() -> ColumnElement[bool]:
+    return or_(files.c.expires_at.is_(None), files.c.expires_at > int(time.time()))
 
 
 def _file_record(row: Row[Any]) -> FileRecord:
@@ -186,7 +190,7 @@ def _file_record(row: Row[Any]) -> FileRecord:
 
 
 def _files(tx: Connection, owner: str, which: Paging, purpose: str | None) -> Page[FileRecord]:
-    scope = files.c.owner == owner
+    scope = (files.c.owner == owner) & _is_kept()
     if purpose is not None:
         scope &= files.c.purpose == purpose
     return paging.read_page(tx, select(files), scope, which, _file_record, FILES_PAGE)

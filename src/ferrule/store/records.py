@@ -64,7 +64,8 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that comes in parts. `bytes` is the size that was announced; `file` the id of the file it became."""
+    """A file that comes in parts. `bytes` is the size that was announced; `file` the id of the file it became;
+    `kept_seconds` how long that file is kept, None for ever."""
 
     id: str
     owner: str
@@ -76,6 +77,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
     status: Literal["pending", "completed", "cancelled", "expired"] = "pending"
     file: str | None = None
+    kept_seconds: int | None = None
 
 
 class UploadPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,6 +86,7 @@ uploads = table(
     column("expires_at", BigInteger),
     column("status", Text),
     column("file", Text),
+    column("kept_seconds", BigInteger),
 )
 upload_parts = table(
     "upload_parts",
@@ -221,4 +222,6 @@ _FIRST = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_SECOND = ("alter table uploads add column kept_seconds integer",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)

@@ -15,6 +15,7 @@ from ferrule.doors.gateway.services import Services
 from ferrule.model.calls import random_id
 from ferrule.protocol.json_text import JsonValue
 from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.request import unfit
 from ferrule.store import FileRecord
 from ferrule.store.files import FILES_PAGE, MAX_FILE_BYTES
 
@@ -26,7 +27,7 @@ MAX_NAME = 512
 
 
 class ExpiresAfter(msgspec.Struct, frozen=True):
-    """When a file expires: seconds after it was made; the API's limits."""
+    """When a file expires: seconds after it was made, within the API's limits."""
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, msgspec.Meta(ge=HOUR_S, le=MONTH_S)]
@@ -36,14 +37,15 @@ async def create(services: Services, request: Request) -> Response:
     """`POST /files`."""
     async with form_of(request, MAX_FILE_BYTES) as form:
         file, now = form.file("file"), int(time.time())
-        expires = _expires_after(form)
+        purpose = checked_purpose(form.text("purpose"))
+        seconds = kept_seconds(purpose, _expires_after(form))
         record = FileRecord(
             id=new_file_id(),
             owner=owner_of(request),
             created_at=now,
             filename=clean_name(file.filename or ""),
-            purpose=checked_purpose(form.text("purpose")),
-            expires_at=None if expires is None else now + expires.seconds,
+            purpose=purpose,
+            expires_at=None if seconds is None else now + seconds,
         )
         return JsonAnswer(shown(await services.store.create_file(record, blocks_of(file))))
 
@@ -109,6 +111,13 @@ def checked_purpose(purpose: str | None) -> str:
     return purpose
 
 
+def kept_seconds(purpose: str, expires: ExpiresAfter | None) -> int | None:
+    """Return how long a file is kept, None for ever: as the client says, or the API's default for its purpose."""
+    if expires is not None:
+        return expires.seconds
+    return MONTH_S if purpose == "batch" else None
+
+
 def clean_name(given: str) -> str:
     """Return a file's name without folders and control characters: it is shown, and never a path here."""
     last = re.split(r"[/\\]", given)[-1]
@@ -116,11 +125,11 @@ def clean_name(given: str) -> str:
 
 
 def _expires_after(form: Form) -> ExpiresAfter | None:
-    anchor, seconds = form.text("expires_after[anchor]"), form.text("expires_after[seconds]")
-    if anchor is None and seconds is None:
+    """Read the fields `expires_after[anchor]` and `expires_after[seconds]`. Raises `ApiError`."""
+    given = form.object("expires_after")
+    if given is None:
         return None
     try:
-        return msgspec.convert({"anchor": anchor, "seconds": seconds}, ExpiresAfter, strict=False)
+        return msgspec.convert(given, ExpiresAfter, strict=False)
     except msgspec.ValidationError as error:
-        said = f"expires_after: created_at as anchor, and {HOUR_S} to {MONTH_S} seconds"
-        raise ApiError(said, code="invalid_value", param="expires_after") from error
+        raise unfit(error, "expires_after") from error

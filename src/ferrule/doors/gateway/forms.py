@@ -32,6 +32,16 @@ class Form(msgspec.Struct, frozen=True):
         value = self.fields.get(name)
         return value if isinstance(value, str) else None
 
+    def object(self, name: str) -> str | dict[str, str] | None:
+        """Return the fields `name[KEY]` by their keys; the field `name`, which should not be there, as it is."""
+        whole = self.text(name)
+        fields = {
+            key[len(name) + 1 : -1]: value
+            for key, value in self.fields.multi_items()
+            if key.startswith(f"{name}[") and key.endswith("]") and isinstance(value, str)
+        }
+        return whole if whole is not None else fields or None
+
     def file(self, name: str) -> UploadFile:
         """Return the file in a field. Raises `ApiError` if there is none."""
         value = self.fields.get(name)

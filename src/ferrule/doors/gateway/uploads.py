@@ -7,24 +7,35 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ferrule.doors.gateway.files import HOUR_S, checked_purpose, clean_name, new_file_id, shown
+from ferrule.doors.gateway.files import (
+    HOUR_S,
+    ExpiresAfter,
+    checked_purpose,
+    clean_name,
+    kept_seconds,
+    new_file_id,
+    shown,
+)
 from ferrule.doors.gateway.forms import blocks_of, form_of
 from ferrule.doors.gateway.http import JsonAnswer, body_of, owner_of
 from ferrule.doors.gateway.services import Services
 from ferrule.model.calls import random_id
 from ferrule.protocol.json_text import JsonValue
-from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.errors import not_found
 from ferrule.responses.request import read
 from ferrule.store import FileRecord, Upload, UploadPart
 from ferrule.store.files import MAX_PART_BYTES
+
+MAX_MIME = 255
+"""Characters of a MIME type: twice the 127 that RFC 6838 allows a name, and the slash."""
 
 
 class _Create(msgspec.Struct):
     bytes: Annotated[int, msgspec.Meta(ge=0)]
     filename: str
-    mime_type: str
+    mime_type: Annotated[str, msgspec.Meta(max_length=MAX_MIME)]
     purpose: str
-    expires_after: msgspec.Raw | None = None
+    expires_after: ExpiresAfter | None = None
 
 
 class _Complete(msgspec.Struct):
@@ -33,21 +44,19 @@ class _Complete(msgspec.Struct):
 
 
 async def create(services: Services, request: Request) -> Response:
-    """`POST /uploads`. An upload lasts one hour."""
+    """`POST /uploads`. An upload lasts one hour; `expires_after` counts from when its file is made."""
     given = read(await body_of(request, services.settings.max_body_bytes), _Create)
-    if given.expires_after is not None:
-        said = "expires_after: a file that comes in parts does not expire here; delete it when it is done"
-        raise ApiError(said, code="unsupported_parameter", param="expires_after")
-    now = int(time.time())
+    purpose, now = checked_purpose(given.purpose), int(time.time())
     made = Upload(
         id=f"upload_{random_id()}",
         owner=owner_of(request),
         created_at=now,
         filename=clean_name(given.filename),
-        purpose=checked_purpose(given.purpose),
+        purpose=purpose,
         bytes=given.bytes,
         mime_type=given.mime_type,
         expires_at=now + HOUR_S,
+        kept_seconds=kept_seconds(purpose, given.expires_after),
     )
     await services.store.create_upload(made)
     return JsonAnswer(_shown(made))
