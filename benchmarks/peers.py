@@ -37,7 +37,7 @@ async def dispatches(arguments: str) -> dict[str, Call]:
 
 def agents(turns: int) -> dict[str, Turns]:
     """Each installed peer's agent, which calls `noop` that many times and then says `done`."""
-    makers = {"agents": openai_agents_turns, "pydantic_ai": pydantic_ai_turns}
+    makers = {"agents": openai_agents_turns, "pydantic_ai": pydantic_ai_turns, "langgraph": langgraph_turns}
     return {NAMES[module]: make(turns) for module, make in makers.items() if is_installed(module)}
 
 
@@ -47,7 +47,7 @@ def tool_makers() -> dict[str, Callable[[Callable[..., object]], object]]:
     return {NAMES[name]: getattr(importlib.import_module(name), maker) for name, maker in makers if is_installed(name)}
 
 
-NAMES = {"agents": "openai-agents", "pydantic_ai": "pydantic-ai"}
+NAMES = {"agents": "openai-agents", "pydantic_ai": "pydantic-ai", "langgraph": "langgraph"}
 """Module -> how the package is called."""
 
 
@@ -132,5 +132,41 @@ def pydantic_ai_turns(turns: int) -> Turns:
     async def run() -> object:
         agent = package.Agent(functions.FunctionModel(answer), tools=[noop])
         return await agent.run("go")
+
+    return run
+
+
+def langgraph_turns(turns: int) -> Turns:
+    """A prebuilt ReAct agent over a chat model that answers at once."""
+    core: Any = importlib.import_module("langchain_core.language_models.chat_models")
+    messages: Any = importlib.import_module("langchain_core.messages")
+    outputs: Any = importlib.import_module("langchain_core.outputs")
+    tools: Any = importlib.import_module("langchain_core.tools")
+    prebuilt: Any = importlib.import_module("langgraph.prebuilt")
+
+    class Instant(core.BaseChatModel):  # type: ignore[misc]
+        @property
+        def _llm_type(self) -> str:
+            return "instant"
+
+        def bind_tools(self, tools: object, **_: object) -> object:
+            return self
+
+        def _generate(self, history: list[object], *_: object, **__: object) -> object:
+            asked = sum(isinstance(message, messages.AIMessage) for message in history)
+            calls = [] if asked >= turns else [{"name": "noop", "args": {}, "id": f"call_{asked}"}]
+            message = messages.AIMessage("" if calls else "done", tool_calls=calls)
+            return outputs.ChatResult(generations=[outputs.ChatGeneration(message=message)])
+
+        async def _agenerate(self, history: list[object], *_: object, **__: object) -> object:
+            return self._generate(history)
+
+    tool = tools.tool(noop)
+
+    async def run() -> object:
+        agent = prebuilt.create_react_agent(Instant(), [tool])
+        state = await agent.ainvoke({"messages": [("user", "go")]}, {"recursion_limit": 2 * turns + 2})
+        assert state["messages"][-1].content == "done"
+        return agent, state
 
     return run
