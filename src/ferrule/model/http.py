@@ -226,7 +226,7 @@ class Server:
         if self._client is None:
             import httpx2
 
-            from ferrule.model.transport import MergingTransport
+            from ferrule.model.transport import DirectTransport
 
             parts = urlsplit(self.endpoint.base_url)
             timeout = httpx2.Timeout(
@@ -246,7 +246,9 @@ class Server:
             try:
                 self._client = httpx2.AsyncClient(
                     # A client with an explicit transport reads no proxies from the environment.
-                    transport=None if self._proxied else MergingTransport(context, limits),
+                    transport=None
+                    if self._proxied
+                    else DirectTransport(context, idle=IDLE_CONNECTIONS, idle_s=KEEP_ALIVE_S),
                     verify=context,
                     trust_env=trust_env,
                     timeout=timeout,
