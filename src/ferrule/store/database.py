@@ -7,17 +7,17 @@ instead of 0.07 ms on the disk where this was measured.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 
 from ferrule.store.errors import StoreError
 from ferrule.store.faults import explained
-from ferrule.store.prepared import driver
+from ferrule.store.prepared import Prepared, driver
 from ferrule.store.schema import APPLICATION_ID, MIGRATIONS
 from ferrule.store.writer import CLOSED, Writer
 
@@ -58,6 +58,7 @@ class Database:
             _examine(path)
             connection = opened.enter_context(self._writing.connect())
             _migrate(connection)
+            self._looking = opened.enter_context(closing(_connect(path)))
             opened.pop_all()
         self._writer = Writer(connection, path)
 
@@ -86,9 +87,16 @@ class Database:
         with explained(self.path), self._reading.connect() as connection, connection.begin():
             return work(connection)
 
+    def look_up(self, statement: Prepared, values: Mapping[str, object]) -> tuple[Any, ...] | None:
+        """Return the first row of a query that finds it by an index. It is done in place: that takes 10 us, changing
+        threads ten times as long."""
+        with explained(self.path):
+            return statement.first(self._looking, values)
+
     def close(self) -> None:
         """Finish what was asked for, and close the file. Blocking."""
         self._threads.shutdown()
+        self._looking.close()
         self._writer.close()
         self._dispose()
 

@@ -5,6 +5,7 @@ Running one through Core takes 100 us, several times as long as SQLite itself.
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.dialects.sqlite import dialect
@@ -20,6 +21,11 @@ class Prepared:
     def __init__(self, statement: ClauseElement) -> None:
         assert isinstance(statement, Executable)
         self._sql = str(statement.compile(dialect=_DIALECT))
+
+    def first(self, connection: sqlite3.Connection, values: Mapping[str, object]) -> tuple[Any, ...] | None:
+        """Return its first row. Raises `sqlite3.Error`."""
+        row: tuple[Any, ...] | None = connection.execute(self._sql, values).fetchone()
+        return row
 
     def run(self, tx: Connection, values: Mapping[str, object]) -> sqlite3.Cursor:
         """Run it once; the rows come as tuples. Raises `sqlite3.Error`."""
