@@ -9,6 +9,7 @@ from starlette.types import Message
 
 from ferrule.doors.gateway import sse
 from ferrule.doors.gateway.sse import DONE, KEEP_ALIVE, WRITE_BYTES, EventStream, frame, writes
+from ferrule.responses.ledger import Batch
 
 EVENT = b'{"type":"response.output_text.delta","delta":"a \\"quoted\\" word"}'
 
@@ -18,10 +19,13 @@ def test_an_event_is_named_by_its_type() -> None:
 
 
 def test_what_is_ready_is_written_at_once_but_never_too_much() -> None:
-    assert len(writes([EVENT] * 100)) == 1
-    pieces = writes([EVENT] * 10_000)
-    assert b"".join(pieces) == frame(EVENT) * 10_000
-    assert max(map(len, pieces)) < WRITE_BYTES + len(frame(EVENT))
+    assert list(writes(Batch([EVENT] * 100, is_last=False))) == [(frame(EVENT) * 100, True)]
+    assert list(writes(Batch([EVENT] * 100, is_last=True))) == [(frame(EVENT) * 100 + DONE, False)]
+    assert list(writes(Batch([], is_last=True))) == [(DONE, False)]
+    pieces, more = zip(*writes(Batch([EVENT] * 10_000, is_last=True)), strict=True)
+    assert b"".join(pieces) == frame(EVENT) * 10_000 + DONE
+    assert max(map(len, pieces)) < WRITE_BYTES + len(frame(EVENT)) + len(DONE)
+    assert more == (True,) * (len(pieces) - 1) + (False,)
 
 
 class Client:
@@ -54,17 +58,18 @@ class Client:
             self.news.clear()
             await self.news.wait()
 
-    def takes(self, batches: AsyncIterator[Sequence[bytes]]) -> "asyncio.Task[None]":
+    def takes(self, batches: AsyncIterator[Batch]) -> "asyncio.Task[None]":
         stream = EventStream(batches, {}, self.leave)
         scope: dict[str, Any] = {"type": "http"}
         return asyncio.create_task(stream(scope, self.receive, self.send))
 
 
-async def some(*batches: Sequence[bytes], then: asyncio.Event | None = None) -> AsyncIterator[Sequence[bytes]]:
+async def some(*batches: Sequence[bytes], then: asyncio.Event | None = None) -> AsyncIterator[Batch]:
     for batch in batches:
-        yield batch
+        yield Batch(batch, is_last=False)
     if then is not None:
         await then.wait()
+    yield Batch([], is_last=True)
 
 
 async def test_a_stream_ends_with_done_and_is_left_once() -> None:
@@ -102,8 +107,8 @@ async def test_a_client_that_takes_nothing_is_given_up(monkeypatch: pytest.Monke
 
 
 async def test_a_fault_of_the_source_is_not_hidden() -> None:
-    async def broken() -> AsyncIterator[Sequence[bytes]]:
-        yield [EVENT]
+    async def broken() -> AsyncIterator[Batch]:
+        yield Batch([EVENT], is_last=False)
         raise RuntimeError("broken")
 
     client = Client()

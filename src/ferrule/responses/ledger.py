@@ -47,6 +47,13 @@ class Ending(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class Batch(msgspec.Struct, frozen=True):
+    """Events that are there at once, and whether any come after them."""
+
+    events: Sequence[bytes]
+    is_last: bool
+
+
 class Part:
     """A part of a message or of reasoning that arrives. `pieces` have been told; `fields` are those of each delta."""
 
@@ -143,17 +150,17 @@ class Ledger:
                 return
             await self._news()
 
-    async def batches(self, after: int = -1) -> AsyncIterator[Sequence[bytes]]:
+    async def batches(self, after: int = -1) -> AsyncIterator[Batch]:
         """Yield the events after a number, all that are there at once, until the response has ended."""
         number = after + 1
         while True:
-            if batch := self._events[number:]:
-                number += len(batch)
-                yield batch
-            elif self.ended:
+            events, ended = self._events[number:], self.ended
+            if events or ended:
+                number += len(events)
+                yield Batch(events, is_last=ended)
+            if ended:
                 return
-            else:
-                await self._news()
+            await self._news()
 
     async def finished(self) -> None:
         """Wait for the end."""

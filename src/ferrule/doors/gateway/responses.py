@@ -20,7 +20,7 @@ from ferrule.doors.gateway.http import (
 from ferrule.doors.gateway.services import Services
 from ferrule.doors.gateway.sse import EventStream, gone
 from ferrule.responses.errors import not_found
-from ferrule.responses.ledger import Ledger
+from ferrule.responses.ledger import Batch, Ledger
 from ferrule.responses.request import ResponseRequest, read_request
 
 NOT_RUN = "x-ferrule-not-run"
@@ -68,8 +68,8 @@ async def retrieve(services: Services, request: Request) -> Response:
     return EventStream(_at_once([event for _, event in events]), {})
 
 
-async def _at_once(events: Sequence[bytes]) -> AsyncIterator[Sequence[bytes]]:
-    yield events
+async def _at_once(events: Sequence[bytes]) -> AsyncIterator[Batch]:
+    yield Batch(events, is_last=True)
 
 
 async def delete(services: Services, request: Request) -> Response:

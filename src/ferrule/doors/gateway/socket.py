@@ -130,8 +130,8 @@ class Connection:
     async def _respond(self, body: bytes) -> None:
         ledger = await self._opened(read_request(body))
         try:
-            async for events in ledger.batches():
-                for event in events:
+            async for batch in ledger.batches():
+                for event in batch.events:
                     await self._socket.send_text(event.decode())
         finally:
             await self._services.running.leave(ledger, self._owner)

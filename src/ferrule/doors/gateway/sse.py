@@ -5,10 +5,13 @@ A stream ends with `[DONE]`. While nothing happens, a comment keeps proxies and 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from itertools import chain
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from ferrule.responses.ledger import Batch
 
 KEEP_ALIVE_S = 15.0
 """Seconds of silence before a comment: proxies end what is silent for 30 or 60."""
@@ -27,7 +30,7 @@ HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; char
 _BEFORE = b'{"type":"'
 """How the JSON of each event begins."""
 
-Batches = AsyncIterator[Sequence[bytes]]
+Batches = AsyncIterator[Batch]
 Leave = Callable[[], Awaitable[None]]
 
 
@@ -38,18 +41,16 @@ def frame(event: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name, event)
 
 
-def writes(events: Sequence[bytes]) -> Sequence[bytes]:
-    """Join events to pieces that are written at once."""
-    if len(events) == 1:
-        return (frame(events[0]),)
-    joined, waiting, size = [], [], 0
-    for event in events:
-        waiting.append(frame(event))
-        size += len(waiting[-1])
+def writes(batch: Batch) -> Iterator[tuple[bytes, bool]]:
+    """Yield what is written at once, and whether more comes: events are joined, and the end goes with the last."""
+    waiting, size = list[bytes](), 0
+    for one in chain(map(frame, batch.events), (DONE,) if batch.is_last else ()):
         if size >= WRITE_BYTES:
-            joined.append(b"".join(waiting))
+            yield b"".join(waiting), True
             waiting, size = [], 0
-    return (*joined, b"".join(waiting)) if waiting else joined
+        waiting.append(one)
+        size += len(one)
+    yield b"".join(waiting), not batch.is_last
 
 
 class EventStream(Response):
@@ -94,10 +95,9 @@ class EventStream(Response):
             pause = KEEP_ALIVE_S - silent if silent < KEEP_ALIVE_S else KEEP_ALIVE_S
 
     async def _send(self, send: Send) -> None:
-        async for events in self._batches:
-            for piece in writes(events):
-                await self._write(send, piece, more=True)
-        await self._write(send, DONE, more=False)
+        async for batch in self._batches:
+            for piece, more in writes(batch):
+                await self._write(send, piece, more=more)
 
     _is_blocked = False
 
