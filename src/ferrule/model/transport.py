@@ -115,9 +115,10 @@ def _origin(url: httpx2.URL) -> _Origin:
 
 def _why(error: OSError) -> str:
     """Return why no connection was made: in the system's words, since asyncio's tell of functions and tuples."""
-    if error.errno in errno.errorcode and not isinstance(error, ssl.SSLError):
-        return os.strerror(error.errno)
-    return "all addresses refuse" if error.errno is None else str(error)
+    if error.errno is None:
+        return "none of its addresses answers"
+    is_systems = error.errno in errno.errorcode and not isinstance(error, ssl.SSLError)
+    return os.strerror(error.errno) if is_systems else str(error)
 
 
 class _Connection:
