@@ -226,7 +226,7 @@ class Server:
         if self._client is None:
             import httpx2
 
-            from ferrule.model.transport import DirectTransport
+            from ferrule.model.transport import MergingTransport
 
             parts = urlsplit(self.endpoint.base_url)
             timeout = httpx2.Timeout(
@@ -246,9 +246,7 @@ class Server:
             try:
                 self._client = httpx2.AsyncClient(
                     # A client with an explicit transport reads no proxies from the environment.
-                    transport=None
-                    if self._proxied
-                    else DirectTransport(context, idle=IDLE_CONNECTIONS, idle_s=KEEP_ALIVE_S),
+                    transport=None if self._proxied else MergingTransport(context, limits),
                     verify=context,
                     trust_env=trust_env,
                     timeout=timeout,
