@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import stat
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -124,6 +125,70 @@ async def test_of_an_upload_that_is_cancelled_midway_nothing_is_left(store: Stor
     assert contents(tmp_path) == []
 
 
+class Held:
+    """The store's writer, held in the middle of a transaction, which all that waits joins."""
+
+    def __init__(self, store: Store) -> None:
+        self._database = store._database
+        self._gates = threading.Event(), threading.Event()
+        self._waits = threading.Event(), threading.Event()
+        self._held: list[asyncio.Task[bool]] = []
+
+    def _hold(self, which: int) -> "asyncio.Task[bool]":
+        def wait(_: object) -> bool:
+            self._waits[which].set()
+            return self._gates[which].wait()
+
+        return asyncio.ensure_future(self._database.write(wait))
+
+    async def begin(self) -> None:
+        """Hold it; what is written from now on waits for the next transaction."""
+        self._held = [self._hold(0)]
+        await asyncio.to_thread(self._waits[0].wait)
+        self._held.append(self._hold(1))
+
+    async def join(self, waiting: int) -> None:
+        """Put so many changes into one transaction, and hold that."""
+        while self._database._writer._queue.qsize() < waiting + 1:
+            await asyncio.sleep(0.001)
+        self._gates[0].set()
+        await asyncio.to_thread(self._waits[1].wait)
+
+    async def end(self) -> None:
+        """Let it go on, and wait until all is done."""
+        for gate in self._gates:
+            gate.set()
+        await asyncio.gather(*self._held, return_exceptions=True)
+        await self._database.write(lambda _: None)
+
+
+@pytest.mark.parametrize("by", ["its caller", "the end of the loop"])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_file_that_is_cancelled_while_it_is_committed_is_whole_or_not_there(
+    tmp_path: Path, by: str, begun: bool
+) -> None:
+    async with opened(tmp_path) as store:
+        held = Held(store)
+        await held.begin()
+        call = asyncio.ensure_future(store.create_file(a_file(), chunks(b"12345")))
+        if begun:
+            await held.join(1)
+        else:
+            while store._database._writer._queue.qsize() < 2:
+                await asyncio.sleep(0.001)
+        others = asyncio.all_tasks() - {asyncio.current_task(), *held._held}
+        for task in [call] if by == "its caller" else others:
+            task.cancel()
+        await asyncio.sleep(0)
+        await held.end()
+        await asyncio.wait([call])
+    async with opened(tmp_path) as store:
+        found = await store.file("us", "file-1")
+        assert (found is not None) == (begun or by == "its caller")
+        assert await read(store) == (b"12345" if found else None)
+        assert len(contents(tmp_path)) == (1 if found else 0)
+
+
 async def test_an_id_that_is_taken_leaves_the_first_file_alone(store: Store, tmp_path: Path) -> None:
     await store.create_file(a_file(), chunks(b"first"))
     with pytest.raises(StoreError, match="refused a change"):
@@ -177,6 +242,23 @@ async def test_what_took_the_place_of_a_content_is_not_read(store: Store, tmp_pa
     assert await store.delete_file("us", "file-1")
     assert path.is_symlink() == (kind == "link")
     assert secret.read_bytes() == b"abcde"
+
+
+@pytest.mark.parametrize("kind", ["moved", "replaced", "deleted"])
+async def test_a_folder_of_contents_that_is_not_in_its_place_takes_nothing(
+    store: Store, tmp_path: Path, kind: str
+) -> None:
+    folder = Path(f"{tmp_path / FILE}.files")
+    if kind == "deleted":
+        folder.rmdir()
+    else:
+        folder.rename(tmp_path / "aside")
+    if kind == "replaced":
+        folder.symlink_to(tmp_path / "aside")
+    with pytest.raises(StoreError):
+        await store.create_file(a_file(), chunks(b"x"))
+    assert await store.file("us", "file-1") is None
+    assert kind == "deleted" or list((tmp_path / "aside").iterdir()) == []
 
 
 async def test_a_folder_of_contents_that_is_a_link_is_refused(tmp_path: Path) -> None:

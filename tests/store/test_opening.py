@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -167,6 +168,27 @@ async def test_a_damaged_page_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is damaged; restore a copy"):
         async with opened(tmp_path) as store:
             await store.chain("us", "resp_50")
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["deleted", "replaced"])
+async def test_a_store_whose_file_is_not_in_its_place_any_more_takes_and_tells_nothing(
+    tmp_path: Path, suffix: str, kind: str
+) -> None:
+    async with opened(tmp_path) as store:
+        await store.create_response(a_response())
+        path = Path(f"{tmp_path / FILE}{suffix}")
+        path.rename(tmp_path / "aside")
+        if kind == "replaced":
+            shutil.copy(tmp_path / "aside", path)
+        with pytest.raises(StoreError, match="was moved, replaced or deleted while it was in use; start"):
+            await store.create_response(a_response(2))
+        for result in await asyncio.gather(*[store.response("us", "resp_1")] * 3, return_exceptions=True):
+            assert isinstance(result, StoreError)
+        assert path.exists() == (kind == "replaced")
+        path.unlink(missing_ok=True)
+        (tmp_path / "aside").rename(path)
+        await store.create_response(a_response(2))
 
 
 async def test_what_was_deleted_is_not_in_the_files_any_more(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from ferrule.store.errors import StoreError, TooLarge
-from ferrule.store.place import FILE_MODE, FOLDER_MODE, explained
+from ferrule.store.place import FILE_MODE, FOLDER_MODE, explained, moved
 from ferrule.store.records import FileRecord
 from ferrule.sync import AsyncClosing
 
@@ -114,6 +114,8 @@ class Contents:
             os.fsync(file.fileno())
             file.close()
             os.fsync(self._folder)
+            if not os.path.samestat(os.fstat(self._folder), self.path.lstat()):
+                raise moved(self.path)
 
     def _discard(self, file: IO[bytes], name: str) -> None:
         with suppress(OSError):  # what it still holds finds no space, either

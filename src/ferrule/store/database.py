@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 
+from ferrule.store import place
 from ferrule.store.errors import StoreError
 from ferrule.store.faults import explained
 from ferrule.store.prepared import Prepared, driver
@@ -58,9 +59,10 @@ class Database:
             _examine(path)
             connection = opened.enter_context(self._writing.connect())
             _migrate(connection)
+            self._whole = place.Whole(path)
             self._looking = opened.enter_context(closing(_connect(path)))
             opened.pop_all()
-        self._writer = Writer(connection, path)
+        self._writer = Writer(connection, path, self._whole.check)
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a change in a transaction of its own, as it seems to it, and return when it is committed."""
@@ -84,6 +86,7 @@ class Database:
 
     def query(self, work: Callable[[Connection], T]) -> T:
         """`read`, for plain code. Blocking."""
+        self._whole.check()
         with explained(self.path), self._reading.connect() as connection, connection.begin():
             return work(connection)
 
@@ -114,7 +117,9 @@ def _engine(path: Path, begin: str) -> Engine:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a connection that leaves transactions to us; the pool hands it from thread to thread, one at a time."""
-    connection = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+    )
     try:
         if connection.execute("pragma page_count").fetchone() == (0,):
             connection.execute("pragma auto_vacuum = full")  # gives back the space of what is deleted

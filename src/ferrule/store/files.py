@@ -136,7 +136,8 @@ class Files(Part):
             return await asyncio.shield(change)
         finally:
             await asyncio.wait([change])
-            if change.cancelled() or change.exception() or change.result() is None:
+            # Nobody knows how one ends that is cancelled with all others: the next start looks.
+            if not change.cancelled() and (change.exception() or change.result() is None):
                 await asyncio.to_thread(self._contents.remove, [received.name])
 
     async def _forgotten(

@@ -61,6 +61,35 @@ def _take(descriptor: int, path: Path) -> None:
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
 
+def moved(path: Path) -> StoreError:
+    """Return the error for what is not in its place any more."""
+    return StoreError(f"{path} was moved, replaced or deleted while it was in use; start `ferrule serve` again")
+
+
+class Whole:
+    """Tells whether the files of a store that is open are still those at its path: what is written to one that was
+    deleted or replaced would be lost, though SQLite takes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._paths = [f"{path}{suffix}" for suffix in ("", "-wal", "-shm")]
+        with explained(path, "read"):
+            self._known = self._identities()
+
+    def check(self) -> None:
+        """Raise `StoreError` if one of them was deleted or replaced."""
+        try:
+            same = self._identities() == self._known
+        except OSError:
+            same = False
+        if not same:
+            raise moved(self._path)
+
+    def _identities(self) -> list[tuple[int, int]]:
+        found = map(os.stat, self._paths)
+        return [(status.st_dev, status.st_ino) for status in found]
+
+
 @contextmanager
 def explained(path: Path, what: str) -> Iterator[None]:
     """Raise errors of the file system as `StoreError`; `what` goes on "cannot be"."""

@@ -30,11 +30,12 @@ class _Change(msgspec.Struct, Generic[T]):
 
 
 class Writer:
-    """Runs changes in order, each whole or not at all. Owns its connection."""
+    """Runs changes in order, each whole or not at all. Owns its connection. `check` raises what forbids a commit."""
 
-    def __init__(self, connection: Connection, path: Path) -> None:
+    def __init__(self, connection: Connection, path: Path, check: Callable[[], None]) -> None:
         self._connection = connection
         self._path = path
+        self._check = check
         self._queue: SimpleQueue[_Change[object] | None] = SimpleQueue()
         self._closing = threading.Lock()
         self._closed = False
@@ -102,3 +103,4 @@ class Writer:
     def _transaction(self) -> Iterator[Connection]:
         with explained(self._path), self._connection.begin():
             yield self._connection
+            self._check()
