@@ -114,7 +114,7 @@ async def look(folder: Path, first: int, steps: dict[int, str]) -> None:
         assert len(entries) == len(finished)
         page = await store.files("us", Paging(limit=10_000))
         assert len(list(Path(f"{folder / FILE}.files").iterdir())) == len(page.data)
-        for record in await store.unfinished():
+        for record in await store.unfinished(999):
             assert await store.finish_response("us", record.id, status="failed", body=b"", output=[], transcript=b"")
 
 

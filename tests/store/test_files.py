@@ -109,6 +109,19 @@ async def test_of_a_file_that_is_too_large_or_breaks_off_nothing_is_left(store: 
     assert (MAX_FILE_BYTES, MAX_PART_BYTES, MAX_UPLOAD_BYTES) == (512 << 20, 64 << 20, 8 << 30)
 
 
+@pytest.mark.parametrize(("limit", "most"), [("MAX_PARTS", 2), ("MAX_UPLOAD_BYTES", 5)])
+async def test_an_upload_takes_no_more_than_a_file_may_have(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    await store.create_upload(an_upload(b"12345"))
+    monkeypatch.setattr(f"ferrule.store.files.{limit}", most)
+    await add(store, "a", b"12")
+    await add(store, "b", b"345")
+    with pytest.raises(TooLarge):
+        await add(store, "c", b"6")
+    assert len(contents(tmp_path)) == 2
+
+
 async def test_of_an_upload_that_is_cancelled_midway_nothing_is_left(store: Store, tmp_path: Path) -> None:
     began = asyncio.Event()
 
@@ -147,10 +160,13 @@ class Held:
         await asyncio.to_thread(self._waits[0].wait)
         self._held.append(self._hold(1))
 
-    async def join(self, waiting: int) -> None:
-        """Put so many changes into one transaction, and hold that."""
-        while self._database._writer._queue.qsize() < waiting + 1:
+    async def behind(self, waiting: int) -> None:
+        """Wait until so many changes wait."""
+        while self._database._writer._queue.qsize() < waiting + 1:  # noqa: ASYNC110 (a queue of threads tells nobody)
             await asyncio.sleep(0.001)
+
+    async def join(self) -> None:
+        """Put what waits into one transaction, and hold that."""
         self._gates[0].set()
         await asyncio.to_thread(self._waits[1].wait)
 
@@ -171,11 +187,9 @@ async def test_a_file_that_is_cancelled_while_it_is_committed_is_whole_or_not_th
         held = Held(store)
         await held.begin()
         call = asyncio.ensure_future(store.create_file(a_file(), chunks(b"12345")))
+        await held.behind(1)
         if begun:
-            await held.join(1)
-        else:
-            while store._database._writer._queue.qsize() < 2:
-                await asyncio.sleep(0.001)
+            await held.join()
         others = asyncio.all_tasks() - {asyncio.current_task(), *held._held}
         for task in [call] if by == "its caller" else others:
             task.cancel()
@@ -385,7 +399,7 @@ async def test_the_file_of_an_upload_is_kept_as_long_as_was_asked(store: Store) 
 async def test_an_upload_that_is_not_there_is_told(store: Store) -> None:
     part = UploadPart(id="p", upload="upload_1", created_at=2)
     assert await store.upload("us", "upload_1") is None
-    assert await store.add_part("us", part, chunks(b"x"), now=2) is None
+    assert await store.add_part("us", part, endless(), now=2) is None
     assert await store.complete_upload("us", "upload_1", [], file_id="f", now=2) is None
     assert await store.cancel_upload("us", "upload_1") is None
     with pytest.raises(TooLarge):

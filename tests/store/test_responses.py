@@ -5,9 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy import Connection
 
 from ferrule.store import Conversation, Paging, Store, StoreError, StoreRefusal
+from ferrule.store.prepared import driver
 from ferrule.store.records import MAX_CHAIN
+from ferrule.store.responses import EXPIRED_AT_ONCE
 from tests.store.places import a_chain, a_response, finish, item, opened
 
 
@@ -148,7 +151,8 @@ async def test_what_ran_when_the_process_ended_is_told(tmp_path: Path) -> None:
         for number, status in enumerate(("queued", "in_progress", "completed", "failed"), 1):
             await store.create_response(a_response(number, status=status, owner=f"owner {number}"))
     async with opened(tmp_path) as store:
-        assert [record.id for record in await store.unfinished()] == ["resp_1", "resp_2"]
+        assert [record.id for record in await store.unfinished(9)] == ["resp_1", "resp_2"]
+        assert [record.id for record in await store.unfinished(1)] == ["resp_1"]
 
 
 async def test_what_is_old_expires_but_not_what_a_newer_response_continues(store: Store) -> None:
@@ -173,6 +177,42 @@ async def test_what_a_running_response_continues_does_not_expire(store: Store) -
     assert await store.expire(100) == 0
     await finish(store, 3)
     assert await store.expire(100) == 3
+
+
+async def test_a_chain_expires_from_its_end_in_whatever_order_its_times_are(store: Store) -> None:
+    for number, created_at in enumerate((40, 10, 30, 20), 1):
+        await store.create_response(
+            a_response(number, created_at=created_at, status="completed", parent=f"resp_{number - 1}")
+        )
+    await store.create_response(a_response(5, created_at=99, status="completed", parent="resp_3"))
+    assert await store.expire(50) == 1
+    assert await ids(store, 5) == ["resp_1", "resp_2", "resp_3", "resp_5"]
+    await store.delete_response("us", "resp_5")
+    while await store.expire(50):
+        pass
+    assert [await store.response("us", f"resp_{number}") for number in range(1, 5)] == [None] * 4
+
+
+async def test_expiring_costs_as_much_for_each_of_many_as_of_few(store: Store) -> None:
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    def watch(tx: Connection) -> None:
+        driver(tx).set_progress_handler(count, 100)
+
+    await store._database.write(watch)
+    cost = []
+    for many in (EXPIRED_AT_ONCE, 6 * EXPIRED_AT_ONCE):
+        await asyncio.gather(
+            *(store.create_response(a_response(n, status="completed", created_at=n % 7)) for n in range(many))
+        )
+        steps = 0
+        assert await store.expire(7) == many
+        cost.append(steps / many)
+    assert cost[1] < 2 * cost[0]
 
 
 async def test_a_finished_response_becomes_an_entry_of_its_conversation(store: Store) -> None:
@@ -201,4 +241,4 @@ async def test_one_that_fails_does_not_harm_those_committed_with_it(store: Store
     done = await asyncio.gather(*(store.create_response(a_response(n)) for n in numbers), return_exceptions=True)
     assert [number for number, result in zip(numbers, done, strict=True) if result is not None] == [7]
     assert isinstance(done[50], StoreError)
-    assert len(await store.unfinished()) == 100
+    assert len(await store.unfinished(999)) == 100

@@ -32,6 +32,8 @@ log = logging.getLogger("ferrule.responses")
 
 
 BROKEN = "The server made a mistake; its log says which."
+RECOVERED_AT_ONCE = 100
+"""Responses that are ended together at the start: they share a transaction, and no more of them are in memory."""
 INTERRUPTED = "The server ended while this response ran."
 
 
@@ -57,25 +59,30 @@ class ResponseEngine:
 
     async def recover(self) -> int:
         """End what ran when the last process died. Returns the number of such responses."""
-        found = await self._store.unfinished()
-        for stored in found:
-            events = await self._store.events(stored.owner, stored.id) if stored.background else ()
-            output = output_in(event for _, event in events)
-            ended: JsonObject = {
-                "status": "failed",
-                "error": {"code": "server_error", "message": INTERRUPTED},
-                "output": [msgspec.json.decode(item) for item in output],
-            }
-            await self._store.finish_response(
-                stored.owner,
-                stored.id,
-                status="failed",
-                body=as_bytes(msgspec.json.decode(stored.body) | ended),
-                output=output,
-                transcript=stored.transcript or b"[]",
-                to_conversation=False,
-            )
-        return len(found)
+        count = 0
+        while found := await self._store.unfinished(RECOVERED_AT_ONCE):
+            await asyncio.gather(*map(self._fail, found))
+            count += len(found)
+        return count
+
+    async def _fail(self, stored: StoredResponse) -> None:
+        """End a response that nobody runs any more."""
+        events = await self._store.events(stored.owner, stored.id) if stored.background else ()
+        output = output_in(event for _, event in events)
+        ended: JsonObject = {
+            "status": "failed",
+            "error": {"code": "server_error", "message": INTERRUPTED},
+            "output": [msgspec.json.decode(item) for item in output],
+        }
+        await self._store.finish_response(
+            stored.owner,
+            stored.id,
+            status="failed",
+            body=as_bytes(msgspec.json.decode(stored.body) | ended),
+            output=output,
+            transcript=stored.transcript or b"[]",
+            to_conversation=False,
+        )
 
     async def close(self) -> None:
         """End all that runs."""

@@ -6,9 +6,6 @@ import msgspec
 
 T = TypeVar("T")
 
-UNFINISHED = ("queued", "in_progress")
-"""The states of a response that still runs. Any other is terminal and never changes."""
-
 MAX_CHAIN = 4096
 """Responses that one response can build on. An agent makes one a step; the context of any model is full before."""
 

@@ -6,14 +6,13 @@ import msgspec
 from sqlalchemy import (
     Boolean,
     Connection,
-    Select,
     bindparam,
     delete,
     insert,
     literal,
     literal_column,
-    or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.sql.expression import CTE
@@ -22,7 +21,7 @@ from ferrule.store import conversations, paging
 from ferrule.store.errors import StoreRefusal
 from ferrule.store.part import Part
 from ferrule.store.prepared import Prepared
-from ferrule.store.records import MAX_CHAIN, UNFINISHED, Page, Paging, StoredResponse, id_of
+from ferrule.store.records import MAX_CHAIN, Page, Paging, StoredResponse, id_of
 from ferrule.store.schema import event_chunks, item_places, responses
 
 EXPIRED_AT_ONCE = 200
@@ -65,6 +64,13 @@ _ITEM = (
     .where(item_places.c.owner == bindparam("for_owner"), item_places.c.id == bindparam("for_id"))
     .order_by(item_places.c.response.desc(), item_places.c.position.desc())
     .limit(1)
+)
+
+_EVENTS = Prepared(
+    select(event_chunks.c.first, event_chunks.c.events)
+    .join(responses, responses.c.number == event_chunks.c.response)
+    .where(_mine, event_chunks.c.last > bindparam("after"))
+    .order_by(event_chunks.c.first)
 )
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -133,9 +139,9 @@ class Responses(Part):
         """Return the events with numbers above `after`, in order."""
         return await self._database.read(_events, owner, response_id, after)
 
-    async def unfinished(self) -> tuple[StoredResponse, ...]:
-        """Return what was running when the last process ended, of all owners."""
-        return await self._database.read(_unfinished)
+    async def unfinished(self, most: int) -> tuple[StoredResponse, ...]:
+        """Return what was running when the last process ended, of all owners: the oldest, so many at most."""
+        return await self._database.read(_unfinished, most)
 
     async def expire(self, before: int) -> int:
         """Delete the responses that were created before this time; return how many.
@@ -144,7 +150,9 @@ class Responses(Part):
         still runs stays, too.
         """
         count = 0
-        while deleted := await self._database.write(_expire, before):
+        at: tuple[int, int] | None = (before, 0)
+        while at is not None:
+            deleted, at = await self._database.write(_expire, *at)
             count += deleted
         return count
 
@@ -284,39 +292,35 @@ def _append_events(tx: Connection, response_id: str, first: int, events: tuple[b
 
 
 def _events(tx: Connection, owner: str, response_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
-    number = _number(tx, owner, response_id)
-    chunks = (
-        select(event_chunks.c.first, event_chunks.c.events)
-        .where(event_chunks.c.response == number, event_chunks.c.last > after)
-        .order_by(event_chunks.c.first)
-    )
-    numbered = (pair for first, packed in tx.execute(chunks) for pair in enumerate(_unpack(packed), first))
+    chunks = _EVENTS.run(tx, {"for_owner": owner, "for_id": response_id, "after": after})
+    numbered = (pair for first, packed in chunks for pair in enumerate(_unpack(packed), first))
     return tuple((sequence, event) for sequence, event in numbered if sequence > after)
 
 
-def _unfinished(tx: Connection) -> tuple[StoredResponse, ...]:
-    return tuple(_records(tx, select(responses.c.number).where(_running).cte()))
+def _unfinished(tx: Connection, most: int) -> tuple[StoredResponse, ...]:
+    oldest = select(responses.c.number).where(_running).order_by(responses.c.number).limit(most)
+    return tuple(_records(tx, oldest.cte()))
 
 
-def _expire(tx: Connection, before: int) -> int:
-    """Delete some, the newest first: if it is interrupted, what is left of a chain still begins with its root."""
-    old = select(responses.c.number).where(responses.c.created_at < before, ~_running)
-    newest = old.where(responses.c.number.not_in(_needed(before))).order_by(responses.c.number.desc())
-    doomed = tx.scalars(newest.limit(EXPIRED_AT_ONCE)).all()
-    return _delete_numbers(tx, doomed)
+def _expire(tx: Connection, created_at: int, number: int) -> tuple[int, tuple[int, int] | None]:
+    """Delete some of what is older than this place; return how many, and the place to go on from.
 
-
-def _needed(before: int) -> Select[tuple[int]]:
-    """The old responses that a newer or a running one continues, directly or not."""
-    children = responses.alias("children")
-    stays = or_(children.c.created_at >= before, children.c.status.in_(UNFINISHED))
-    needed = (
-        select(responses.c.number, responses.c.parent)
-        .join(children, children.c.parent == responses.c.number)
-        .where(responses.c.created_at < before, stays)
-        .cte("needed", recursive=True)
+    The newest come first. So what continues a response was looked at before it: what is left of that keeps it, and a
+    chain still begins with its root if this is interrupted.
+    """
+    columns = (responses.c.created_at, responses.c.number, _running.label("runs"))
+    older = select(*columns).where(tuple_(*columns[:2]) < tuple_(literal(created_at), literal(number)))
+    found = tx.execute(older.order_by(*(column.desc() for column in columns[:2])).limit(EXPIRED_AT_ONCE)).all()
+    if not found:
+        return 0, None
+    continued = select(responses.c.parent, responses.c.number).where(
+        responses.c.parent.in_([row.number for row in found])
     )
-    needed = needed.union(
-        select(responses.c.number, responses.c.parent).join(needed, responses.c.number == needed.c.parent)
-    )
-    return select(needed.c.number)
+    children: dict[int, set[int]] = {}
+    for parent, child in tx.execute(continued):
+        children.setdefault(parent, set()).add(child)
+    doomed: set[int] = set()
+    for row in found:
+        if not row.runs and children.get(row.number, set()) <= doomed:
+            doomed.add(row.number)
+    return _delete_numbers(tx, sorted(doomed)), (found[-1].created_at, found[-1].number)
