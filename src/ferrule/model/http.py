@@ -226,7 +226,7 @@ class Server:
         if self._client is None:
             import httpx2
 
-            from ferrule.model.transport import MergingTransport
+            from ferrule.model.transport import DirectClient, MergingTransport
 
             parts = urlsplit(self.endpoint.base_url)
             timeout = httpx2.Timeout(
@@ -243,15 +243,21 @@ class Server:
             )
             self._proxied = trust_env and _names_a_proxy()
             hide_in_logs(self)
+            headers = {"user-agent": f"ferrule/{__version__}"}
+            # A client with an explicit transport reads no proxies from the environment.
+            transport = None if self._proxied else MergingTransport(context, limits)
             try:
-                self._client = httpx2.AsyncClient(
-                    # A client with an explicit transport reads no proxies from the environment.
-                    transport=None if self._proxied else MergingTransport(context, limits),
-                    verify=context,
-                    trust_env=trust_env,
-                    timeout=timeout,
-                    limits=limits,
-                    headers={"user-agent": f"ferrule/{__version__}"},
+                self._client = (
+                    DirectClient(transport, timeout=timeout, headers=headers)
+                    if transport is not None and parts.username is None
+                    else httpx2.AsyncClient(
+                        transport=transport,
+                        verify=context,
+                        trust_env=trust_env,
+                        timeout=timeout,
+                        limits=limits,
+                        headers=headers,
+                    )
                 )
             except (ValueError, ImportError) as error:  # a scheme that is none, or one that needs a package
                 raise ModelError(f"The proxy that the environment names cannot be used: {_reason(error)}.") from error
