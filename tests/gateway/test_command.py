@@ -138,6 +138,19 @@ def test_keys_are_needed_as_soon_as_there_are_any(
     assert "keys list" in command.refused("keys", "remove", "eve")
 
 
+def test_a_key_that_is_gone_opens_no_response_on_an_open_connection(shared: tuple[Served, str, str]) -> None:
+    gateway = shared[0]
+    headers = {"authorization": f"Bearer {add_key(gateway.place, 'joe')}"}
+    ask = json.dumps({"type": "response.create", "model": "m", "input": "hi", "store": False})
+    with connect(gateway.url.replace("http", "ws") + "/responses", additional_headers=headers) as line:
+        line.send(ask)
+        while json.loads(line.recv(30))["type"] != "response.completed":
+            pass
+        assert gateway.place.run("serve", "keys", "remove", "joe").code == 0
+        line.send(ask)
+        assert json.loads(line.recv(30))["error"]["code"] == "invalid_api_key"
+
+
 def test_a_key_sees_only_its_own(shared: tuple[Served, str, str]) -> None:
     gateway, ann, bob = shared
     made = gateway.ask("POST", "/responses", {"model": "m", "input": "hi"}, key=ann).json["id"]

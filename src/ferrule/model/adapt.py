@@ -10,7 +10,7 @@ import msgspec
 from ferrule.model.names import Callee, CallNames
 from ferrule.model.profiles import ProviderProfile
 from ferrule.model.recipient import Omissions
-from ferrule.model.stream import ForcedTool, ModelError, ToolChoice
+from ferrule.model.stream import ForcedTool, ModelError, ToolChoice, ToolsUnusable
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
@@ -107,7 +107,7 @@ def adapt_tools(specs: Iterable[ToolSpec], server: ProviderProfile, wire: Wire) 
                 tools.append(tool)
             for name, callee in callees:
                 if (space, name) in declared:
-                    raise ModelError(f"Two tools are called {name!r} on the wire: rename or disable one of them.")
+                    raise ToolsUnusable(f"Two tools are called {name!r} on the wire: rename or disable one of them.")
                 declared[space, name] = callee
                 sent[callee.namespace, callee.name] = name
     return WireTools(tuple(tools), CallNames(declared), sent, left_out)

@@ -293,7 +293,8 @@ class Server:
             return ModelError(text, status=status).quoting(known.message, known.code, known.param)
         if status == 404:
             said = known.message[:LONGEST_QUOTE]
-            return ModelError(f"{self._where} does not have this model: {said} (choose another with -m)", status=status)
+            text = f"{self._where} does not have this model: {said} (choose another with -m)"
+            return ModelError(text, status=status).quoting(known.message, known.code, known.param)
         return as_model_error(known, self.endpoint.name, status=status, headers=response.headers)
 
     def _broken(self, error: "httpx2.TransportError") -> ModelError:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from ferrule.model.payloads import UNREADABLE, Unread, unread
-from ferrule.model.stream import ModelError, PassedOver, ResponseEvent
+from ferrule.model.stream import ContentFiltered, ModelError, PassedOver, ResponseEvent
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class StreamMerger:
         return ModelError(f"{self._server} closed the stream before {missing}.{said}", retryable=True)
 
     def _filtered(self) -> ModelError:
-        return ModelError(f"The content filter of {self._server} stopped the answer.")
+        return ContentFiltered(f"The content filter of {self._server} stopped the answer.")
 
     def _done(self) -> None:
         """Handle `[DONE]`."""

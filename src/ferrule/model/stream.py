@@ -210,6 +210,14 @@ class ContentRefused(ModelError):
     """The server refuses one item of the request (an image too large, a part it does not know)."""
 
 
+class ToolsUnusable(ModelError):
+    """The tools of the request cannot be sent as they are."""
+
+
+class ContentFiltered(ModelError):
+    """The server's content filter stopped the answer."""
+
+
 class CallUnreadable(ModelError):
     """The server could not parse its model's call; `generation` is the model's output, if the server includes it."""
 

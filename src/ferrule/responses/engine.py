@@ -19,11 +19,12 @@ from ferrule.responses.asking import Asked, Asker
 from ferrule.responses.compaction import summarised
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.event_log import EventLog, output_in, terminal_event
+from ferrule.responses.failures import api_error
 from ferrule.responses.history import BOUNDARY, Histories, History, ResponseCache
 from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
 from ferrule.responses.request import ResponseRequest
-from ferrule.responses.run import ResponseRun, api_error
+from ferrule.responses.run import ResponseRun
 from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Page, Paging, Store, StoredResponse
@@ -38,12 +39,15 @@ INTERRUPTED = "The server ended while this response ran."
 
 
 class _Running(msgspec.Struct):
-    """A response that runs in this process."""
+    """A response that runs in this process. `left` is done when it is none of the running ones any more."""
 
     ledger: Ledger
     owner: str
+    left: "asyncio.Future[None]"
     conversation: str | None = None
     task: "asyncio.Task[None] | None" = None
+    has_begun: bool = False
+    is_cancelled: bool = False
 
 
 class ResponseEngine:
@@ -100,15 +104,33 @@ class ResponseEngine:
                 cache.drop(parent)
             raise
         ledger = self._ledger(asked)
-        running = self._running[ledger.id] = _Running(ledger, owner, request.conversation)
-        try:
-            if request.store:
-                await self._store.create_response(self._record(asked, ledger))
-        except BaseException:
-            del self._running[ledger.id]
-            raise
-        running.task = asyncio.create_task(self._run(asked, ledger, cache), name=f"ferrule-{ledger.id}")
+        left = asyncio.get_running_loop().create_future()
+        running = self._running[ledger.id] = _Running(ledger, owner, left, request.conversation)
+        if request.store:
+            await self._keep(asked, ledger)
+        running.task = asyncio.create_task(self._run(asked, running, cache), name=f"ferrule-{ledger.id}")
         return ledger
+
+    async def _keep(self, asked: Asked, ledger: Ledger) -> None:
+        """Store a response that begins. If nobody waits for that any more, nothing is kept: its id was never told."""
+        try:
+            await self._store.create_response(self._record(asked, ledger))
+        except asyncio.CancelledError:
+            await uninterrupted(self._discard(ledger, asked.owner))
+            raise
+        except BaseException:
+            self._forget(ledger)
+            raise
+
+    async def _discard(self, ledger: Ledger, owner: str) -> None:
+        try:
+            await self._store.delete_response(owner, ledger.id)
+        finally:
+            self._forget(ledger)
+
+    def _forget(self, ledger: Ledger) -> None:
+        """The response runs no more."""
+        self._running.pop(ledger.id).left.set_result(None)
 
     def _check_free(self, conversation: str | None, owner: str) -> None:
         busy = ((one.conversation, one.owner) for one in self._running.values())
@@ -224,8 +246,9 @@ class ResponseEngine:
         )
         return Ledger(body, not_run=asked.plan.not_run, clock=self._clock)
 
-    async def _run(self, asked: Asked, ledger: Ledger, cache: ResponseCache | None) -> None:
+    async def _run(self, asked: Asked, running: _Running, cache: ResponseCache | None) -> None:
         """Run a response to its end, whatever that is."""
+        ledger, running.has_begun = running.ledger, True
         lane = asked.upstream.session_id or ledger.id
         upstream = msgspec.structs.replace(asked.upstream, session_id=lane)
         run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.ways)
@@ -233,7 +256,7 @@ class ResponseEngine:
         try:
             ledger.begin(queued=asked.request.background)
             ledger.start()
-            ending = await run.run()
+            ending = Ending("cancelled") if running.is_cancelled else await run.run()
         except asyncio.CancelledError:
             ending = Ending("cancelled", run.usage)
         except Exception:
@@ -266,7 +289,7 @@ class ResponseEngine:
             ledger.error = ApiError(str(error), status=500, kind="server_error", code="server_error")
             last |= {"status": "failed", "error": {"code": "server_error", "message": str(error)}}
         finally:
-            del self._running[ledger.id]
+            self._forget(ledger)
             ledger.publish(last)
 
     async def _finish(self, asked: Asked, ledger: Ledger, run: ResponseRun, last: JsonObject) -> None:
@@ -281,9 +304,12 @@ class ResponseEngine:
         )
 
     async def _end(self, running: _Running) -> None:
-        if running.task is not None:
+        """Cancel a response, and wait until it has ended. A task that is cancelled before its first step would not even
+        conclude, so one that has not begun finds it noted."""
+        running.is_cancelled = True
+        if running.task is not None and running.has_begun:
             running.task.cancel()
-            await asyncio.wait([running.task])
+        await asyncio.shield(running.left)
 
     # Stored responses
 

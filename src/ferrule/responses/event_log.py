@@ -22,35 +22,32 @@ class EventLog:
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self._store = store
         self._ledger = ledger
-        self._waiting: list[bytes] = []
-        self._next = 0
+        self._stored = 0
         self._ended = asyncio.Event()
-        ledger.on_event = self._take
         self._writing = asyncio.create_task(self._write_on(), name=f"ferrule-events-{ledger.id}")
-
-    def _take(self, number: int, event: bytes) -> None:
-        self._waiting.append(event)
 
     async def _write_on(self) -> None:
         while not self._ended.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), PAUSE)
-            try:
-                await self._flush()
-            except StoreError:
-                log.exception("events of %s could not be stored", self._ledger.id)
+            await self._flush()
 
     async def _flush(self) -> None:
-        events = self._waiting
-        if events:
-            self._waiting = []
-            first, self._next = self._next, self._next + len(events)
-            await self._store.append_events(self._ledger.id, first, events)
+        """Write what came since the last time. What cannot be written now is tried again with the next events."""
+        events = self._ledger.since(self._stored)
+        try:
+            if events:
+                await self._store.append_events(self._ledger.id, self._stored, events)
+        except StoreError:
+            log.exception("events of %s could not be stored", self._ledger.id)
+        else:
+            self._stored += len(events)
 
     async def close(self) -> None:
         """Write what is left. The last event follows from the response itself."""
         self._ended.set()
         await self._writing
+        await self._flush()
 
 
 class _Event(msgspec.Struct):

@@ -121,7 +121,6 @@ class Ledger:
         self.not_run = tuple(not_run)
         self.error: ApiError | None = None
         """Why the response failed, for a caller that waits for the whole of it."""
-        self.on_event: Callable[[int, bytes], None] | None = None
         self._clock = clock
         self._events: list[bytes] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -161,6 +160,10 @@ class Ledger:
             if ended:
                 return
             await self._news()
+
+    def since(self, number: int) -> Sequence[bytes]:
+        """Return the events from a number on, as far as they are there."""
+        return self._events[number:]
 
     async def finished(self) -> None:
         """Wait for the end."""
@@ -325,8 +328,6 @@ class Ledger:
         fields["sequence_number"] = number
         event = _encode(fields)
         self._events.append(event)
-        if self.on_event is not None:
-            self.on_event(number, event)
         self._wake()
 
     def _wake(self) -> None:

@@ -10,6 +10,7 @@ from ferrule.history.compaction import cut_to
 from ferrule.history.tokens import estimate_all
 from ferrule.model.stream import (
     Completed,
+    ContentFiltered,
     ContextOverflow,
     ItemAdded,
     ItemDone,
@@ -34,7 +35,7 @@ from ferrule.protocol.items import (
 )
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.compaction import after_summary, summarised
-from ferrule.responses.errors import ApiError
+from ferrule.responses.failures import api_error
 from ferrule.responses.ledger import Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tools import ToolPlan
 from ferrule.responses.transcript import sealed
@@ -89,6 +90,9 @@ class ResponseRun:
             if self._ways.compact:
                 await self._compact()
             return await self._answer() if self._ways.answer else Ending("completed", self._usage or TokenUsage())
+        except ContentFiltered as error:
+            self._add_usage(error.usage)
+            return Ending("incomplete", self._usage, "content_filter")
         except ModelError as error:
             return self._failed(error)
 
@@ -269,20 +273,3 @@ def _correction(wrong: _Rejected) -> ResponseItem:
         return make_item(CustomToolCallOutput(call_id=wrong.call.view.call_id, output=text))
     assert isinstance(wrong.call.view, FunctionCall)
     return make_item(FunctionCallOutput(call_id=wrong.call.view.call_id, output=text))
-
-
-def api_error(error: ModelError) -> ApiError:
-    """Return an upstream's failure as the API tells it."""
-    if isinstance(error, ContextOverflow):
-        return ApiError(str(error), code="context_length_exceeded", param="input")
-    if error.status == 429:
-        return ApiError(
-            str(error),
-            status=429,
-            kind="rate_limit_error",
-            code="rate_limit_exceeded",
-            retry_after_ms=error.retry_after_ms,
-        )
-    if error.status in (400, 404, 409, 413, 415, 422):
-        return ApiError(str(error), code="invalid_prompt")
-    return ApiError(str(error), status=502, kind="server_error", code="server_error")

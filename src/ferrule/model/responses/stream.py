@@ -5,7 +5,7 @@ deltas, else the final response. Bridges leave any of these out, and some give a
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -33,6 +33,7 @@ from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
 
 _CALLS = {"function_call", "custom_tool_call"}
+Status = Literal["completed", "incomplete"]
 
 
 class _Head(msgspec.Struct):
@@ -258,8 +259,10 @@ class ResponsesStream(StreamMerger):
                 return item
         return None
 
-    def _finish(self, item: _Open, raw: bytes | None, head: _Head | None = None) -> None:
-        """Emit the item. `raw` is the server's whole item, if it sent one."""
+    def _finish(
+        self, item: _Open, raw: bytes | None, head: _Head | None = None, *, status: Status = "completed"
+    ) -> None:
+        """Emit the item. `raw` is the server's whole item, if it sent one; else a message has this status."""
         given = read_item(raw) if raw else None
         whole: ResponseItem | None
         if item.kind in _CALLS:
@@ -267,7 +270,7 @@ class ResponsesStream(StreamMerger):
         elif given is not None and not _is_empty(given, item.kind):
             whole = given
         else:
-            whole = _from_deltas(item) or given
+            whole = _from_deltas(item, status) or given
         item.done = True
         if whole is not None:
             self._events.append(ItemDone(whole, item.place))
@@ -311,7 +314,7 @@ class ResponsesStream(StreamMerger):
         for item in self._items:
             if not item.done and item.kind == "custom_tool_call":
                 item.done = True  # half a patch or script must not run
-        self._close()
+        self._close("incomplete")
         self._end(event.response, reason)
 
     def _fail(self, event: events.Lifecycle) -> None:
@@ -350,10 +353,10 @@ class ResponsesStream(StreamMerger):
         if self._numbers.has_gap and any(not item.done and item.body is None for item in self._items):
             raise ModelError(f"{self._server} lost a part of the stream.", retryable=True)
 
-    def _close(self) -> None:
+    def _close(self, status: Status = "completed") -> None:
         for item in self._items:
             if not item.done:
-                self._finish(item, None)
+                self._finish(item, None, status=status)
 
     def _end(self, response: events.Response, incomplete: str | None) -> None:
         self.ended = self.said_all = True
@@ -415,12 +418,12 @@ def _string(raw: msgspec.Raw) -> str:
     return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
 
 
-def _from_deltas(item: _Open) -> ResponseItem | None:
+def _from_deltas(item: _Open, status: Status) -> ResponseItem | None:
     words = encodable("".join(item.parts))
     if not words.strip():
         return None
     if item.kind == "message":
-        return made_message(item.item_id, words, "completed", refusal=item.text == "refusal")
+        return made_message(item.item_id, words, status, refusal=item.text == "refusal")
     if item.kind == "reasoning":
         if item.text == "summary":
             return made_reasoning(item.item_id, summary=words)

@@ -1,0 +1,45 @@
+"""Failures of the model server, as the API tells them.
+
+What was wrong with the request is told in the server's own words. What is wrong with the gateway's own access to the
+server, its address or its key, is for whoever runs the gateway: it goes to the log.
+"""
+
+import logging
+import re
+
+from ferrule.model.stream import ContentRefused, ContextOverflow, ModelError, ToolsUnusable
+from ferrule.responses.errors import ApiError
+
+log = logging.getLogger("ferrule.responses")
+
+UNUSABLE = "The model server cannot be used by this gateway; its log says why."
+
+_OF_THE_REQUEST = frozenset({400, 409, 413, 415, 422})
+_OF_THE_GATEWAY = frozenset({401, 403, 404, 405, 407})
+_URL = re.compile(r"\s*\b(?:at\s+)?(?:https?|wss?)://[^\s'\")>]+")
+
+
+def api_error(error: ModelError) -> ApiError:
+    """Return an upstream's failure as the API tells it."""
+    text = _without_addresses(str(error))
+    if isinstance(error, ContextOverflow):
+        return ApiError(text, code="context_length_exceeded", param="input")
+    if error.status == 429:
+        return ApiError(
+            text, status=429, kind="rate_limit_error", code="rate_limit_exceeded", retry_after_ms=error.retry_after_ms
+        )
+    if isinstance(error, ToolsUnusable):
+        return ApiError(text, code="invalid_value", param="tools")
+    if error.status in _OF_THE_REQUEST or isinstance(error, ContentRefused):
+        return ApiError(text, code="invalid_prompt")
+    if error.status == 404 and "model" in error.said.lower():
+        return ApiError(_without_addresses(error.said), status=404, code="model_not_found", param="model")
+    log.warning("%s", error)
+    if error.status in _OF_THE_GATEWAY or 300 <= (error.status or 0) < 400:
+        text = UNUSABLE
+    return ApiError(text, status=502, kind="server_error", code="server_error")
+
+
+def _without_addresses(text: str) -> str:
+    """Remove URLs: where the model server is does not concern its clients."""
+    return _URL.sub("", text)
