@@ -14,15 +14,14 @@ from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.history import Histories, History, ResponseCache
 from ferrule.responses.request import (
     Compacting,
+    ConfigurationUpdate,
     JsonObjectFormat,
     JsonSchemaFormat,
     Known,
-    Reasoning,
     ResponseRequest,
-    Text,
 )
 from ferrule.responses.run import Ways
-from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
+from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, read_tool
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
@@ -60,7 +59,7 @@ class Asker:
         """Read a request. Raises `ApiError`."""
         known, knows = request.known, self._upstream.knows
         if known.prompt is not None:
-            raise not_found("prompt", known.prompt.id)
+            raise not_found("prompt", known.prompt.id, "prompt.id")
         model = known.model or self._upstream.default_model
         if not model:
             raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
@@ -72,6 +71,7 @@ class Asker:
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
         new = tuple(to_upstream(item, forms, knows) for item in whole)
         check_pairs(history.items, new)
+        _check_brought(given)
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
         everything = (*history.items, *new)
@@ -138,9 +138,12 @@ def _brought(items: Iterable[ResponseItem], declared: Sequence[JsonObject]) -> l
     return found
 
 
-class _Update(msgspec.Struct):
-    reasoning: Reasoning | None = None
-    text: Text | None = None
+def _check_brought(items: Sequence[JsonObject]) -> None:
+    """Check the tools that items of the request bring. Raises `ApiError`."""
+    for at, item in enumerate(items):
+        tools = item.get("tools") if item.get("type") in ("additional_tools", "tool_search_output") else None
+        for number, tool in enumerate(tools if isinstance(tools, list) else ()):
+            read_tool(tool, f"input[{at}].tools[{number}]")
 
 
 def _updated(known: Known, items: Iterable[ResponseItem]) -> Known:
@@ -148,10 +151,7 @@ def _updated(known: Known, items: Iterable[ResponseItem]) -> Known:
     for item in items:
         if kind_of(item.view) != _UPDATE:
             continue
-        try:
-            update = msgspec.json.decode(item.raw, type=_Update)
-        except msgspec.ValidationError as error:
-            raise ApiError(f"configuration_update: {error}", param="input") from error
+        update = msgspec.json.decode(item.raw, type=ConfigurationUpdate)
         if update.reasoning is not None:
             known = msgspec.structs.replace(known, reasoning=update.reasoning)
         if update.text is not None:

@@ -27,9 +27,10 @@ class Attachments:
         for field in ("content", "output"):
             parts = item.get(field)
             if isinstance(parts, list):
-                item = {**item, field: [await self._part(part, param) for part in parts]}
+                given = enumerate(parts)
+                item = {**item, field: [await self._part(part, f"{param}.{field}[{at}]") for at, part in given]}
             elif isinstance(parts, dict):
-                item = {**item, field: await self._part(parts, param)}
+                item = {**item, field: await self._part(parts, f"{param}.{field}")}
         return item
 
     async def _part(self, part: JsonValue, param: str) -> JsonValue:
@@ -45,7 +46,7 @@ class Attachments:
     async def _read(self, file_id: str, param: str) -> tuple[str, bytes]:
         content = await self._store.content(self._owner, file_id)
         if content is None:
-            raise not_found("file", file_id)
+            raise not_found("file", file_id, f"{param}.file_id")
         try:
             if content.record.bytes > MAX_BYTES:
                 text = f"{param}: the file {file_id!r} is too large to send: {content.record.bytes:,} bytes of at most"

@@ -32,6 +32,6 @@ class ApiError(FerruleError):
         return {"error": {"message": str(self), "type": self.kind, "code": self.code, "param": self.param}}
 
 
-def not_found(kind: str, item_id: str) -> ApiError:
-    """Return the error for an id that does not exist, or belongs to somebody else."""
-    return ApiError(f"There is no {kind} {item_id!r}.", status=404, code="not_found")
+def not_found(kind: str, item_id: str, param: str | None = None) -> ApiError:
+    """Return the error for an id that does not exist, or belongs to somebody else. `param`: the field that names it."""
+    return ApiError(f"There is no {kind} {item_id!r}.", status=404, code="not_found", param=param)

@@ -89,7 +89,7 @@ class Histories:
         there is none."""
         entries = await self._store.conversation_entries(owner, conversation_id)
         if entries is None:
-            raise not_found("conversation", conversation_id)
+            raise not_found("conversation", conversation_id, "conversation")
         items: list[ResponseItem] = []
         for entry in entries:
             known = entry.transcript

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.settings import ReasoningEffort, Verbosity
 from ferrule.responses.errors import ApiError
 
@@ -113,6 +113,36 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
 
 
+class ConfigurationUpdate(msgspec.Struct, frozen=True):
+    """Settings that are in force from an item on."""
+
+    reasoning: Reasoning | None = None
+    text: Text | None = None
+
+
+class _StreamOptions(msgspec.Struct):
+    include_obfuscation: bool | None = None
+
+
+class _BackgroundOptions(msgspec.Struct):
+    completion_window: Literal["soonest", "2h", "8h"] | None = None
+    continuation_id: str | None = None
+
+
+class _Echoed(msgspec.Struct):
+    """Fields that are echoed, or have no meaning here, and have a type nevertheless."""
+
+    stream_options: _StreamOptions | None = None
+    background_options: _BackgroundOptions | None = None
+    prompt_cache_options: JsonObject | None = None
+    prompt_cache_retention: str | None = None
+    moderation: JsonObject | None = None
+    image: JsonObject | None = None
+
+
+_ECHOED = frozenset(_Echoed.__struct_fields__)
+
+
 class ResponseRequest(msgspec.Struct, frozen=True):
     """A request: the fields that are acted on, and the whole body as `given`."""
 
@@ -147,7 +177,20 @@ def read_request(body: bytes) -> ResponseRequest:
     if known.tool_choice is not None and isinstance(known.tool_choice, str):
         _one_of(known.tool_choice, ("none", "auto", "required"), "tool_choice")
     check_metadata(known.metadata)
+    if not _ECHOED.isdisjoint(request.given):
+        _check_echoed(request)
     return request
+
+
+def _check_echoed(request: ResponseRequest) -> None:
+    try:
+        echoed = msgspec.convert(request.given, _Echoed)
+    except msgspec.ValidationError as error:
+        raise unfit(error) from error
+    window = echoed.background_options and echoed.background_options.completion_window
+    if window in ("2h", "8h") and (not request.background or request.known.stream):
+        param = "background_options.completion_window"
+        raise ApiError(f"{param}: {window} needs background, and no stream", code="invalid_value", param=param)
 
 
 def read(body: bytes, kind: type[T]) -> T:
@@ -164,7 +207,7 @@ def unfit(error: msgspec.ValidationError, prefix: str = "") -> ApiError:
     """Return the error for a value that does not fit; `prefix` is where the value stands in the request."""
     text = str(error)
     at = _AT.search(text)
-    within = at[1] if at else ""
+    within = at[1].partition("[...]")[0] if at else ""
     if missing := _MISSING.search(text):
         within = f"{within}.{missing[1]}" if within else missing[1]
     param = prefix + ("." if prefix and within and not within.startswith("[") else "") + within

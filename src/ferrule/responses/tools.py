@@ -12,7 +12,7 @@ import msgspec
 from ferrule.model.stream import ForcedTool, ToolChoice
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import (
     FreeformTool,
     FreeformToolFormat,
@@ -57,10 +57,19 @@ class _Custom(msgspec.Struct, frozen=True, tag="custom"):
     defer_loading: bool | None = None
 
 
-class _Namespace(msgspec.Struct, frozen=True, tag="namespace"):
+class _NamespaceHead(msgspec.Struct, frozen=True, tag="namespace"):
     name: Name
-    tools: tuple[_Function | _Custom, ...]
+    tools: tuple[JsonObject, ...]
     description: str | None = None
+
+
+class _Namespace(msgspec.Struct, frozen=True):
+    """`tools` are its functions and freeform tools, each with its number; `unknown` are the types of others."""
+
+    name: str
+    description: str | None
+    tools: Mapping[int, _Function | _Custom]
+    unknown: tuple[str, ...]
 
 
 class _ToolSearch(msgspec.Struct, frozen=True, tag="tool_search"):
@@ -83,17 +92,21 @@ class _FileSearch(msgspec.Struct, frozen=True):
     ranking_options: JsonObject | None = None
 
 
+class _Typed(msgspec.Struct, frozen=True):
+    type: str
+
+
 class _CodeInterpreter(msgspec.Struct, frozen=True):
-    container: str | JsonObject
+    container: str | _Typed
 
 
 class _Shell(msgspec.Struct, frozen=True):
-    environment: JsonObject | None = None
+    environment: _Typed | None = None
 
 
 class _ComputerPreview(msgspec.Struct, frozen=True):
-    display_width: int
-    display_height: int
+    display_width: Annotated[int, msgspec.Meta(ge=1)]
+    display_height: Annotated[int, msgspec.Meta(ge=1)]
     environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
 
 
@@ -123,7 +136,7 @@ class _Plain(msgspec.Struct, frozen=True):
 _SHAPES: Mapping[str, type[msgspec.Struct]] = {
     "function": _Function,
     "custom": _Custom,
-    "namespace": _Namespace,
+    "namespace": _NamespaceHead,
     "tool_search": _ToolSearch,
     "web_search": _WebSearch,
     "web_search_2025_08_26": _WebSearch,
@@ -164,7 +177,7 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
 def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool]) -> ToolPlan:
     """Read the tools. `knows` tells which types the upstream takes as they are. Raises `ApiError`."""
-    shapes = [_read(tool, f"tools[{index}]") for index, tool in enumerate(given)]
+    shapes = [read_tool(tool, f"tools[{index}]") for index, tool in enumerate(given)]
     taken = {shape.name for shape in shapes if isinstance(shape, _Function | _Custom | _Namespace)}
     specs: list[ToolSpec] = []
     natives: dict[str, NativeTool] = {}
@@ -174,6 +187,7 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool]) -> Too
         native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
         if isinstance(shape, _Function | _Custom | _Namespace):
             specs.append(_declared(shape))
+            not_run += shape.unknown if isinstance(shape, _Namespace) else ()
         elif isinstance(shape, _ToolSearch) and shape.execution == "client":
             specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
         elif knows(kind):
@@ -202,12 +216,12 @@ def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolCh
         return ForcedTool(str(name)), plan.specs
     if kind == "allowed_tools":
         return _allowed(choice, plan)
-    if kind is None:
+    if not isinstance(kind, str):
         raise ApiError("tool_choice: an object needs a type", param="tool_choice.type")
-    if native := plan.native_name(str(kind)):
+    if native := plan.native_name(kind):
         return ForcedTool(native), plan.specs
     sent = any(isinstance(spec, RawTool) and spec.definition.get("type") == kind for spec in plan.specs)
-    return (ForcedTool(str(kind)) if sent else "auto"), plan.specs
+    return (ForcedTool(kind) if sent else "auto"), plan.specs
 
 
 def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
@@ -218,13 +232,20 @@ def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[Tool
         raise ApiError(f"tool_choice.mode: {mode!r} is neither auto nor required", param="tool_choice.mode")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
         raise ApiError("tool_choice.tools: a list of tools is needed", param="tool_choice.tools")
+    declared = {spec_name(spec) for spec in plan.specs}
+    for at, tool in enumerate(listed):
+        if tool.get("type") in ("function", "custom") and tool.get("name") not in declared:
+            param = f"tool_choice.tools[{at}].name"
+            raise ApiError(f"{param}: there is no tool {tool.get('name')!r} in tools", param=param)
     names = {tool.get("name") or plan.native_name(str(tool.get("type"))) or tool.get("type") for tool in listed}
     kept = tuple(spec for spec in plan.specs if spec_name(spec) in names)
     return (mode if kept else "none"), kept
 
 
-def _read(tool: JsonObject, param: str) -> msgspec.Struct | None:
-    """Check the fields of a tool. Returns None for an unknown type."""
+def read_tool(tool: JsonValue, param: str) -> msgspec.Struct | None:
+    """Check the fields of a tool, which stands in `param`. Returns None for an unknown type. Raises `ApiError`."""
+    if not isinstance(tool, dict):
+        raise ApiError(f"{param}: a tool is an object", code="invalid_value", param=param)
     kind = tool.get("type")
     if not isinstance(kind, str) or not kind:
         raise ApiError(f"{param}.type: a tool needs a type", param=f"{param}.type")
@@ -235,42 +256,53 @@ def _read(tool: JsonObject, param: str) -> msgspec.Struct | None:
         read = msgspec.convert(tool, shape)
     except msgspec.ValidationError as error:
         raise unfit(error, param) from error
-    for name, custom in _customs(read):
-        if isinstance(custom.format, _Grammar):
-            _check_grammar(custom.format, f"{param}{name}.format.definition")
-    return read
+    return _namespace(read, param) if isinstance(read, _NamespaceHead) else read
 
 
-def _customs(shape: msgspec.Struct) -> Iterator[tuple[str, _Custom]]:
-    """Yield the freeform tools, each with where it stands."""
+def _namespace(head: _NamespaceHead, param: str) -> _Namespace:
+    members = {at: read_tool(tool, f"{param}.tools[{at}]") for at, tool in enumerate(head.tools)}
+    tools = {at: tool for at, tool in members.items() if isinstance(tool, _Function | _Custom)}
+    names: set[str] = set()
+    for at, tool in tools.items():
+        if tool.name in names:
+            where = f"{param}.tools[{at}].name"
+            raise ApiError(f"{where}: two tools of the namespace are called {tool.name!r}", param=where)
+        names.add(tool.name)
+    unknown = tuple(str(tool["type"]) for at, tool in enumerate(head.tools) if at not in tools)
+    return _Namespace(head.name, head.description, tools, unknown)
+
+
+def _customs(shape: msgspec.Struct | None) -> Iterator[tuple[str, str | None, _Custom]]:
+    """Yield the freeform tools, each with where it stands and its namespace."""
     if isinstance(shape, _Custom):
-        yield "", shape
+        yield "", None, shape
     elif isinstance(shape, _Namespace):
-        yield from ((f".tools[{i}]", tool) for i, tool in enumerate(shape.tools) if isinstance(tool, _Custom))
+        members = shape.tools.items()
+        yield from ((f".tools[{at}]", shape.name, tool) for at, tool in members if isinstance(tool, _Custom))
 
 
-def _check_grammar(grammar: _Grammar, param: str) -> None:
-    checked = checkable_grammar(_format(grammar))
+def _grammars(shapes: Sequence[msgspec.Struct | None]) -> dict[tuple[str | None, str], InputGrammar]:
+    """Return the grammars, compiled. Raises `ApiError` for one that cannot be read."""
+    found: dict[tuple[str | None, str], InputGrammar] = {}
+    for index, shape in enumerate(shapes):
+        for at, space, custom in _customs(shape):
+            grammar = checkable_grammar(_format(custom.format))
+            if grammar is not None:
+                _load(grammar, f"tools[{index}]{at}.format.definition")
+                found[space, custom.name] = grammar
+    return found
+
+
+def _load(grammar: InputGrammar, param: str) -> None:
     try:
-        if checked is not None:
-            checked.load()
+        grammar.load()
     except UsageError as error:
         raise ApiError(f"{param}: {error}", param=param, code="invalid_grammar") from error
 
 
-def _grammars(shapes: Sequence[msgspec.Struct | None]) -> dict[tuple[str | None, str], InputGrammar]:
-    found: dict[tuple[str | None, str], InputGrammar] = {}
-    for shape in shapes:
-        for _, custom in _customs(shape) if shape is not None else ():
-            grammar = checkable_grammar(_format(custom.format))
-            if grammar is not None:
-                found[shape.name if isinstance(shape, _Namespace) else None, custom.name] = grammar
-    return found
-
-
 def _declared(shape: _Function | _Custom | _Namespace) -> ToolSpec:
     if isinstance(shape, _Namespace):
-        tools = tuple(_callable(tool) for tool in shape.tools)
+        tools = tuple(map(_callable, shape.tools.values()))
         return NamespaceTool(name=shape.name, description=shape.description or "", tools=tools)
     return _callable(shape)
 

@@ -9,12 +9,21 @@ import msgspec
 
 from ferrule.history.compaction import summary_message
 from ferrule.history.pairs import answered_id, called_id
-from ferrule.protocol.items import ItemView, McpApprovalRequest, Origin, ResponseItem, UnknownItem, kind_of, read_item
+from ferrule.protocol.items import (
+    Compaction,
+    ItemView,
+    McpApprovalRequest,
+    Origin,
+    ResponseItem,
+    UnknownItem,
+    kind_of,
+    read_item,
+)
 from ferrule.protocol.json_text import JsonObject
 from ferrule.responses.errors import INVALID, ApiError
 from ferrule.responses.ledger import new_id
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
-from ferrule.responses.request import unfit
+from ferrule.responses.request import ConfigurationUpdate, unfit
 
 _SEAL = "ferrule.1."
 MAX_SUMMARY_BYTES = 1 << 20
@@ -61,9 +70,9 @@ def _read(raw: msgspec.Raw, param: str) -> JsonObject:
     kind = item.get("type")
     if not isinstance(kind, str) or not kind:
         raise ApiError(f"{param}.type: an item needs a type", param=f"{param}.type")
-    if not item.get("id") and kind != "item_reference":
+    if item.get("id") in (None, "") and kind != "item_reference":
         item = {**item, "id": new_id(kind)}
-    _check(item, param)
+    _check(item, kind, param)
     if kind in _WITH_STATUS and item.get("status") is None:
         item = {**item, "status": "completed"}
     return whole_message(item) if kind == "message" else item
@@ -79,16 +88,41 @@ def whole_message(message: JsonObject) -> JsonObject:
     return {"id": new_id("message"), "type": "message", "status": "completed", **given, "content": content}
 
 
-def _check(item: JsonObject, param: str) -> None:
+def _check(item: JsonObject, kind: str, param: str) -> None:
     """Refuse an item of a known type with wrong fields; unknown types and unknown parts are kept."""
+    if not isinstance(item.get("id", ""), str):
+        raise ApiError(f"{param}.id: an id is a string", code="invalid_value", param=f"{param}.id")
     encoded = msgspec.json.encode(item)
     view = read_item(encoded).view
-    if not isinstance(view, UnknownItem) or view.original_type not in _KNOWN:
-        return
     try:
-        _decode_view.decode(encoded)
+        if isinstance(view, UnknownItem) and view.original_type in _KNOWN:
+            _decode_view.decode(encoded)
+        elif kind == "configuration_update":
+            msgspec.convert(item, ConfigurationUpdate)
     except msgspec.ValidationError as error:
         raise unfit(error, param) from error
+    if isinstance(view, Compaction):
+        opened(view.encrypted_content, f"{param}.encrypted_content")
+    _check_parts(item, param)
+
+
+_SOURCES = {
+    "input_image": ("image_url", "file_id"),
+    "input_file": ("file_data", "file_url", "file_id"),
+    "computer_screenshot": ("image_url", "file_id"),
+}
+"""Parts that have to name what they hold, by one of these fields."""
+
+
+def _check_parts(item: JsonObject, param: str) -> None:
+    for field in ("content", "output"):
+        parts = item.get(field)
+        for at, part in enumerate(parts) if isinstance(parts, list) else ((None, parts),):
+            sources = _SOURCES.get(str(part.get("type")), ()) if isinstance(part, dict) else ()
+            if isinstance(part, dict) and sources and not any(part.get(source) for source in sources):
+                where = f"{param}.{field}" if at is None else f"{param}.{field}[{at}]"
+                text = f"{where}: a part of this type has one of {', '.join(sources)}"
+                raise ApiError(text, code="missing_required_parameter", param=where)
 
 
 def to_upstream(item: JsonObject, forms: Form, knows: Callable[[str], bool]) -> ResponseItem:
@@ -110,7 +144,7 @@ def sealed(summary: str) -> str:
     return _SEAL + base64.urlsafe_b64encode(zlib.compress(summary.encode())).decode()
 
 
-def opened(content: str) -> str | None:
+def opened(content: str, param: str = "input") -> str | None:
     """Return the summary in a compaction item; None if another server made the item. Raises `ApiError` if it is
     damaged."""
     if not content.startswith(_SEAL):
@@ -119,9 +153,9 @@ def opened(content: str) -> str | None:
     try:
         text = unpacker.decompress(base64.urlsafe_b64decode(content[len(_SEAL) :]), MAX_SUMMARY_BYTES).decode()
     except (ValueError, zlib.error) as error:
-        raise ApiError("input: a compaction item is damaged", param="input") from error
+        raise ApiError(f"{param}: a compaction item is damaged", code="invalid_value", param=param) from error
     if not unpacker.eof:
-        raise ApiError("input: a compaction item is damaged", param="input")
+        raise ApiError(f"{param}: a compaction item is damaged", code="invalid_value", param=param)
     return text
 
 
@@ -133,20 +167,25 @@ def _native_of(item: JsonObject, kind: str) -> NativeTool | None:
     return alike[0] if alike else None
 
 
+_MAY_WAIT = (McpApprovalRequest, UnknownItem)
+
+
 def check_pairs(before: Sequence[ResponseItem], new: Sequence[ResponseItem]) -> None:
     """Check that each output answers a call, and that each call has its output. Raises `ApiError`."""
     calls = {called_id(item.view): item for item in before}
     answered = {answered_id(item.view) for item in before}
     for index, item in enumerate(new):
         if (answers := answered_id(item.view)) is not None:
-            if answers not in calls:
+            if isinstance(item.view, UnknownItem):
+                pass  # nobody knows what it answers
+            elif answers not in calls:
                 raise _unpaired(f"input[{index}]", f"no call {answers!r} precedes this {kind_of(item.view)}")
-            if answers in answered:
+            elif answers in answered:
                 raise _unpaired(f"input[{index}]", f"the call {answers!r} has an output already")
             answered.add(answers)
         calls[called_id(item.view)] = item
     for call_id, item in calls.items():
-        if call_id is not None and call_id not in answered and not isinstance(item.view, McpApprovalRequest):
+        if call_id is not None and call_id not in answered and not isinstance(item.view, _MAY_WAIT):
             raise _unpaired("input", f"the {kind_of(item.view)} {call_id!r} has no output")
 
 

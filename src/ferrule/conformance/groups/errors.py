@@ -7,6 +7,13 @@ from ferrule.conformance.server import Answer, Server
 FIELDS = ("message", "type", "code", "param")
 TOO_LARGE = 120 << 20
 """Bytes that no server takes as a request."""
+UNKNOWN: tuple[tuple[dict[str, object], str], ...] = (
+    ({"previous_response_id": "resp_none"}, "previous_response_id"),
+    ({"conversation": "conv_none"}, "conversation"),
+    ({"input": [{"type": "item_reference", "id": "msg_none"}]}, "input"),
+    ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-none"}]}]}, "input"),
+)
+"""Requests that name what does not exist, and the field that does so."""
 WRONG: tuple[tuple[str, object], ...] = (
     ("temperature", "hot"),
     ("max_output_tokens", -1),
@@ -69,6 +76,15 @@ def unknown_ids(server: Server) -> None:
     ):
         _refused(server.send(method, path), 404, f"{method} {path}")
     _refused(server.ask(prompt={"id": "pmpt_none"}), 404, "an unknown prompt")
+
+
+@check
+def unknown_ids_in_a_request(server: Server) -> None:
+    """A request that names what does not exist is an error that names the field."""
+    for fields, name in UNKNOWN:
+        answer = server.ask(**fields)
+        expect(answer.status in (400, 404), f"the status for an unknown {name} is {answer.status}")
+        expect(str(answer.error["param"]).startswith(name), f"the param for it is {answer.error['param']}")
 
 
 @check

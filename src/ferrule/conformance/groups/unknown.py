@@ -43,6 +43,14 @@ def items(server: Server) -> None:
 
 
 @check
+def calls(server: Server) -> None:
+    """Calls and outputs of unknown types wait for nothing and answer nothing."""
+    for odd in ({"type": "time_travel_call", "call_id": "c1"}, {"type": "time_travel_call_output", "call_id": "c2"}):
+        made = server.create(input=[odd, {"role": "user", "content": SHORT}])
+        expect_equal(made["status"], "completed", f"the status after a {odd['type']}")
+
+
+@check
 def fields(server: Server) -> None:
     """Unknown fields of a request are echoed in the response."""
     made = server.create(x_trace={"run": [7]})

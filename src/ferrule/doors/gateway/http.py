@@ -33,7 +33,9 @@ class JsonAnswer(Response):
 def error_answer(error: ApiError) -> JsonAnswer:
     """Return an error as the API tells it."""
     wait = error.retry_after_ms
-    headers = None if wait is None else {"retry-after": str(-(-wait // 1000)), "retry-after-ms": str(wait)}
+    headers = {} if wait is None else {"retry-after": str(-(-wait // 1000)), "retry-after-ms": str(wait)}
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
     return JsonAnswer(error.body, error.status, headers)
 
 
@@ -63,7 +65,9 @@ def limited(request: Request, limit: int) -> Request:
 
 
 async def body_of(request: Request, limit: int) -> bytes:
-    """Return a whole body. Raises `ApiError` if it is larger than `limit`."""
+    """Return a whole body. Raises `ApiError` if it is larger than `limit`, or packed."""
+    if (packing := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise ApiError(f"Send the body as it is, not as {packing}.", status=415, code="unsupported_media_type")
     return await limited(request, limit).body()
 
 
