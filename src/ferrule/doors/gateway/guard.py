@@ -4,6 +4,7 @@ Works on plain ASGI messages, so that a stream passes through with nothing done 
 """
 
 import logging
+from functools import partial
 from typing import Protocol
 
 from starlette.datastructures import Headers
@@ -54,13 +55,14 @@ class Guard:
             await error_answer(told(error, request_id))(scope, receive, sending)
 
     async def _admit(self, scope: Scope) -> None:
-        """Check a request, and note its owner. Raises `ApiError`."""
+        """Check a request, and note its owner, and how to ask for it again. Raises `ApiError`."""
         headers = Headers(scope=scope)
         try:
             self._callers.check(headers.getlist("host"), headers.getlist("origin"))
         except Refused as refusal:
             raise ApiError(str(refusal), status=403, code="host_not_allowed") from refusal
-        scope["state"] = {"owner": await self._owner(bearer_token(headers.get("authorization", "")))}
+        admit = partial(self._owner, bearer_token(headers.get("authorization", "")))
+        scope["state"] = {"owner": await admit(), "admit": admit}
 
     async def _owner(self, key: str) -> str:
         if not self._needs_key and not await self._keys.has_keys():

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ferrule.responses.errors import ApiError
 
 MAX_HEAD_BYTES = 64 << 10
 """Bytes of a request's head; other servers take a quarter of that."""
@@ -11,6 +14,11 @@ HEAD_S = 60.0
 """Seconds for a head to come whole: a connection that sends none would be kept for nothing."""
 
 TOO_LARGE = "The head of the request is too large."
+
+
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -49,6 +57,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self.send_400_response(TOO_LARGE)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, as every other error is told."""
+        body = msgspec.json.encode(ApiError(msg, code="invalid_http").body)
+        self.transport.write(_BAD_REQUEST % len(body) + body)
+        self.transport.close()
+
+    def _should_upgrade(self) -> bool:
+        """Take a WebSocket by GET alone: the handshake of anything else would never be answered."""
+        return self.scope["method"] == "GET" and super()._should_upgrade()
 
     def _expect_head(self) -> None:
         self._head_came()

@@ -5,7 +5,7 @@ Source: the WebSocket mode of `/v1/responses`.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -67,6 +67,7 @@ class Connection:
         self._services = services
         self._socket = socket
         self._owner: str = socket.state.owner
+        self._admit: Callable[[], Awaitable[str]] = socket.state.admit
         self._cache = ResponseCache(KEPT_RESPONSES)
         self._answering: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -128,6 +129,7 @@ class Connection:
             await self._send_error(broken())
 
     async def _respond(self, body: bytes) -> None:
+        await self._admit()  # the key may be gone: a connection lasts long
         ledger = await self._opened(read_request(body))
         try:
             async for batch in ledger.batches():
