@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,7 +13,7 @@ from ferrule.responses.errors import ApiError
 from ferrule.store import StoredResponse, StoreError
 from ferrule.testing import Gate, ScriptedModel, Stall, http_error, raw, step
 from ferrule.testing.defects import change, drop
-from tests.responses.serving import Served, asked, events_of, served
+from tests.responses.serving import Json, Served, asked, events_of, served
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_a_response_whose_start_is_given_up_while_it_is_stored_leaves_noth
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert await here.store.unfinished() == ()
+    assert await here.store.unfinished(1) == ()
     await here.engine.close()
     assert here.model.requests == []
 
@@ -101,11 +101,13 @@ async def test_events_that_could_not_be_written_once_are_written_later(
     assert [json.loads(event) for _, event in await here.engine.events(ledger.id, "")] == told
 
 
-LEFT_OPEN = [
-    drop("response.output_item.done"),
-    change("response.incomplete", lambda event: event | {"response": event["response"] | {"output": []}}),
-]
+def without_output(event: Json) -> Json:
+    return event | {"response": event["response"] | {"output": []}}
+
+
+LEFT_OPEN = [drop("response.output_item.done"), change("response.incomplete", without_output)]
 """An answer that is cut leaves its item open."""
+ENDS: tuple[Literal["max_output_tokens", "content_filter"], ...] = ("max_output_tokens", "content_filter")
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
@@ -113,11 +115,11 @@ async def test_an_answer_that_is_cut_or_filtered_is_incomplete_with_its_last_ite
     tmp_path: Path, model: ScriptedModel, wire: Wire
 ) -> None:
     async with served(tmp_path, model, wire) as here:
-        for end, reason in (("max_output_tokens", "max_output_tokens"), ("content_filter", "content_filter")):
+        for end in ENDS:
             model.add(step("and then", end=end, edits=LEFT_OPEN))
             ledger = await here.ask()
             assert ledger.object["status"] == "incomplete" and ledger.object["error"] is None
-            assert ledger.object["incomplete_details"] == {"reason": reason}
+            assert ledger.object["incomplete_details"] == {"reason": end}
             assert [item["status"] for item in ledger.object["output"]] == ["incomplete"]
             assert (await here.engine.retrieve(ledger.id))["status"] == "incomplete"
 
