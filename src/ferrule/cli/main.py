@@ -21,6 +21,7 @@ COMMANDS = {
     "call": "run one tool call and print what the model would read",
     "serve": "serve the Responses API over any model; make keys for it",
     "sandbox": "run your own command in the model's sandbox",
+    "container": "run your own command in a container without Docker; list and remove containers",
     "apply-patch": "apply a patch given as argument or on standard input",
     "policy": "say whether a command may run, and why",
     "memory": "list, add and remove what is remembered from earlier work",

@@ -35,10 +35,28 @@ Stdio = Pipes | Pty
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Resource limits of one process tree; None keeps the launcher's default."""
+    """Resource limits of one process tree; None keeps the launcher's default.
+
+    `data_bytes` (memory that a process may write), `file_bytes` (the size of a file that it writes) and `cpu_seconds`
+    hold for each of its processes alone.
+    """
 
     max_processes: int | None = None
     core_bytes: int = 0
+    data_bytes: int | None = None
+    file_bytes: int | None = None
+    cpu_seconds: int | None = None
+
+    def resources(self) -> dict[str, int]:
+        """Return those that are set, by their names in `resource`."""
+        named = {
+            "RLIMIT_CORE": self.core_bytes,
+            "RLIMIT_NPROC": self.max_processes,
+            "RLIMIT_DATA": self.data_bytes,
+            "RLIMIT_FSIZE": self.file_bytes,
+            "RLIMIT_CPU": self.cpu_seconds,
+        }
+        return {name: value for name, value in named.items() if value is not None}
 
 
 class ExitStatus(msgspec.Struct, frozen=True):

@@ -242,11 +242,9 @@ def _limit(pid: int, limits: Limits) -> None:
         return
     import resource
 
-    wanted = {resource.RLIMIT_CORE: limits.core_bytes, resource.RLIMIT_NPROC: limits.max_processes}
-    for name, value in wanted.items():
-        if value is not None:
-            with suppress(ProcessLookupError, PermissionError):  # it exited, or now belongs to another user
-                resource.prlimit(pid, name, (value, value))
+    for name, value in limits.resources().items():
+        with suppress(ProcessLookupError, PermissionError):  # it exited, or now belongs to another user
+            resource.prlimit(pid, getattr(resource, name), (value, value))
 
 
 def _explain(error: OSError | ValueError, argv: Sequence[str], cwd: str) -> str:

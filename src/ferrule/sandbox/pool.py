@@ -7,11 +7,9 @@ to make room, so a process with more busy policies than the limit has more zygot
 
 import asyncio
 import os
-import platform
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -20,7 +18,14 @@ from ferrule.kernel_files import Mount
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.boundary import Cover
 from ferrule.sandbox.linux.client import Message, ZygoteProcess
-from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, wire_covers
+from ferrule.sandbox.linux.launcher import (
+    ConfinedChild,
+    kernel_version,
+    request_of,
+    spawn,
+    started,
+    wire_covers,
+)
 from ferrule.sandbox.linux.mount_table import RootMounts
 from ferrule.sandbox.linux.seccomp import OWN_PROCESS, build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
@@ -137,7 +142,7 @@ class Pool:
         limits: Limits,
     ) -> ConfinedChild:
         """Start a command in the sandbox of this policy, with these paths protected. Raises `LaunchError`."""
-        if limits.max_processes is None and key.namespaces and _kernel() >= (5, 14):
+        if limits.max_processes is None and key.namespaces and kernel_version() >= (5, 14):
             # Before 5.14 the limit counts all processes of the user.
             limits = msgspec.structs.replace(limits, max_processes=MAX_PROCESSES)
         request = request_of(argv, env, cwd, limits)
@@ -178,7 +183,7 @@ class Pool:
             ended()
             raise _Gone("the sandbox helper process ended before the command was started") from error
         self._loop.call_later(REFILL_DELAY, self._refill, key, zygote)
-        await _started(child)
+        await started(child)
         return child
 
     def _zygote(self, key: ZygoteKey, covers: Sequence[Cover] | None = None) -> _Zygote:
@@ -281,15 +286,6 @@ class _Gone(LaunchError):
     """The zygote had ended before the command reached it."""
 
 
-async def _started(child: ConfinedChild) -> None:
-    try:
-        await child.started()
-    except BaseException:
-        for fd in {child.stdin, child.stdout, child.stderr} - {None, -1}:
-            os.close(fd)  # type: ignore[arg-type]  # None was removed
-        raise
-
-
 def _prepared(covers: Sequence[Cover]) -> list[tuple[str, bytes, bytes]]:
     """Return what an idle init covers in advance: all but placeholders, which come and go with the commands."""
     return wire_covers(cover for cover in covers if cover.kind != "empty")
@@ -304,20 +300,17 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
         "cover_sockets": True,
         "sockets": [os.fsencode(path) for path in well_known_sockets()],
-        "pid_max": key.namespaces and _kernel() >= (6, 14),
+        "pid_max": key.namespaces and kernel_version() >= (6, 14),
         "filter": filters.base,
         "final_filter": filters.final if key.namespaces else filters.single_for_open_disk,
         "final_filter_without_sockets": filters.final_without_sockets,
         "own_process": OWN_PROCESS.to_bytes(4, sys.byteorder),
         "records": placeholders.records,
+        "own_proc": False,
+        "hidden": (),
+        "lingers": False,
+        "oom_score_adj": None,
     }
-
-
-@cache
-def _kernel() -> tuple[int, ...]:
-    """Return the kernel's version. Before 6.14 a bound on process numbers applies to the whole machine."""
-    major, minor = platform.release().split(".")[:2]
-    return int(major), int("".join(char for char in minor if char.isdigit()) or 0)
 
 
 _POOLS: dict[asyncio.AbstractEventLoop, Pool] = {}

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,27 +78,15 @@ class InitProcess:
         os.close(self.pidfd)
 
 
-class ZygoteProcess:
-    """A zygote, which starts in the background; `take` waits until it is ready.
+class InitSource:
+    """The client of a fork server, which starts in the background; `take` waits until it is ready.
 
-    `searched` are the roots in which it covers the sockets of others.
+    `control` is our end of its control socket. A subclass knows its process.
     """
 
-    def __init__(
-        self, settings: Message, fds: Sequence[int], interpreter: Sequence[str], searched: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-            self._control = ours
-            self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
-            try:
-                self._process = _start(interpreter, theirs, self._errors, searched)
-            except LaunchError:
-                ours.close()
-                os.close(self._errors)
-                raise
+        self._control = control
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
         self._waiting: deque[tuple[asyncio.Future[InitProcess], WireCovers]] = deque()
@@ -110,8 +98,6 @@ class ZygoteProcess:
         """The version of Landlock in use, once the zygote is ready; 0 for none."""
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
-        with suppress(OSError):  # it ended at once, which is noticed like any other end
-            send(self._control, settings, fds)
 
     @property
     def alive(self) -> bool:
@@ -196,7 +182,10 @@ class ZygoteProcess:
             channel, pidfd = reply.fds
             self._hand_over(InitProcess(channel, pidfd, frozenset(self._asked.popleft())))
         elif reply.kind == b"E":
-            self._lost(LaunchError(f"the sandbox could not be built: {failure_text(reply.body)}"))
+            self._lost(LaunchError(self._explain(reply.body)))
+
+    def _explain(self, failure: bytes) -> str:
+        return f"the sandbox could not be built: {failure_text(failure)}"
 
     def _hand_over(self, init: InitProcess) -> None:
         while self._waiting:
@@ -218,7 +207,6 @@ class ZygoteProcess:
             self.failure = error
             self._loop.remove_reader(self._control)
             self._control.close()
-            os.close(self._errors)
             self._reap()
         self._settle()
         self.drop_spares()
@@ -236,6 +224,47 @@ class ZygoteProcess:
             self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
 
     def _last_words(self) -> str:
+        """Describe how it ended."""
+        raise NotImplementedError
+
+    def _reap(self) -> None:
+        """Wait for the process in the background, and set `_gone`. Called once."""
+        raise NotImplementedError
+
+
+class ZygoteProcess(InitSource):
+    """The zygote of one policy. `searched` are the roots in which it covers the sockets of others."""
+
+    def __init__(
+        self, settings: Message, fds: Sequence[int], interpreter: Sequence[str], searched: Sequence[str] = ()
+    ) -> None:
+        self._helper = HelperProcess(interpreter, ENTRY, searched)
+        super().__init__(self._helper.control)
+        with suppress(OSError):  # it ended at once, which is noticed like any other end
+            send(self._control, settings, fds)
+
+    def _last_words(self) -> str:
+        return self._helper.last_words()
+
+    def _reap(self) -> None:
+        self._helper.reap(self._gone)
+
+
+class HelperProcess:
+    """An interpreter that runs one of our stdlib-only programs, with a control socket. `control` is our end."""
+
+    def __init__(self, interpreter: Sequence[str], entry: str, words: Sequence[str] = ()) -> None:
+        self.control, theirs = control_pair()
+        with theirs:
+            self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
+            try:
+                self._process = _start(interpreter, entry, theirs, self._errors, words)
+            except LaunchError:
+                self.control.close()
+                os.close(self._errors)
+                raise
+
+    def last_words(self) -> str:
         """Describe how it ended, with the last line of its stderr, which names an exception."""
         lines = os.pread(self._errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
         status = ""
@@ -243,28 +272,46 @@ class ZygoteProcess:
             status = f" with status {self._process.wait(EXIT_PATIENCE)}"
         return f"{status}: {lines[-1]}" if lines else status
 
-    def _reap(self) -> None:
+    def reap(self, gone: asyncio.Future[None]) -> None:
+        """Wait for it in the background, then set `gone`. Call it last."""
+        os.close(self._errors)
         if self._process.poll() is not None:
-            self._gone.set_result(None)
+            gone.set_result(None)
             return
-        pidfd = os.pidfd_open(self._process.pid)
 
         def ended() -> None:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
             self._process.wait()
-            self._gone.set_result(None)
+            gone.set_result(None)
 
-        self._loop.add_reader(pidfd, ended)
+        when_ended(os.pidfd_open(self._process.pid), ended)
+
+
+def when_ended(pidfd: int, then: Callable[[], None]) -> None:
+    """Call `then` once the process has ended. Takes the descriptor."""
+    loop = asyncio.get_running_loop()
+
+    def ended() -> None:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+        then()
+
+    loop.add_reader(pidfd, ended)
+
+
+def control_pair() -> tuple[socket.socket, socket.socket]:
+    """Make a control socket: our end and theirs."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+    return ours, theirs
 
 
 def _start(
-    interpreter: Sequence[str], control: socket.socket, errors: int, searched: Sequence[str]
+    interpreter: Sequence[str], entry: str, control: socket.socket, errors: int, words: Sequence[str]
 ) -> subprocess.Popen[bytes]:
-    python = [*(interpreter or (sys.executable,)), "-I", "-S", "-E", "-c", ENTRY]
+    python = [*(interpreter or (sys.executable,)), "-I", "-S", "-E", "-c", entry]
     try:
         return subprocess.Popen(
-            [*python, str(PLACE), str(control.fileno()), *searched],
+            [*python, str(PLACE), str(control.fileno()), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

@@ -13,6 +13,10 @@ from .socket_search import SocketSearch, named_sockets, read_all
 DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 # A process with kernel uid 0 may write here whatever its capabilities are.
 KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs", b"/proc/acpi")
+TELLING = (
+    b"keys", b"key-users", b"scsi", b"asound", b"acpi", b"timer_list", b"sched_debug", b"latency_stats", b"cmdline",
+)  # fmt: skip
+"""In `/proc`: of the host's users and hardware, and how its kernel was started."""
 VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 ATTEMPTS = 50
 """Tries to cover a path that comes and goes: a loop that removes and makes a folder rarely wins this often."""
@@ -144,11 +148,15 @@ def build_tree(roots: list[bytes]) -> None:
     for root, tree in trees:
         kernel.set_attributes(kernel.ATTR_NOSUID | kernel.ATTR_NODEV, tree)
         kernel.attach(tree, root)
-    build_dev()
+    build_dev(device_trees())
 
 
-def build_dev() -> None:
-    devices = [(path, kernel.clone_tree(path)) for path in DEVICES if os.path.exists(path)]
+def device_trees() -> list[tuple[bytes, int]]:
+    """Clone the host's devices that commands may use."""
+    return [(path, kernel.clone_tree(path)) for path in DEVICES if os.path.exists(path)]
+
+
+def build_dev(devices: list[tuple[bytes, int]], shared_memory: bytes = b"mode=1777") -> None:
     kernel.mount(b"tmpfs", b"/dev", b"tmpfs", kernel.MS_NOSUID, b"mode=755")
     for path, tree in devices:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
@@ -165,10 +173,28 @@ def build_dev() -> None:
     for number, name in enumerate((b"stdin", b"stdout", b"stderr")):
         os.symlink(b"fd/%d" % number, b"/dev/" + name)
     kernel.set_attributes(kernel.ATTR_RDONLY, path=b"/dev", recursive=False)
-    kernel.mount(b"tmpfs", b"/dev/shm", b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, b"mode=1777")
+    kernel.mount(b"tmpfs", b"/dev/shm", b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, shared_memory)
 
 
 def cover_kernel_knobs() -> None:
     for path in KERNEL_KNOBS:
         if os.path.exists(path):
             kernel.bind(path, path, kernel.ATTR_RDONLY)
+
+
+def closed_kernel_files(root: bool) -> list[tuple[bytes, bool]]:
+    """List what in `/proc` tells of others, and what the kernel shows only to root, if that is who we are: a kernel uid
+    0 can read it without any capability. Each with whether it is a folder."""
+    found = []
+    with os.scandir(b"/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            if entry.name in TELLING or (root and not entry.stat().st_mode & 0o004):
+                found.append((b"/proc/" + entry.name, entry.is_dir()))
+    return found
+
+
+def hide(paths: list[tuple[bytes, bool]]) -> None:
+    for path, is_folder in paths:
+        kernel.bind(EMPTY_DIR if is_folder else b"/dev/null", path, kernel.ATTR_RDONLY)

@@ -14,6 +14,7 @@ OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 CLONE = {"x86_64": 56, "aarch64": 220}
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
+CLONE_NEWCGROUP, CLONE_NEWUTS = 1 << 25, 1 << 26
 LANDLOCK_RULE_PATH_BENEATH = 1
 LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11  # character and block devices
 LANDLOCK_WRITES = 1 << 1 | 0b1_1111_1111 << 4  # write a file; remove and make anything
@@ -21,13 +22,13 @@ LANDLOCK_RESOLVE_UNIX = 1 << 16
 LANDLOCK_FILE = 1 << 1 | 1 << 14 | 1 << 15
 # (version, right): refer, truncate, device ioctl, connect to a socket file that another domain made.
 LANDLOCK_LATER_RIGHTS = ((2, 1 << 13), (3, 1 << 14), (5, 1 << 15), (9, LANDLOCK_RESOLVE_UNIX))
-LANDLOCK_SCOPES = 0b11  # abstract sockets and signals stay within the domain
+LANDLOCK_SOCKETS_SCOPE, LANDLOCK_SIGNALS_SCOPE = 1, 2  # abstract sockets and signals stay within the domain
 OPEN_TREE_CLONE = 1
 MOVE_MOUNT_F_EMPTY_PATH = 4
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 15, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 SECCOMP_MODE_FILTER, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5414, 0x80045430, 0x40045431
@@ -75,16 +76,19 @@ def write_file(path: str, content: str) -> None:
 # Namespaces and mounts
 
 
-def enter_namespaces(network: bool) -> None:
-    """Create user, mount, IPC and (unless the network is allowed) network namespaces, and own them.
+def enter_namespaces(network: bool, more: int = 0, ids: tuple[int, int] | None = None) -> None:
+    """Create user, mount, IPC and (unless the network is allowed) network namespaces, and `more`, and own them.
 
-    User and group keep their numbers, so that `id`, `~` and git's ownership check work as usual.
+    User and group get the numbers `ids`; without, they keep theirs, so that `id`, `~` and git's ownership check work as
+    usual.
     """
     user, group = os.getuid(), os.getgid()
-    checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET)), "unshare")
+    inside = ids or (user, group)
+    flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET) | more
+    checked(libc.unshare(flags), "unshare")
     write_file("/proc/self/setgroups", "deny")
-    write_file("/proc/self/gid_map", f"{group} {group} 1")
-    write_file("/proc/self/uid_map", f"{user} {user} 1")
+    write_file("/proc/self/gid_map", f"{inside[1]} {group} 1")
+    write_file("/proc/self/uid_map", f"{inside[0]} {user} 1")
     if not network:
         raise_loopback()
 
@@ -142,6 +146,30 @@ def unmount(path: bytes) -> None:
     checked(libc.umount2(path, MNT_DETACH), "umount", path)
 
 
+def change_root(path: bytes) -> None:
+    """Make a mount the root, and let go of everything outside of it."""
+    os.chdir(path)
+    checked(libc.pivot_root(b".", b"."), "pivot_root", path)
+    unmount(b".")  # the old root, which lies over the new one
+    os.chdir("/")
+
+
+def set_host_name(name: bytes) -> None:
+    checked(libc.sethostname(name, ctypes.c_size_t(len(name))), "sethostname")
+
+
+def take_name(name: bytes) -> None:
+    """Show only this name to those who list processes: the command line holds paths of the host."""
+    checked(libc.prctl(PR_SET_NAME, name, 0, 0, 0), "prctl")
+    fd = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
+    fields = os.read(fd, 4096).rpartition(b")")[2].split()
+    os.close(fd)
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, see proc(5)
+    if end - start > len(name):
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, name, len(name))
+
+
 def is_read_only(path: bytes) -> bool:
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -159,8 +187,10 @@ def landlock_abi() -> int:
     return max(result, 0)
 
 
-def landlock_ruleset(roots: tuple[bytes, ...], devices: tuple[bytes, ...]) -> int | None:
+def landlock_ruleset(roots: tuple[bytes, ...], devices: tuple[bytes, ...], sockets: bool = False) -> int | None:
     """Create a ruleset that allows writing only below the roots and to the devices; None if there is no Landlock.
+
+    `sockets` allows connecting to local sockets of other commands, where namespaces leave no others.
 
     It does not handle reading and executing, so they stay unrestricted. Returns a descriptor.
     """
@@ -171,7 +201,10 @@ def landlock_ruleset(roots: tuple[bytes, ...], devices: tuple[bytes, ...]) -> in
     for version, right in LANDLOCK_LATER_RIGHTS:
         if abi >= version:
             handled |= right
-    attr = struct.pack("QQQ", handled, 0, LANDLOCK_SCOPES)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    if sockets:
+        handled &= ~LANDLOCK_RESOLVE_UNIX
+    scopes = LANDLOCK_SIGNALS_SCOPE | (0 if sockets else LANDLOCK_SOCKETS_SCOPE)
+    attr = struct.pack("QQQ", handled, 0, scopes)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
     fd = syscall(LANDLOCK_CREATE_RULESET, attr, len(attr), 0, what="landlock_create_ruleset")
     below = handled & ~(LANDLOCK_MAKE_DEVICES | LANDLOCK_RESOLVE_UNIX)
     for path, rights in [*((root, below) for root in roots), *((device, LANDLOCK_FILE) for device in devices)]:

@@ -4,11 +4,14 @@ import asyncio
 import errno
 import fcntl
 import os
+import platform
+import resource
 import signal
 import struct
 import termios
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 
 import msgspec
 
@@ -20,6 +23,8 @@ from ferrule.sandbox.linux.client import InitProcess, Reply, failure_text, parse
 TIOCSIG = 0x40045436
 """The ioctl on a terminal's master that signals the foreground group (asm-generic/ioctls.h)."""
 
+EXIT = "iqdd?"
+"""What an init says of an exit, before the names: status, memory, times, and whether processes go on."""
 LOST = (
     "the sandbox of this command ended before the command did (its helper was killed, or memory ran out); "
     "changes that the command made remain, and the next command gets a new sandbox"
@@ -27,10 +32,12 @@ LOST = (
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a command ended, and the names of processes that it left running, which were ended with it."""
+    """How a command ended, and the names of processes that it left running; they go on if `lingers`, and else were
+    ended with it."""
 
     status: ExitStatus
     survivors: tuple[str, ...] = ()
+    lingers: bool = False
 
 
 class ConfinedChild:
@@ -95,9 +102,10 @@ class ConfinedChild:
             await asyncio.wait([self._ended])
 
     async def leftovers(self, output_held: bool) -> str | None:
-        del output_held  # any process that held it was ended
-        survivors = (await self.ending()).survivors
-        return f"Ended with the command: {', '.join(survivors)}." if survivors else None
+        del output_held  # the init names the processes
+        ending = await self.ending()
+        fate = "Left running" if ending.lingers else "Ended with the command"
+        return f"{fate}: {', '.join(ending.survivors)}." if ending.survivors else None
 
     def resize(self, rows: int, columns: int) -> None:
         if self._terminal is not None:
@@ -141,11 +149,11 @@ class ConfinedChild:
 
 def _ending(body: bytes) -> Ending:
     # Sent from inside the sandbox: only bytes of a known shape are accepted.
-    status, _, _, _ = struct.unpack_from("iqdd", body)
+    status, _, _, _, lingers = struct.unpack_from(EXIT, body)
     code = os.waitstatus_to_exitcode(status)
-    names = body[struct.calcsize("iqdd") :].decode("utf-8", "replace")
+    names = body[struct.calcsize(EXIT) :].decode("utf-8", "replace")
     exit_status = ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code)
-    return Ending(exit_status, tuple(name for name in names.split("\0") if name))
+    return Ending(exit_status, tuple(name for name in names.split("\0") if name), lingers)
 
 
 def spawn(
@@ -186,6 +194,16 @@ def _pipes(stdio: Pipes, ours: ExitStack, theirs: ExitStack) -> tuple[list[int |
     return [into, out, err], [end for end in (in_end, out_end, err_end) if end is not None]
 
 
+async def started(child: ConfinedChild) -> None:
+    """Wait until the program runs. Closes the descriptors and raises `LaunchError` if it fails to start."""
+    try:
+        await child.started()
+    except BaseException:
+        for fd in {child.stdin, child.stdout, child.stderr} - {None, -1}:
+            os.close(fd)  # type: ignore[arg-type]  # None was removed
+        raise
+
+
 def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits) -> dict[str, object]:
     """Build the message that starts a command, without its covers. Raises `LaunchError` for what no kernel accepts."""
     if not argv:
@@ -197,8 +215,7 @@ def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Li
         "argv": [os.fsencode(word) for word in argv],
         "env": {os.fsencode(name): os.fsencode(value) for name, value in confined_environment(env).items()},
         "cwd": os.fsencode(cwd),
-        "core_bytes": limits.core_bytes,
-        "max_processes": limits.max_processes,
+        "limits": [(getattr(resource, name), value) for name, value in limits.resources().items()],
     }
 
 
@@ -218,3 +235,10 @@ def explain(body: bytes) -> str:
     if step == "exec":
         return f"cannot run {path}: {os.strerror(number)}"
     return f"the sandbox could not be built: {failure_text(body)}"
+
+
+@cache
+def kernel_version() -> tuple[int, ...]:
+    """Return the kernel's version. Before 6.14 a bound on process numbers applies to the whole machine."""
+    major, minor = platform.release().split(".")[:2]
+    return int(major), int("".join(char for char in minor if char.isdigit()) or 0)

@@ -183,8 +183,9 @@ class Filters(msgspec.Struct, frozen=True):
     processes, and their shared memory and queues."""
 
 
-def build_filters(inet: bool) -> Filters:
-    """Build the filters. `inet` allows IPv4 and IPv6 sockets, because the network is private or allowed.
+def build_filters(inet: bool, user: int | None = None, group: int | None = None) -> Filters:
+    """Build the filters. `inet` allows IPv4 and IPv6 sockets, because the network is private or allowed. `user` and
+    `group` are what commands have inside; ours by default.
 
     Raises `LaunchError` on a machine that the tables do not cover.
     """
@@ -197,7 +198,7 @@ def build_filters(inet: bool) -> Filters:
     exposed = [*_numbers(_OWNERS_AND_ATTRIBUTES, arm), *_numbers(_SHARED_OBJECTS, arm)]
     files = [*_opens(arm), *_fcntl(arm), *_modes(arm)]  # first, because they are called most often
     base = [*_architecture(arm), *files, *_refuse(refused), *_terminal(arm), *_sockets(arm, inet), *_pairs(arm)]
-    base += _identities(arm, os.getuid(), os.getgid())
+    base += _identities(arm, os.getuid() if user is None else user, os.getgid() if group is None else group)
     final = [*_refuse(mounting), *_clone(arm)]
     no_sockets = _no_named_sockets(arm)
     return Filters(

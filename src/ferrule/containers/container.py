@@ -1,0 +1,356 @@
+"""One container of this machine. It is a `Launcher`, so whatever runs commands can run them in it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ferrule.containers.errors import ContainerError, ContainerExpired
+from ferrule.containers.host import ContainerInfo, ContainerSettings, Status
+from ferrule.containers.place import Slot
+from ferrule.process.capture import Captured
+from ferrule.process.launcher import LaunchError, Limits, Stdio
+from ferrule.process.run import Completed, run
+from ferrule.sandbox.linux.holders import HolderProcess
+from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, started
+from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
+from ferrule.sync import Closing, wait_for_coroutine
+
+if TYPE_CHECKING:
+    from ferrule.containers.local import LocalHost
+
+ENVIRONMENT: Mapping[str, str] = {
+    "PATH": PATH, "HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "dumb",
+}  # fmt: skip
+SHELL = "/bin/bash"
+SPARE_SECONDS = 30.0
+"""A container that nobody has used for so long keeps no process ready, which takes memory."""
+REFILL_DELAY = 0.002
+"""Seconds: the next process is made when the command has started, not meanwhile."""
+RESTARTED = (
+    "the container was started again: its files are as they were, but programs that ran in it and what they had in "
+    "memory are gone"
+)
+EXCEEDED = {
+    "memory": "a program was ended because the container's memory ({:.3g} GiB) was used up",
+    "disk": "commands were ended because the container's files take more than {:.3g} GiB or a million entries: remove "
+    "some",
+}
+GIBIBYTE = 1 << 30
+_LIMITS = Limits()
+
+
+class Container(Closing):
+    """A container: a private root with a folder for data, a network of its own without a way out, and commands.
+
+    Nothing runs until the first use. A holder that was killed is replaced at the next use; `take_notices` tells that
+    once, and `run` writes it into the command's stderr. Close it to end it and remove its files.
+    """
+
+    def __init__(self, host: "LocalHost", slot: Slot) -> None:
+        self._host = host
+        self._slot = slot
+        self._holder: HolderProcess | None = None
+        self._starting: asyncio.Lock | None = None
+        self._children: set[ConfinedChild] = set()
+        self._status: Status = "running"
+        self._notice: str | None = None
+        self._started_before = False
+        self._killed = 0
+        self._spare_timer: asyncio.TimerHandle | None = None
+        self.when_closed: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Closes what was opened for this container alone."""
+
+    @staticmethod
+    def open(
+        *,
+        image: str | None = None,
+        env: Mapping[str, str] = {},
+        settings: ContainerSettings | None = None,
+    ) -> "Container":
+        """Make a container of its own, without a host to open; its files go when it is closed. Use it as `async with`
+        or `with`. Raises `ContainerError`."""
+        from ferrule.containers.local import single_container
+
+        chosen = settings or ContainerSettings()
+        return single_container(
+            msgspec.structs.replace(chosen, image=image or chosen.image, env={**chosen.env, **env}, temporary=True)
+        )
+
+    def __repr__(self) -> str:
+        return f"<Container {self.id}: {self._status}>"
+
+    @property
+    def id(self) -> str:
+        return self._slot.record.id
+
+    @property
+    def created_at(self) -> float:
+        return self._slot.record.created_at
+
+    @property
+    def last_used(self) -> float:
+        return self._slot.last_used
+
+    @property
+    def settings(self) -> ContainerSettings:
+        return self._slot.record.settings
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    @property
+    def info(self) -> ContainerInfo:
+        return ContainerInfo(
+            id=self.id,
+            created_at=self.created_at,
+            last_used=self.last_used,
+            status=self._status,
+            settings=self.settings,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """The host's path of `/mnt/data`. Commands write there: links and special files in it are traps."""
+        return self._slot.data
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a command that brings none."""
+        return {**ENVIRONMENT, **self.settings.env}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs."""
+        return bool(self._children)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has processes."""
+        return self._holder is not None and self._holder.alive
+
+    @property
+    def holder_pid(self) -> int:
+        """The process above all of its commands; 0 while there is none."""
+        return self._holder.pid if self._holder is not None else 0
+
+    @property
+    def restarted(self) -> bool:
+        """Whether it was started again since somebody was told."""
+        return self._notice is not None
+
+    def take_notices(self) -> list[str]:
+        """Return, once, what has to be told: that it was started again, that commands used up memory or disk space."""
+        notices = [] if self._notice is None else [self._notice]
+        self._notice = None
+        return notices + self._exceeded()
+
+    async def start(self) -> None:
+        """Start it now, instead of at its first use. Raises `ContainerError`."""
+        await self._running_holder()
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> ConfinedChild:
+        """Start a command; `cwd` is a path inside. What it leaves running goes on until the container ends."""
+        request = {**request_of(argv, env, cwd, self._bounded(limits)), "covers": []}
+        holder = await self._running_holder()
+        try:
+            return await self._attempt(holder, request, stdio)
+        except _NotStarted:
+            if not holder.alive:
+                return await self._attempt(await self._running_holder(), request, stdio)
+            raise
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        env: Mapping[str, str] = {},
+        cwd: str = DATA,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        limits: Limits = _LIMITS,
+    ) -> Completed:
+        """Run one command to its end: a line for bash, or an argv. `env` is added to the container's own variables.
+
+        Ends it after `timeout` seconds. Raises `LaunchError` if it cannot be started.
+        """
+        argv = [SHELL, "-c", command] if isinstance(command, str) else command
+        done = await run(
+            self,
+            argv,
+            env={**self.environment, **env},
+            cwd=cwd,
+            stdin=stdin,
+            timeout_ms=None if timeout is None else int(timeout * 1000),
+            limits=limits,
+        )
+        notices = self.take_notices()
+        return _with_notices(done, notices) if notices else done
+
+    def run_sync(
+        self,
+        command: str | Sequence[str],
+        *,
+        env: Mapping[str, str] = {},
+        cwd: str = DATA,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        """`run`, for plain code."""
+        return wait_for_coroutine(self.run(command, env=env, cwd=cwd, stdin=stdin, timeout=timeout))
+
+    def publish(self) -> "Container":
+        """Let others see it, once somebody has it. For its host."""
+        self._slot.publish()
+        return self
+
+    def touch(self) -> None:
+        """Count a use, so that it does not expire."""
+        self._slot.touch()
+
+    async def stop(self) -> None:
+        """End all its processes. The files stay, and the next use starts it again."""
+        self._cancel_spare_timer()
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            holder.close()
+            await holder.gone()
+            await self._host.let_go(self)
+
+    async def aclose(self) -> None:
+        """End it and remove its files."""
+        await self._host.discard(self)
+        if self.when_closed is not None:
+            await self.when_closed()
+
+    async def expire(self) -> None:
+        """End it for good. For its host."""
+        self._status = "expired"
+        self.touch()
+        await self.stop()
+        await asyncio.to_thread(self._slot.remove)
+
+    async def release(self) -> None:
+        """End its processes and let others have it. For its host."""
+        await self.stop()
+        self._slot.release()
+
+    def adopted(self) -> "Container":
+        """Note that another process had it before, so that its first start is told."""
+        self._started_before = True
+        return self
+
+    async def _running_holder(self) -> HolderProcess:
+        if self._starting is None:
+            self._starting = asyncio.Lock()
+        async with self._starting:
+            self._usable()
+            if self._holder is None or not self._holder.alive:
+                await self._start()
+            assert self._holder is not None
+            self.touch()
+            return self._holder
+
+    async def _start(self) -> None:
+        if self._holder is not None:
+            await self.stop()
+        self._host.bind_to_running_loop()
+        holder = self._holder = await self._host.holder_for(self, self._slot)
+        try:
+            await holder.wait_ready()
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, LaunchError):
+                raise ContainerError(str(error)) from error
+            raise
+        if self._started_before:
+            self._notice = RESTARTED
+        self._started_before = True
+        self._killed = 0
+        self._set_spare_timer()
+
+    async def _attempt(self, holder: HolderProcess, request: Mapping[str, object], stdio: Stdio) -> ConfinedChild:
+        def ended() -> None:
+            self._ended(child)
+
+        try:
+            init = await holder.take(())
+            child = spawn(init, request, stdio, soft_kill=False, on_end=ended)
+        except (OSError, LaunchError) as error:
+            raise _NotStarted("the container ended before the command was started") from error
+        self._children.add(child)
+        holder.watch()
+        asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill, holder)
+        await started(child)
+        return child
+
+    def _exceeded(self) -> list[str]:
+        """Say, once, what commands used up."""
+        found = set() if self._holder is None else set(self._holder.exceeded)
+        if self._holder is not None:
+            self._holder.exceeded.clear()
+        killed = self._host.killed(self)
+        if killed > self._killed:
+            self._killed = killed
+            found.add("memory")
+        amounts = {"memory": self._host.memory_bytes(self.settings), "disk": self.settings.disk_bytes}
+        return [EXCEEDED[what].format(amounts[what] / GIBIBYTE) for what in sorted(found)]
+
+    def _ended(self, child: ConfinedChild) -> None:
+        self._children.discard(child)
+        if self._status == "running":
+            self.touch()
+
+    def _refill(self, holder: HolderProcess) -> None:
+        if holder is self._holder and holder.alive and not holder.spares:
+            holder.ask(())
+        self._set_spare_timer()
+
+    def _set_spare_timer(self) -> None:
+        self._cancel_spare_timer()
+        self._spare_timer = asyncio.get_running_loop().call_later(SPARE_SECONDS, self._drop_spares)
+
+    def _cancel_spare_timer(self) -> None:
+        if self._spare_timer is not None:
+            self._spare_timer.cancel()
+            self._spare_timer = None
+
+    def _drop_spares(self) -> None:
+        if self._holder is not None:
+            self._holder.drop_spares()
+
+    def _usable(self) -> None:
+        if self._status == "expired":
+            minutes = self.settings.idle_seconds / 60
+            raise ContainerExpired(
+                f"container {self.id} has ended (containers do after {minutes:g} minutes without use) and its files "
+                "are gone: make a new one"
+            )
+
+    def _bounded(self, limits: Limits) -> Limits:
+        """Return the limits of a command, where it has none of its own."""
+        own = self.settings
+        return msgspec.structs.replace(
+            limits,
+            max_processes=min(limits.max_processes or own.max_processes, own.max_processes),
+            file_bytes=min(limits.file_bytes or own.file_bytes, own.file_bytes),
+            data_bytes=limits.data_bytes or self._host.memory_of_a_process(self),
+        )
+
+
+class _NotStarted(ContainerError):
+    """Nothing was started."""
+
+
+def _with_notices(done: Completed, notices: Sequence[str]) -> Completed:
+    lines = "".join(f"[{notice}]\n" for notice in notices).encode()
+
+    def told(output: Captured) -> Captured:
+        return msgspec.structs.replace(output, head=lines + output.head)
+
+    return msgspec.structs.replace(done, stderr=told(done.stderr), output=told(done.output))

@@ -1,0 +1,288 @@
+"""The containers of this machine: made, found, expired, removed; what a killed predecessor left is swept."""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from ferrule.config import ferrule_home
+from ferrule.containers.container import Container
+from ferrule.containers.errors import ContainerError, ContainerExpired
+from ferrule.containers.host import ContainerInfo, ContainerSettings
+from ferrule.containers.place import Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
+from ferrule.process.launcher import LaunchError
+from ferrule.sandbox.environment import NESTED, is_inside
+from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
+from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
+from ferrule.sandbox.linux.root import PrivateRoot
+from ferrule.sync import LoopBound, close_at_exit
+
+MAX_CONTAINERS = 256
+"""At once: each takes some megabytes of memory and a few processes."""
+REMEMBERED = 1000
+"""Ids of ended containers, so that their users are told what happened to them."""
+SHORTEST_WAIT = 0.05
+"""Seconds between two looks for expired containers."""
+GONE = "container {} has ended and its files are gone (containers end after {:g} minutes without use): make a new one"
+_DEFAULT = ContainerSettings()
+
+
+class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the containers of a host may use. `memory_bytes` caps that of each; `spares` are kept ready, with default
+    settings; `groups` False does without control groups."""
+
+    containers: int = MAX_CONTAINERS
+    memory_bytes: int | None = None
+    spares: int = 0
+    groups: bool = True
+
+
+_LIMITS = HostLimits()
+
+
+class LocalHost(LoopBound):
+    """The containers of one process. Open it with `async with`; its end leaves the files for the next one, except those
+    of temporary containers.
+
+    `interpreter` replaces `sys.executable` for the helper processes; tests run them as another user.
+    """
+
+    def __init__(self, place: Path, limits: HostLimits, interpreter: Sequence[str]) -> None:
+        self._place = place
+        self._limits = limits
+        self._interpreter = interpreter
+        self._containers: dict[str, Container] = {}
+        self._groups: dict[str, Group] = {}
+        self._ended: deque[str] = deque(maxlen=REMEMBERED)
+        self._mother: MotherProcess | None = None
+        self._spares: deque[Container] = deque()
+        self._filling: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._opened = False
+        self._forget_exit: Callable[[], None] = lambda: None
+
+    @classmethod
+    def open(
+        cls, data_dir: Path | None = None, *, limits: HostLimits = _LIMITS, interpreter: Sequence[str] = ()
+    ) -> Self:
+        """Open the containers in a folder, by default a neutral one below `/var/tmp`. Raises `ContainerError` where
+        there can be none."""
+        if sys.platform != "linux":
+            raise ContainerError("containers need Linux: run Ferrule there, or in a virtual machine with Linux")
+        if is_inside():
+            raise ContainerError(NESTED)
+        return cls(data_dir or default_place(ferrule_home()), limits, interpreter)
+
+    async def __aenter__(self) -> Self:
+        await self.prepare()
+        self._refill()
+        return self
+
+    async def prepare(self) -> None:
+        """Sweep, once, what a killed predecessor left."""
+        self.bind_to_running_loop()
+        if not self._opened:
+            self._opened = True
+            self._forget_exit = close_at_exit(self.aclose)
+            await asyncio.to_thread(_sweep, self._place)
+
+    async def create(self, settings: ContainerSettings = _DEFAULT) -> Container:
+        """Make a container and start it. Raises `ContainerError`."""
+        container = self._spare(settings) or await self._started(settings)
+        self._keep(container.publish())
+        self._refill()
+        return container
+
+    async def get(self, container_id: str) -> Container:
+        """Return a container by its id; one whose process has ended is taken over with its files. Raises
+        `UnknownContainer`, `ContainerExpired`, or `ContainerError` if another process has it."""
+        if container_id in self._containers:
+            return self._containers[container_id]
+        if container_id in self._ended:
+            raise ContainerExpired(GONE.format(container_id, _DEFAULT.idle_seconds / 60))
+        slot = await asyncio.to_thread(take_slot, self._place, container_id)
+        idle = slot.record.settings.idle_seconds
+        if slot.last_used + idle < time.time():
+            await asyncio.to_thread(slot.remove)
+            raise ContainerExpired(GONE.format(container_id, idle / 60))
+        container = Container(self, slot).adopted()
+        container.touch()
+        self._keep(container)
+        return container
+
+    async def list(self) -> "tuple[ContainerInfo, ...]":
+        """Return the containers of all processes that share the place, oldest first."""
+        found = await asyncio.to_thread(lambda: [*on_disk(self._place)])
+        now = time.time()
+        return tuple(info for info in found if info.id in self._containers or info.expires_at > now)
+
+    async def remove(self, container_id: str) -> None:
+        """End a container and remove its files. Raises as `get` does."""
+        await self.discard(await self.get(container_id))
+
+    async def aclose(self) -> None:
+        """End all containers."""
+        self._forget_exit()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (self._filling, self._expiring):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        containers, spares = [*self._containers.values()], [*self._spares]
+        self._containers.clear()
+        self._spares.clear()
+        await asyncio.gather(*map(_leave, containers), *(spare.expire() for spare in spares))
+        if self._mother is not None:
+            mother, self._mother = self._mother, None
+            mother.close()
+            await mother.gone()
+        await asyncio.to_thread(tidy, self._place)
+
+    async def discard(self, container: Container) -> None:
+        """End a container and remove its files; does nothing if that was done."""
+        if self._containers.pop(container.id, None) is not None:
+            self._ended.append(container.id)
+            await container.expire()
+
+    def adopt(self, settings: ContainerSettings) -> Container:
+        """Make a container that starts at its first use. Blocking, for a moment."""
+        container = Container(self, new_slot(self._place, settings)).publish()
+        self._containers[container.id] = container
+        return container
+
+    @property
+    def ready_spares(self) -> int:
+        """Count the containers that wait for somebody who needs one."""
+        return len(self._spares)
+
+    # For containers
+
+    async def holder_for(self, container: Container, slot: Slot) -> HolderProcess:
+        """Begin the processes of a container. Raises `ContainerError`."""
+        await self.prepare()
+        own = container.settings
+        groups = await asyncio.to_thread(find_groups) if self._limits.groups else ""
+        root = PrivateRoot(data=slot.path("data"), tmp=slot.path("tmp"), home=slot.path("home"), binds=own.binds)
+        with ExitStack() as stack:
+            entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
+            settings = settings_of(root, 0 if entrances else self.memory_bytes(own), own.disk_bytes)
+            if self._mother is None or not self._mother.alive:
+                self._mother = MotherProcess(self._interpreter)
+            return self._mother.holder(settings, entrances)
+
+    async def let_go(self, container: Container) -> None:
+        """Clean up after the processes of a container have ended."""
+        group = self._groups.pop(container.id, None)
+        if group is not None:
+            await group.remove()
+
+    def memory_bytes(self, settings: ContainerSettings) -> int:
+        """Return how much memory a container really gets."""
+        return min(settings.memory_bytes, self._limits.memory_bytes or settings.memory_bytes)
+
+    def memory_of_a_process(self, container: Container) -> int | None:
+        """Return what one process may take, where no control group bounds them together."""
+        return None if container.id in self._groups else self.memory_bytes(container.settings)
+
+    def killed(self, container: Container) -> int:
+        """Count the processes of a container that were ended because its memory was used up."""
+        group = self._groups.get(container.id)
+        return group.killed() if group is not None else 0
+
+    def _group(self, container: Container, groups: Groups) -> Group:
+        group = Group(groups)
+        own = container.settings
+        try:
+            group.make(memory_bytes=self.memory_bytes(own), max_processes=own.max_processes, cpus=own.cpus)
+        except OSError as error:
+            raise ContainerError(f"the container's control group cannot be made: {error.strerror}") from error
+        self._groups[container.id] = group
+        return group
+
+    async def _started(self, settings: ContainerSettings) -> Container:
+        await self.prepare()
+        if len(self._containers) + len(self._spares) >= self._limits.containers:
+            raise ContainerError(
+                f"there are {self._limits.containers} containers already: close one, or wait until one expires"
+            )
+        container = Container(self, await asyncio.to_thread(new_slot, self._place, settings))
+        try:
+            await container.start()
+        except BaseException:
+            await container.expire()
+            raise
+        return container
+
+    def _keep(self, container: Container) -> None:
+        self._containers[container.id] = container
+        self._schedule()
+
+    def _spare(self, settings: ContainerSettings) -> Container | None:
+        while self._spares and settings == _DEFAULT:
+            spare = self._spares.popleft()
+            if spare.alive:
+                return spare
+            self._containers[spare.id] = spare  # it expires like any other
+        return None
+
+    def _refill(self) -> None:
+        if len(self._spares) < self._limits.spares and (self._filling is None or self._filling.done()):
+            self._filling = asyncio.create_task(self._fill())
+
+    async def _fill(self) -> None:
+        with suppress(LaunchError):  # whoever needs a container gets the error
+            while len(self._spares) < self._limits.spares:
+                self._spares.append(await self._started(_DEFAULT))
+
+    def _schedule(self) -> None:
+        """Wake up when the next container may expire."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._containers:
+            soonest = min(container.info.expires_at for container in self._containers.values())
+            wait = max(soonest - time.time(), SHORTEST_WAIT)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._look)
+
+    def _look(self) -> None:
+        if self._expiring is None or self._expiring.done():
+            self._expiring = asyncio.create_task(self._expire())
+
+    async def _expire(self) -> None:
+        now = time.time()
+        for container in [*self._containers.values()]:
+            if container.busy:
+                container.touch()
+            elif container.info.expires_at <= now:
+                await self.discard(container)
+        self._schedule()
+
+
+def single_container(settings: ContainerSettings) -> Container:
+    """Make a container with a host of its own, which ends with it."""
+    host = LocalHost.open()
+    container = host.adopt(settings)
+    container.when_closed = host.aclose
+    return container
+
+
+def _sweep(place: Path) -> None:
+    sweep(place)
+    groups = find_groups()
+    if isinstance(groups, Groups):
+        remove_unheld(groups)
+
+
+async def _leave(container: Container) -> None:
+    if container.settings.temporary:
+        await container.expire()
+    else:
+        await container.release()

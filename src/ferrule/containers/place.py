@@ -1,0 +1,232 @@
+"""Where containers lie on disk: one folder each, held by a lock of the process that runs it.
+
+    PLACE/ID/record.json   what it is; its time of change is the last use
+             lock          locked while a process has it
+             data/ tmp/ home/   what is mounted inside
+
+The default place is `/var/tmp/ferrule-UID/`, because commands see the path of what is mounted: it tells nothing of the
+user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes share nothing.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from ferrule.containers.errors import ContainerError, UnknownContainer
+from ferrule.containers.host import ContainerInfo, ContainerSettings
+from ferrule.containers.removal import remove_tree
+from ferrule.locks import try_lock
+
+PREFIX = "cntr_"
+SHARED = "/var/tmp"
+RECORD, LOCK = "record.json", "lock"
+FOLDERS = ("data", "tmp", "home")
+IN_USE = "{} is in use by another process of yours: end that one first"
+_ID_BYTES = 16
+
+
+def default_place(home: str) -> Path:
+    """Return the place that belongs to one `FERRULE_HOME`."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:12]
+    return Path(SHARED, f"ferrule-{os.getuid()}", name)
+
+
+def make_place(place: Path) -> None:
+    """Create the place, closed to others. Raises `ContainerError` if somebody else has it."""
+    try:
+        for folder in (place.parent, place) if place.parent.parent == Path(SHARED) else (place,):
+            folder.mkdir(mode=0o700, parents=folder is place, exist_ok=True)
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+                raise ContainerError(f"{folder} belongs to somebody else or others can write it: remove it")
+    except OSError as error:
+        raise ContainerError(f"containers cannot be kept in {place}: {error.strerror}") from error
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a container."""
+
+    id: str
+    created_at: float
+    settings: ContainerSettings
+
+
+class Slot:
+    """The folder of one container, which is ours as long as we hold its lock."""
+
+    def __init__(self, folder: Path, record: Record, lock: int) -> None:
+        self.folder, self.record = folder, record
+        self._lock = lock
+        self.last_used = time.time()
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def touch(self) -> None:
+        """Note a use, for whoever looks at the disk later."""
+        self.last_used = time.time()
+        with suppress(FileNotFoundError):
+            os.utime(self.folder / RECORD, (self.last_used, self.last_used))
+
+    def publish(self) -> None:
+        """Write the record: from now on others see it, and it outlives us."""
+        (self.folder / RECORD).write_bytes(msgspec.json.encode(self.record))
+
+    def release(self) -> None:
+        """Let go of it; the files stay."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def remove(self) -> None:
+        """Remove it. Blocking, as long as there are files. Nothing may run in it any more."""
+        (self.folder / RECORD).unlink(missing_ok=True)  # first: from now on nobody lists it
+        remove_tree(self.folder)
+        self.release()
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold the lock of the place: nobody is making a container, or looking for those that nobody has."""
+    while True:
+        make_place(place)
+        try:
+            lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_nlink:  # else `tidy` has removed it meanwhile
+                yield
+                return
+        finally:
+            os.close(lock)
+
+
+def new_slot(place: Path, settings: ContainerSettings) -> Slot:
+    """Make the folder of a new container, which nobody sees before it is published. Raises `ContainerError`."""
+    try:
+        with _locked(place):
+            return _new_slot(place, settings)
+    except OSError as error:
+        raise ContainerError(f"the container's folder cannot be made in {place}: {error.strerror}") from error
+
+
+def _new_slot(place: Path, settings: ContainerSettings) -> Slot:
+    record = Record(id=PREFIX + secrets.token_hex(_ID_BYTES), created_at=time.time(), settings=settings)
+    folder = place / record.id
+    folder.mkdir(mode=0o700)
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try_lock(lock)
+    for name in FOLDERS:
+        (folder / name).mkdir(mode=0o755)
+    (folder / "tmp").chmod(0o1777)
+    return Slot(folder, record, lock)
+
+
+def take_slot(place: Path, container_id: str) -> Slot:
+    """Take over a container that no process has. Raises `UnknownContainer`, or `ContainerError` if one has it."""
+    folder = place / container_id
+    unknown = UnknownContainer(f"there is no container {container_id}")
+    if not _is_id(container_id):
+        raise unknown
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise unknown from error
+    try:
+        if not try_lock(lock):
+            raise ContainerError(IN_USE.format(container_id))
+        slot = Slot(folder, _record(folder), lock)
+        slot.last_used = (folder / RECORD).stat().st_mtime
+    except (OSError, msgspec.DecodeError) as error:
+        os.close(lock)
+        raise unknown from error
+    except ContainerError:
+        os.close(lock)
+        raise
+    return slot
+
+
+def on_disk(place: Path) -> Iterator[ContainerInfo]:
+    """Yield the containers of all processes, oldest first."""
+    found = []
+    for folder in _folders(place):
+        with suppress(OSError, msgspec.DecodeError):
+            found.append((_record(folder), (folder / RECORD).stat().st_mtime))
+    for record, used in sorted(found, key=lambda one: one[0].created_at):
+        yield ContainerInfo(
+            id=record.id, created_at=record.created_at, last_used=used, status="running", settings=record.settings
+        )
+
+
+def sweep(place: Path) -> None:
+    """Remove what no process has any more and nobody will ask for: expired, temporary, or made only half. Blocking."""
+    if not place.is_dir():
+        return
+    with _locked(place):
+        over = [held for folder in _folders(place) if (held := _held_if_over(folder)) is not None]
+    for folder, lock in over:
+        (folder / RECORD).unlink(missing_ok=True)
+        remove_tree(folder)
+        os.close(lock)
+    tidy(place)
+
+
+def tidy(place: Path) -> None:
+    """Remove the place if it is empty."""
+    if not place.is_dir():
+        return
+    with _locked(place):
+        if os.listdir(place) == [LOCK]:
+            (place / LOCK).unlink()
+            place.rmdir()
+    if place.parent.parent == Path(SHARED):
+        with suppress(OSError):  # the other homes' places
+            place.parent.rmdir()
+
+
+def _held_if_over(folder: Path) -> tuple[Path, int] | None:
+    """Lock a container that nobody has and that is over. Hold the lock of the place: else it may be half made only
+    now."""
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if try_lock(lock) and _is_over(folder):
+        return folder, lock
+    os.close(lock)
+    return None
+
+
+def _is_over(folder: Path) -> bool:
+    try:
+        record, used = _record(folder), (folder / RECORD).stat().st_mtime
+    except (OSError, msgspec.DecodeError):
+        return True
+    return record.settings.temporary or used + record.settings.idle_seconds < time.time()
+
+
+def _record(folder: Path) -> Record:
+    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+
+
+def _folders(place: Path) -> list[Path]:
+    try:
+        return [place / name for name in os.listdir(place) if _is_id(name)]
+    except OSError:
+        return []
+
+
+def _is_id(name: str) -> bool:
+    rest = name.removeprefix(PREFIX)
+    return rest != name and len(rest) == 2 * _ID_BYTES and not set(rest) - set("0123456789abcdef")

@@ -1,0 +1,175 @@
+"""The client of the mother of containers and of its holders."""
+
+import asyncio
+import errno
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ferrule.sandbox.linux.client import (
+    HelperProcess,
+    InitSource,
+    Message,
+    Reply,
+    control_pair,
+    failure_text,
+    parse_failure,
+    receive,
+    send,
+    when_ended,
+)
+from ferrule.sandbox.linux.launcher import kernel_version
+from ferrule.sandbox.linux.root import PrivateRoot
+from ferrule.sandbox.linux.seccomp import build_filters
+
+ENTRY = """
+import gc, sys
+gc.disable()
+_, place, control = sys.argv
+sys.path.insert(0, place)
+from linux.mother import main
+main(int(control))
+"""
+NO_NAMESPACES = frozenset({errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EINVAL, errno.EUSERS, errno.ENOSYS})
+"""What the kernel says, at one step or another, where an ordinary process may not have namespaces of its own."""
+REMEDY = (
+    "containers need user namespaces, which this machine does not allow ({}). As root, set `sysctl -w "
+    "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) "
+    "or `sysctl -w user.max_user_namespaces=10000`; inside Docker, start it with `--security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined`"
+)
+
+
+OOM_SCORE = b"500"
+"""When memory is short, the kernel ends a container's commands before anything of the host."""
+
+
+def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int) -> Message:
+    """Build the message that makes a holder. `memory_bytes` is 0 where a control group bounds the memory."""
+    filters = build_filters(inet=True, user=root.user, group=root.group)
+    return {
+        "ids": (root.user, root.group),
+        "host_name": os.fsencode(root.host_name),
+        "root": root.wire(),
+        "writable": [os.fsencode(bind.target) for bind in root.folders],
+        "memory_bytes": memory_bytes,
+        "disk_bytes": disk_bytes,
+        "watched": [os.fsencode(bind.target) for bind in root.own_folders],
+        "binds": {os.fsencode(bind.source): os.fsencode(bind.target) for bind in root.binds},
+        "namespaces": True,
+        "own_proc": True,
+        "lingers": True,
+        "oom_score_adj": OOM_SCORE,
+        "pid_max": kernel_version() >= (6, 14),
+        "filter": filters.base,
+        "final_filter": filters.final,
+    }
+
+
+class HolderProcess(InitSource):
+    """The holder of one container. It is asked for its first init at once, while it still builds its root."""
+
+    def __init__(self, control: socket.socket) -> None:
+        super().__init__(control)
+        self.pid = 0
+        self.exceeded: set[str] = set()
+        """What commands used too much of, and were ended for: memory, disk."""
+        self._pidfd: int | None = None
+
+    def born(self, pid: int, pidfd: int) -> None:
+        """Learn its process from the mother."""
+        self.pid = pid
+        if self.failure is None:
+            self._pidfd = pidfd
+        else:
+            when_ended(pidfd, self._set_gone)
+
+    def unborn(self) -> None:
+        """Learn that it has no process, or that nobody will tell."""
+        self._ended()
+        self._set_gone()
+
+    def watch(self) -> None:
+        """Let it look at what its commands use, because one has started."""
+        with suppress(OSError):
+            send(self._control, {})
+
+    def _heard(self, reply: Reply) -> None:
+        if reply.kind == b"W":
+            self.exceeded.add(reply.body.decode())
+        else:
+            super()._heard(reply)
+
+    def _explain(self, failure: bytes) -> str:
+        number, _, _ = parse_failure(failure)
+        text = failure_text(failure)
+        return REMEDY.format(text) if number in NO_NAMESPACES else f"the container could not be made: {text}"
+
+    def _last_words(self) -> str:
+        return ""
+
+    def _reap(self) -> None:
+        if self._pidfd is not None:
+            when_ended(self._pidfd, self._set_gone)
+            self._pidfd = None
+
+    def _set_gone(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+
+class MotherProcess:
+    """The mother: `holder` makes one more container. Its own end leaves those that there are alone."""
+
+    def __init__(self, interpreter: Sequence[str] = ()) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._helper = HelperProcess(interpreter, ENTRY)
+        self._control = self._helper.control
+        self._control.setblocking(False)
+        self._loop.add_reader(self._control, self._readable)
+        self._unborn: deque[HolderProcess] = deque()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self.alive = True
+
+    def holder(self, settings: Message, groups: Sequence[int] = ()) -> HolderProcess:
+        """Begin a container; `groups` are the open `cgroup.procs` files that it enters. Waits for nothing."""
+        ours, theirs = control_pair()
+        with theirs:
+            holder = HolderProcess(ours)
+            self._unborn.append(holder)
+            try:
+                send(self._control, settings, (theirs.fileno(), *groups))
+            except OSError:
+                self._lost()
+        holder.ask(())
+        return holder
+
+    def close(self) -> None:
+        """End the mother; `gone` waits for that."""
+        self._lost()
+
+    async def gone(self) -> None:
+        await asyncio.shield(self._gone)
+
+    def _readable(self) -> None:
+        try:
+            reply = receive(self._control)
+        except BlockingIOError:
+            return
+        if reply.kind == b"C":
+            self._unborn.popleft().born(*struct.unpack("i", reply.body), *reply.fds)
+        elif not reply.kind:
+            self._lost()
+
+    def _lost(self) -> None:
+        if not self.alive:
+            return
+        self.alive = False
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        self._helper.reap(self._gone)
+        while self._unborn:
+            self._unborn.popleft().unborn()

@@ -1,0 +1,136 @@
+"""The mother of containers: one process that forks a holder for each. Imports only its neighbours and the standard
+library.
+
+A holder is the fork server of one container: it owns the namespaces, has a root of its own (`private_root.py`), and
+clones an init for each command. It lives as long as its control socket has another end; the death of the mother does
+not concern it. A fork is several times faster than a new interpreter, and shares its memory.
+
+To the mother goes one message a holder: its settings, with its control socket and the `cgroup.procs` files that it is
+to enter. The answer, `C`, holds the holder's number and a pidfd.
+"""
+# Messages are bare dicts (type-arg), because `typing` is not imported.
+
+import _socket
+import gc
+import os
+import select
+import struct
+
+from . import kernel
+from .filesystem import DEVICES, closed_kernel_files, cover_socket
+from .kernel import StepError
+from .messages import receive, send, send_failure
+from .private_root import build_root
+from .processes import children, signal_quietly
+from .server import InitServer, close_all_but
+from .socket_search import SocketSearch
+from .watch import TICK, Watch
+
+NAME = b"ferrule"
+"""What lists of processes show."""
+
+
+class Holder(InitServer):
+    def __init__(self, control: _socket.socket, settings: dict) -> None:  # type: ignore[type-arg]
+        super().__init__(control, settings)
+        self.watch = Watch(settings["memory_bytes"], settings["disk_bytes"], settings["watched"])
+
+    def look(self) -> None:
+        """End what uses too much, and look again soon if commands run."""
+        inits = list(self.inits.values())
+        running = [init for init in inits if children(init)]
+        self.tick = TICK if running else None
+        if not running:
+            return
+        if self.watch.memory_used_up(running):
+            send(self.control, b"W", b"memory")
+        if self.watch.disk_used_up():
+            for init in running:
+                signal_quietly(os.kill, init, kernel.SIGUSR1)  # it kills its command with all descendants
+            send(self.control, b"W", b"disk")
+
+    def start(self) -> None:
+        settings = self.settings
+        os.umask(0o022)
+        root = os.getuid() == 0
+        binds = settings["binds"]  # by source, and theirs are the only sockets that others may have made
+        search = SocketSearch([*binds]) if binds else None
+        kernel.enter_namespaces(network=False, more=kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP, ids=settings["ids"])
+        kernel.set_host_name(settings["host_name"])
+        build_root(settings["root"])
+        if search:
+            cover_sockets(search, binds)
+        settings["hidden"] = closed_kernel_files(root)
+        kernel.drop_bounding_set()
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        writable = (*settings["writable"], b"/dev/shm", b"/dev/pts")
+        self.ruleset = kernel.landlock_ruleset(writable, (*DEVICES, b"/dev/ptmx"), sockets=not binds)
+        kernel.load_filter(settings["filter"])
+
+
+def cover_sockets(search: SocketSearch, binds: dict[bytes, bytes]) -> None:
+    """Cover the sockets of host programs in folders that are shown inside."""
+    paths = search.found()
+    if paths is None:
+        raise StepError(0, "the search for sockets did not end")
+    for path in paths:
+        for source, target in binds.items():
+            if path.startswith(source + b"/"):
+                cover_socket(target + path[len(source) :])
+
+
+class Mother:
+    def __init__(self, control: _socket.socket) -> None:
+        self.control = control
+        self.holders: dict[int, int] = {}  # pidfd -> pid
+
+    def serve(self) -> None:
+        """Fork holders until the client is gone."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd in self.holders:
+                    poll.unregister(fd)
+                    os.waitpid(self.holders.pop(fd), 0)
+                    os.close(fd)
+                    continue
+                settings, fds = receive(self.control)
+                if settings is None:
+                    return
+                poll.register(self.bear(settings, fds), select.POLLIN)
+
+    def bear(self, settings: dict, fds: list[int]) -> int:  # type: ignore[type-arg]
+        pid = os.fork()
+        if pid == 0:
+            become_holder(settings, fds)
+        for fd in fds:
+            os.close(fd)
+        pidfd = os.pidfd_open(pid)
+        self.holders[pidfd] = pid
+        send(self.control, b"C", struct.pack("i", pid), (pidfd,))
+        return pidfd
+
+
+def become_holder(settings: dict, fds: list[int]) -> None:  # type: ignore[type-arg]
+    """Run as a holder. Never returns."""
+    close_all_but(set(fds))
+    number, *groups = fds
+    control = _socket.socket(fileno=number)
+    try:
+        for group in groups:
+            os.write(group, b"0")
+            os.close(group)
+        Holder(control, settings).run()
+    except BaseException as error:  # noqa: BLE001  reported to the client, who raises it
+        send_failure(control, error)
+    os._exit(0)
+
+
+def main(number: int) -> None:
+    """Serve the control socket with this descriptor until its other end is closed."""
+    os.set_inheritable(number, False)
+    kernel.take_name(NAME)
+    mother = Mother(_socket.socket(fileno=number))
+    gc.freeze()
+    mother.serve()

@@ -1,0 +1,65 @@
+"""Build the root of a container: a new, small file system that holds what a plan lists and nothing else of the host.
+
+Part of the holder (`mother.py`): standard library only. `root.py` says what a root is made of.
+"""
+
+import os
+
+from . import kernel
+from .filesystem import build_dev, device_trees
+
+STAGE = b"/tmp"
+"""Where the new root is mounted before it becomes the root: it exists everywhere, and nothing of it is read meanwhile.
+"""
+ROOT_OPTIONS = b"mode=755,size=1m,nr_inodes=4096"
+"""The root itself holds a few small files, links and the folders that others are mounted on; it becomes read-only."""
+SHARED_MEMORY = b"mode=1777,size=64m"
+"""As in other containers; what lies there counts as memory."""
+READ_ONLY = kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV
+WRITABLE = kernel.ATTR_NOSUID | kernel.ATTR_NODEV
+
+
+def build_root(plan: dict) -> None:  # type: ignore[type-arg]  # `typing` is not imported
+    """Replace the file system by what the plan lists. Raises `StepError`."""
+    # Private, not slave: a slave would receive the host's later mounts.
+    kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    devices = device_trees()
+    # A new /proc can be mounted only while one is visible: this one lies below that of every init.
+    trees = [(b"/proc", kernel.clone_tree(b"/proc"), True)]
+    for source, target, writable in plan["binds"]:
+        tree = kernel.clone_tree(source)
+        kernel.set_attributes(WRITABLE if writable else READ_ONLY, tree)
+        trees.append((target, tree, is_folder(tree)))
+    kernel.mount(b"tmpfs", STAGE, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, ROOT_OPTIONS)
+    kernel.change_root(STAGE)
+    for path in (*plan["folders"], b"/dev"):
+        os.makedirs(path, exist_ok=True)
+    for path, target in plan["links"]:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(target, path)
+    for path, content in plan["files"]:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write(path, content)
+    for target, tree, folder in trees:
+        make_place(target, folder)
+        kernel.attach(tree, target)
+    build_dev(devices, SHARED_MEMORY)
+    kernel.set_attributes(READ_ONLY, path=b"/", recursive=False)
+
+
+def is_folder(tree: int) -> bool:
+    return os.fstat(tree).st_mode & 0o170000 == 0o040000
+
+
+def make_place(target: bytes, folder: bool) -> None:
+    """Make what a tree can be mounted on, where there is nothing yet."""
+    if not os.path.lexists(target):
+        os.makedirs(target if folder else os.path.dirname(target), exist_ok=True)
+        if not folder:
+            write(target, b"")
+
+
+def write(path: bytes, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    os.write(fd, content)
+    os.close(fd)

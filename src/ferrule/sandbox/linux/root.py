@@ -1,0 +1,126 @@
+"""What the root of a container is made of: a list of good things, none of which tells of this machine's users."""
+
+import os
+import stat
+from collections.abc import Iterator
+from glob import glob
+from typing import Final
+
+import msgspec
+
+from ferrule.protocol.errors import UsageError
+from ferrule.sandbox.plan import is_within
+
+USER: Final = "user"
+HOME: Final = "/home/user"
+DATA: Final = "/mnt/data"
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ID: Final = 1000
+"""The number of the user and of its group inside."""
+NOBODY: Final = 65534
+HOST_NAME: Final = "container"
+
+TOP: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+"""Links into `/usr`, or folders beside it on systems that have not merged them."""
+ETC: Final = (
+    "alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf",
+    "ca-certificates.conf", "pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/openssl.cnf", "pki/tls/cert.pem",
+    "crypto-policies", "localtime", "timezone", "mime.types", "magic", "protocols", "services", "inputrc", "terminfo",
+    "papersize", "java-*-openjdk/*.properties", "java-*-openjdk/jvm-*.cfg", "java-*-openjdk/security",
+    "java-*-openjdk/jfr", "php/*/cli/conf.d", "php/*/mods-available", "python3*/sitecustomize.py", "ImageMagick-*",
+)  # fmt: skip
+"""Entries of the host's `/etc` that programs need and that hold neither keys nor names. `/etc/ssl` itself holds private
+keys, and shell profiles often hold the passwords of proxies."""
+FOLDERS: Final = ("/proc", "/mnt", "/home", "/run", "/var", "/opt", "/srv", "/root")
+TAKEN: Final = ("/proc", "/dev", "/sys", "/etc", "/usr", DATA, "/tmp", *(f"/{name}" for name in TOP))
+"""Where nothing else may be mounted."""
+_PASSWD = f"root:x:0:0:root:/root:/usr/sbin/nologin\n{USER}:x:{{0}}:{{1}}:{USER}:{HOME}:/bin/bash\n"
+_NOBODY = f"nobody:x:{NOBODY}:{NOBODY}:nobody:/nonexistent:/usr/sbin/nologin\n"
+_GROUP = f"root:x:0:\n{USER}:x:{{1}}:\nnogroup:x:{NOBODY}:\n"
+_HOSTS = "127.0.0.1 localhost {2}\n::1 localhost ip6-localhost ip6-loopback\n"
+_NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nprotocols: files\nservices: files\n"
+
+
+class Bind(msgspec.Struct, frozen=True):
+    """Something of the host at a path inside. `source` is a real path."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+def checked_bind(bind: Bind) -> Bind:
+    """Return the bind with a real source. Raises `UsageError` for one that cannot be, or would cover what is ours."""
+    source = os.path.realpath(os.path.expanduser(bind.source))
+    target = bind.target if bind.target.startswith("/") else os.path.abspath(bind.target)
+    if os.path.normpath(target) != target or target == "/" or "\0" in target + source:
+        raise UsageError(f"{bind.target!r} cannot be a place in a container: give an absolute path without . and ..")
+    if any(is_within(target, taken) or is_within(taken, target) for taken in TAKEN):
+        raise UsageError(f"{target} is taken in a container: choose another place, like /mnt/work")
+    if not os.path.isdir(source) and not os.path.isfile(source):
+        raise UsageError(f"{bind.source} is neither a file nor a folder")
+    return Bind(source, target, bind.writable)
+
+
+class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """The root of one container. `data`, `tmp` and `home` are folders on disk, at `/mnt/data`, `/tmp` and the home."""
+
+    data: str
+    tmp: str
+    home: str
+    binds: tuple[Bind, ...] = ()
+    host_name: str = HOST_NAME
+    user: int = ID
+    group: int = ID
+
+    @property
+    def own_folders(self) -> tuple[Bind, ...]:
+        """The container's own files."""
+        return (Bind(self.data, DATA, True), Bind(self.tmp, "/tmp", True), Bind(self.home, HOME, True))
+
+    @property
+    def folders(self) -> tuple[Bind, ...]:
+        """What commands may write."""
+        return (*self.own_folders, *(bind for bind in self.binds if bind.writable))
+
+    def wire(self) -> dict[str, object]:
+        """Return the root as the holder builds it, in order."""
+        tops, links = _tops()
+        shown = [Bind("/usr", "/usr"), *tops, *_etc(), *(bind for bind in self.binds if not bind.writable)]
+        files = {"passwd": _PASSWD + _NOBODY, "group": _GROUP, "hosts": _HOSTS, "hostname": "{2}\n"}
+        own = {name: text.format(self.user, self.group, self.host_name) for name, text in files.items()}
+        own["nsswitch.conf"] = _NSSWITCH
+        return {
+            "binds": [
+                (os.fsencode(bind.source), os.fsencode(bind.target), bind.writable) for bind in (*shown, *self.folders)
+            ],
+            "folders": [os.fsencode(path) for path in FOLDERS],
+            "links": [(os.fsencode(path), os.fsencode(target)) for path, target in links],
+            "files": [(os.fsencode(f"/etc/{name}"), text.encode()) for name, text in own.items()],
+        }
+
+
+def _tops() -> tuple[list[Bind], list[tuple[str, str]]]:
+    binds, links = [], [("/var/tmp", "/tmp"), ("/etc/mtab", "/proc/self/mounts")]
+    for name in TOP:
+        path = f"/{name}"
+        if os.path.islink(path):
+            links.append((path, os.readlink(path)))
+        elif os.path.isdir(path):
+            binds.append(Bind(path, path))
+    return binds, links
+
+
+def _etc() -> Iterator[Bind]:
+    """Yield the good entries that exist and that everybody may read: root inside could read the others, too."""
+    for pattern in ETC:
+        for path in sorted(glob(f"/etc/{pattern}")):
+            real = os.path.realpath(path)
+            try:
+                mode = os.stat(real).st_mode
+            except OSError:
+                continue
+            if mode & (stat.S_IROTH if stat.S_ISREG(mode) else stat.S_IXOTH) and (
+                stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+            ):
+                yield Bind(real, path)

@@ -1,0 +1,83 @@
+"""Every known attack from inside a container, as root and as an ordinary user; what counts is the host afterwards."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ferrule.containers import ContainerSettings, HostLimits, LocalHost
+from tests.sandbox.conftest import USERS
+from tests.sandbox.scene import ATTACKS, DAEMON_SECONDS, ENTRY, PROCESSES, SYSTEM_PYTHON, Scene
+from tests.sandbox.test_escape import is_running
+
+WHAT_IS_ITS_OWN = {
+    "gitfile_rename", "gitfile_replace", "rename_over_placeholder", "rename_root", "write_agents_skill",
+    "write_codex_config", "write_ferrule_config",
+}  # fmt: skip
+"""In a container a workspace is its own files, which nothing outside runs or trusts."""
+NOT_THERE = {"ok_git_status", "ok_read_disk"}
+"""The scene's repositories and files lie outside."""
+OWN = ("ws", "nogit", "second", "worktree", "symlinked", "outer")
+"""The workspaces of the scene, which lie in the container."""
+MORE = r"""
+for path in /etc/shadow /root/.ssh /root/.bashrc /home/*/.bashrc /var/log /var/lib /boot /run/docker.sock /sys/kernel \
+    /proc/1/root/usr /proc/1/environ /proc/1/maps /proc/1/exe /proc/kcore /proc/kmsg /proc/sysrq-trigger /dev/mem \
+    /dev/vda /dev/sda /dev/kvm /dev/fuse /dev/.scratch/x; do
+    [ "$(head -c 1 "$path" 2> /dev/null | wc -c)" = 0 ] || echo "$path"
+done
+for line in 'mount -t tmpfs x /mnt' 'unshare -U true' 'unshare -r true' 'chroot / true' 'mknod /tmp/n b 254 0' 'dmesg' \
+    'nsenter -t 1 -m true' 'su -c true' 'sudo -n true' 'hostname other' 'ip link add d type dummy' \
+    'ip link set lo down' \
+    'chown 0 /mnt/data' 'chmod u+s /usr/bin/env' 'cp /usr/bin/env /tmp/e && chmod u+s /tmp/e' \
+    'echo 1 > /proc/sys/kernel/core_pattern' 'echo x > /usr/x' 'echo > /dev/tcp/192.0.2.1/80' 'setpriv --reuid=0 true' \
+    'echo > /dev/udp/192.0.2.1/53' 'exec 3< /dev/tcp/127.0.0.1/22'; do
+    bash -c "$line" > /dev/null 2>&1 && echo "$line"
+done
+"""
+
+
+def readable_by(user: int, folder: Path) -> None:
+    """Give the container's folder to the user whose processes are to run it."""
+    if user != os.getuid():
+        subprocess.run(["chown", "-R", f"{user}:{user}", str(folder)], check=True)
+        for parent in (folder.parent, folder.parent.parent, folder.parent.parent.parent):
+            parent.chmod(0o755)
+
+
+@pytest.mark.parametrize("user", USERS, ids=lambda user: "root" if user == 0 else "user")
+async def test_nothing_gets_out(place: Path, user: int) -> None:
+    with Scene(user) as scene:
+        await attack(scene)
+
+
+async def attack(scene: Scene) -> None:
+    host = LocalHost.open(
+        scene.base / "kept" / "containers", limits=HostLimits(groups=not scene.user), interpreter=scene.interpreter
+    )
+    container = host.adopt(ContainerSettings(max_processes=PROCESSES))
+    shutil.copytree(ATTACKS, container.folder / "attacks", ignore=shutil.ignore_patterns("__pycache__"))
+    inside = {name: f"/mnt/data/{name}" for name in OWN}
+    for name in OWN:
+        (container.folder / name).mkdir()
+    (container.folder / "scene.json").write_text(json.dumps(scene.values | inside))
+    readable_by(scene.user, container.folder.parent)
+    before = scene.snapshot()
+    async with host:
+        done = await container.run([SYSTEM_PYTHON, "-c", ENTRY, "/mnt/data", "/mnt/data/scene.json"])
+        assert done.exit_code == 0, done.stderr.text()
+        results = json.loads(done.stdout.text().splitlines()[-1])
+        opened = {name for name, result in results.items() if result.startswith("OPEN") and not name.startswith("ok_")}
+        working = {name: result for name, result in results.items() if name.startswith("ok_") and result != "OPEN"}
+        more = await container.run(MORE)
+        await container.aclose()
+    assert opened == WHAT_IS_ITS_OWN
+    assert set(working) == NOT_THERE
+    assert more.stdout.text() == ""
+    assert {path: what for path, what in scene.snapshot().items() if "containers" not in path} == before
+    assert scene.reached() == []
+    assert scene.victim.poll() is None
+    assert not is_running(f"sleep {DAEMON_SECONDS}")
+    assert not scene.leaked_shared_memory()
