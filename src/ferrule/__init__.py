@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # as type checkers know it; `typing` itself would cost mo
 if TYPE_CHECKING:
     from typing import Any
 
+    from ferrule.containers.container import Container
     from ferrule.model.stream import ModelError
     from ferrule.prompts import expand_prompt
     from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, ExecPolicyAmendment
@@ -49,6 +50,7 @@ _HOMES = {
     "AgentErrorEvent": "tools.events",
     "AskForApproval": "protocol.permissions",
     "ConfiguredToolSpec": "protocol.specs",
+    "Container": "containers.container",
     "DynamicToolCallRequest": "protocol.events",
     "DynamicToolResponse": "protocol.dynamic_tools",
     "DynamicToolSpec": "protocol.dynamic_tools",
@@ -108,6 +110,7 @@ __all__ = [
     "AskForApproval",
     "BudgetSpent",
     "ConfiguredToolSpec",
+    "Container",
     "DynamicToolCallRequest",
     "DynamicToolResponse",
     "DynamicToolSpec",

@@ -81,8 +81,8 @@ async def test_limits_of_one_command(container: Container, inside: bool) -> None
 
 def test_groups_of_version_2(tmp_path: Path) -> None:
     """A stand-in: the tests' machine has version 1, and only the kernel makes the files."""
-    group = Group(Groups(2, tuple((kind, str(tmp_path)) for kind in ("memory", "pids", "cpu"))))
-    group.make(memory_bytes=1000, max_processes=10, cpus=1.5)
+    group = Group(Groups(2, tuple((kind, str(tmp_path)) for kind in ("memory", "pids", "cpu"))), 1.5)
+    group.make(memory_bytes=1000, max_processes=10)
     [folder] = group.paths()
     written = {path.name: path.read_text() for path in folder.iterdir()}
     assert written == {"memory.max": "1000", "memory.swap.max": "0", "pids.max": "10", "cpu.max": "150000 100000"}

@@ -38,6 +38,14 @@ GROUPS = {
         "../mcp/test_client.py",
         "../mcp/test_session.py",
     ],
+    "containers": [
+        "../containers/test_root.py",
+        "../containers/test_death.py",
+        "../containers/test_limits.py::test_memory_of_all_together",
+        "../containers/test_life.py::test_sigkill_of_the_process",
+        "../containers/test_removal.py",
+        "../containers/test_refusal.py",
+    ],
     "trust": [
         "../config/test_trust.py",
         "../cli/test_trust.py::test_s04_what_the_model_plants_is_not_started_before_you_confirm_it",

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,13 +19,12 @@ from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, sta
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
 from ferrule.sync import Closing, wait_for_coroutine
 
-if TYPE_CHECKING:
-    from ferrule.containers.local import LocalHost
-
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": PATH, "HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "dumb",
 }  # fmt: skip
 SHELL = "/bin/bash"
+HOST_MODULE = "ferrule.containers.local"
+"""Found by name, because it needs this module."""
 SPARE_SECONDS = 30.0
 """A container that nobody has used for so long keeps no process ready, which takes memory."""
 REFILL_DELAY = 0.002
@@ -42,6 +42,34 @@ GIBIBYTE = 1 << 30
 _LIMITS = Limits()
 
 
+class Keeper(Protocol):
+    """What a container needs of its host."""
+
+    async def holder_for(self, container: "Container", slot: Slot) -> HolderProcess:
+        """Begin the processes of a container. Raises `ContainerError`."""
+        ...
+
+    async def let_go(self, container: "Container") -> None:
+        """Clean up after the processes of a container have ended."""
+        ...
+
+    async def discard(self, container: "Container") -> None:
+        """End a container and remove its files; does nothing if that was done."""
+        ...
+
+    def memory_bytes(self, settings: ContainerSettings) -> int:
+        """Return how much memory a container really gets."""
+        ...
+
+    def memory_of_a_process(self, container: "Container") -> int | None:
+        """Return what one process may take, where no control group bounds them together."""
+        ...
+
+    def killed(self, container: "Container") -> int:
+        """Count the processes of a container that were ended because its memory was used up."""
+        ...
+
+
 class Container(Closing):
     """A container: a private root with a folder for data, a network of its own without a way out, and commands.
 
@@ -49,7 +77,7 @@ class Container(Closing):
     once, and `run` writes it into the command's stderr. Close it to end it and remove its files.
     """
 
-    def __init__(self, host: "LocalHost", slot: Slot) -> None:
+    def __init__(self, host: Keeper, slot: Slot) -> None:
         self._host = host
         self._slot = slot
         self._holder: HolderProcess | None = None
@@ -72,10 +100,9 @@ class Container(Closing):
     ) -> "Container":
         """Make a container of its own, without a host to open; its files go when it is closed. Use it as `async with`
         or `with`. Raises `ContainerError`."""
-        from ferrule.containers.local import single_container
-
         chosen = settings or ContainerSettings()
-        return single_container(
+        make: Callable[[ContainerSettings], Container] = import_module(HOST_MODULE).single_container
+        return make(
             msgspec.structs.replace(chosen, image=image or chosen.image, env={**chosen.env, **env}, temporary=True)
         )
 
@@ -259,7 +286,6 @@ class Container(Closing):
     async def _start(self) -> None:
         if self._holder is not None:
             await self.stop()
-        self._host.bind_to_running_loop()
         holder = self._holder = await self._host.holder_for(self, self._slot)
         try:
             await holder.wait_ready()
@@ -313,14 +339,15 @@ class Container(Closing):
 
     def _set_spare_timer(self) -> None:
         self._cancel_spare_timer()
-        self._spare_timer = asyncio.get_running_loop().call_later(SPARE_SECONDS, self._drop_spares)
+        self._spare_timer = asyncio.get_running_loop().call_later(SPARE_SECONDS, self.drop_spares)
 
     def _cancel_spare_timer(self) -> None:
         if self._spare_timer is not None:
             self._spare_timer.cancel()
             self._spare_timer = None
 
-    def _drop_spares(self) -> None:
+    def drop_spares(self) -> None:
+        """End the processes that wait for a command: the next one takes a few milliseconds more."""
         if self._holder is not None:
             self._holder.drop_spares()
 

@@ -169,7 +169,7 @@ class LocalHost(LoopBound):
         """Begin the processes of a container. Raises `ContainerError`."""
         await self.prepare()
         own = container.settings
-        groups = await asyncio.to_thread(find_groups) if self._limits.groups else ""
+        groups = find_groups() if self._limits.groups else ""  # known since `prepare`
         root = PrivateRoot(data=slot.path("data"), tmp=slot.path("tmp"), home=slot.path("home"), binds=own.binds)
         with ExitStack() as stack:
             entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
@@ -198,10 +198,10 @@ class LocalHost(LoopBound):
         return group.killed() if group is not None else 0
 
     def _group(self, container: Container, groups: Groups) -> Group:
-        group = Group(groups)
         own = container.settings
+        group = Group(groups, own.cpus)
         try:
-            group.make(memory_bytes=self.memory_bytes(own), max_processes=own.max_processes, cpus=own.cpus)
+            group.make(memory_bytes=self.memory_bytes(own), max_processes=own.max_processes)
         except OSError as error:
             raise ContainerError(f"the container's control group cannot be made: {error.strerror}") from error
         self._groups[container.id] = group

@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     except UsageError as error:
         print(f"configuration  {PROBLEM}: {error}")
         settings = Settings(cwd=os.getcwd(), home=ferrule_home())
-    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox, _git)
+    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox, _containers, _git)
     for section in sections:
         for line in section(settings):
             print(safe(line), flush=True)
@@ -213,6 +213,13 @@ def _key_state(variable: str | None, env: Mapping[str, str]) -> str:
 def _environment(settings: Settings) -> Iterator[str]:
     withheld = child_environment(settings.command_environment, os.environ).withheld
     yield f"withheld       {', '.join(withheld) or 'nothing'} (variables that commands do not see)"
+
+
+def _containers(settings: Settings) -> Iterator[str]:
+    from ferrule.containers.report import containers_report
+
+    del settings
+    yield from asyncio.run(containers_report())
 
 
 def _git(settings: Settings) -> Iterator[str]:

@@ -50,27 +50,28 @@ class Groups(msgspec.Struct, frozen=True):
 class Group:
     """A group for one start of a container. Its name says whose it is, for whoever finds it later."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, cpus: float | None = None) -> None:
         name = f"{NAMES}{os.getpid()}-{secrets.token_hex(6)}"
         self._groups = groups
-        self._paths = {kind: Path(folder, name) for kind, folder in groups.folders}
+        self._cpus = cpus
+        self._paths = {kind: Path(folder, name) for kind, folder in groups.folders if cpus or kind in NEEDED}
 
-    def make(self, *, memory_bytes: int, max_processes: int, cpus: float | None) -> None:
+    def make(self, *, memory_bytes: int, max_processes: int) -> None:
         """Create it with these limits. Raises OSError."""
         for path in self.paths():
             path.mkdir()
         second = self._groups.version > 1
-        memory, processes, processors = (self._paths[kind] for kind in CONTROLLERS)
+        memory, processes = (self._paths[kind] for kind in NEEDED)
         _write(memory / ("memory.max" if second else "memory.limit_in_bytes"), memory_bytes)
         with suppress(OSError):  # without swap there is nothing to limit
             _write(
                 memory / ("memory.swap.max" if second else "memory.memsw.limit_in_bytes"), 0 if second else memory_bytes
             )
         _write(processes / "pids.max", max_processes)
-        if cpus is not None:
-            quota = f"{cpus * CPU_PERIOD:.0f}"
+        if self._cpus:
+            quota = f"{self._cpus * CPU_PERIOD:.0f}"
             name, value = ("cpu.max", f"{quota} {CPU_PERIOD}") if second else ("cpu.cfs_quota_us", quota)
-            _write(processors / name, value)
+            _write(self._paths["cpu"] / name, value)
 
     def entrances(self, stack: ExitStack) -> list[int]:
         """Open the files by which a process enters; the stack closes them."""
@@ -126,9 +127,9 @@ def find_groups() -> Groups | str:
 
 
 def _try(groups: Groups) -> None:
-    group = Group(groups)
+    group = Group(groups, cpus=1)
     try:
-        group.make(memory_bytes=_PROBE_BYTES, max_processes=10, cpus=None)
+        group.make(memory_bytes=_PROBE_BYTES, max_processes=10)
         for path in group.paths():
             fd = os.open(path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
             try:

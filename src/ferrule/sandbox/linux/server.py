@@ -88,7 +88,8 @@ class InitServer:
             close_all_but({channel.fileno(), *self.kept_fds()})
             init = Init(channel, self.settings, self.ruleset, self.sockets)
             init.prepare(covers)
-            init.rehearse()
+            if not select.select((channel,), (), (), 0)[0]:
+                init.rehearse()
             init.run()
         except BaseException as error:  # noqa: BLE001  reported to the client, who raises it
             send_failure(channel, error)

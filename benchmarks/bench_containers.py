@@ -1,0 +1,121 @@
+"""Containers: ready with a first command, beside one `bwrap` with a like root; a command in one, beside `posix_spawn`;
+memory of many.
+
+As root the run has real-time priority, so that other programs on the machine disturb no side. Memory is what
+`smaps_rollup` says of the idle containers' processes.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.bench_sandbox import ENV, run, spawn_plainly
+from benchmarks.measure import Row, Work, bounded, in_turns, row
+from ferrule.containers import Container, ContainerSettings, HostLimits, LocalHost
+from ferrule.process.launcher import Limits, Pipes
+from ferrule.sandbox.linux.root import DATA, HOME, PrivateRoot
+
+ROUNDS = 60
+MANY = 200
+PAUSE = 0.02
+"""Seconds between two commands, in which the next init is made."""
+KIBIBYTES = 1024
+SETTINGS = ContainerSettings(temporary=True)
+
+
+def main() -> None:
+    """Print one line a row."""
+    if os.getuid() == 0:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    with tempfile.TemporaryDirectory(prefix="ferrule-bench-", dir="/var/tmp") as base:
+        for line in asyncio.run(compare(Path(base))):
+            print(line, flush=True)
+
+
+async def compare(base: Path) -> list[Row]:
+    """The rows."""
+    async with LocalHost.open(base / "containers", limits=HostLimits(containers=MANY + 10)) as host:
+        container = await host.create(SETTINGS)
+        works: dict[str, Work] = {
+            "posix_spawn": spawn_plainly,
+            "spare": lambda: true_in(container),
+            "ready": lambda: made_and_used(host),
+        }
+        if bwrap := shutil.which("bwrap"):
+            works["bwrap"] = partial(run, [bwrap, *bwrap_words(base), "--", "/bin/true"], ENV)
+        times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
+        memory = await memory_of_many(host)
+    floor = times["posix_spawn"]
+    peers = {name: times[name] for name in ("bwrap",) if name in times}
+    return [
+        row("true in a container, a spare init ready, floor posix_spawn", times["spare"], floor, 4, "ms", 1e3),
+        row(
+            "a container made and its first command ended, floor one bwrap with a like root",
+            times["ready"],
+            peers.get("bwrap", floor),
+            1.5 if peers else None,
+            "ms",
+            1e3,
+        ),
+        bounded(f"one of {MANY} idle containers", memory, 1.5, "MiB"),
+    ]
+
+
+async def true_in(container: Container) -> None:
+    """Run `true` with its output on a pipe, as any command."""
+    child = await container.launch(["/bin/true"], ENV, DATA, Pipes(merge=True), Limits())
+    os.close(child.stdout)
+    await child.wait()
+
+
+async def made_and_used(host: LocalHost) -> None:
+    """A whole container for one command; its end is not waited for, as with the other side."""
+    container = await host.create(SETTINGS)
+    await true_in(container)
+    ENDING.append(asyncio.create_task(container.aclose()))
+
+
+ENDING: list[asyncio.Task[None]] = []
+
+
+def bwrap_words(base: Path) -> list[str]:
+    """The same root, as bwrap builds it."""
+    folders = {name: str(base / name) for name in ("data", "tmp", "home")}
+    for folder in folders.values():
+        os.mkdir(folder)
+    root = PrivateRoot(data=folders["data"], tmp=folders["tmp"], home=folders["home"])
+    words = ["--unshare-all", "--uid", "1000", "--gid", "1000", "--hostname", "container", "--die-with-parent"]
+    wire = root.wire()
+    for source, target, writable in wire["binds"]:  # type: ignore[attr-defined]
+        words += ["--bind" if writable else "--ro-bind", os.fsdecode(source), os.fsdecode(target)]
+    for path, target in wire["links"]:  # type: ignore[attr-defined]
+        words += ["--symlink", os.fsdecode(target), os.fsdecode(path)]
+    return [*words, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--chdir", HOME]
+
+
+async def memory_of_many(host: LocalHost) -> float:
+    """MiB of each of many containers that nobody has used for a while."""
+    await asyncio.gather(*ENDING)
+    many = await asyncio.gather(*(host.create(SETTINGS) for _ in range(MANY)))
+    await asyncio.gather(*(true_in(container) for container in many))
+    await asyncio.sleep(1)  # until the next inits are there
+    for container in many:
+        container.drop_spares()
+    await asyncio.sleep(1)  # until those have ended
+    total = sum(proportional(pid) for container in many for pid in with_children(container.holder_pid))
+    return total / KIBIBYTES / MANY
+
+
+def with_children(pid: int) -> list[int]:
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+def proportional(pid: int) -> int:
+    """KiB of a process, shared pages divided among those that share them."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0

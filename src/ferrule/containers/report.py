@@ -1,0 +1,32 @@
+"""What `ferrule doctor` says of containers on this machine: found out by making one."""
+
+import asyncio
+
+from ferrule.containers.host import ContainerSettings
+from ferrule.containers.local import LocalHost
+from ferrule.protocol.errors import FerruleError
+from ferrule.sandbox.linux.cgroups import Groups, find_groups
+
+TRIAL_SECONDS = 20.0
+"""A container takes milliseconds; a busy machine much longer."""
+TOGETHER = "  limits: memory, processes and processors of a container together, by {}"
+WATCHED = "  limits: memory of each process, and of all together by a look five times a second; no limit on processors"
+NO_GROUPS = "  not available: control groups: {}"
+
+
+async def containers_report() -> list[str]:
+    """Make a container, run a command in it, and say what bounds it."""
+    try:
+        async with asyncio.timeout(TRIAL_SECONDS), LocalHost.open() as host:
+            container = await host.create(ContainerSettings(temporary=True))
+            done = await container.run("echo works")
+    except TimeoutError:
+        return [f"Containers: none: a first one did not start in {TRIAL_SECONDS:g} seconds"]
+    except (FerruleError, OSError) as error:
+        return [f"Containers: none: {error}"]
+    if done.stdout.text() != "works\n":
+        return [f"Containers: none: a first command failed with code {done.exit_code}: {done.stderr.text().strip()}"]
+    groups = await asyncio.to_thread(find_groups)
+    if isinstance(groups, Groups):
+        return ["Containers: work", TOGETHER.format(groups.title)]
+    return ["Containers: work", WATCHED, NO_GROUPS.format(groups)]
