@@ -41,6 +41,17 @@ def test_its_items_are_added_listed_and_deleted(client: OpenAI) -> None:
         client.conversations.items.retrieve(ids[0], conversation_id=made.id)
 
 
+def test_an_item_can_be_named_that_is_stored(client: OpenAI, gateway: Served) -> None:
+    message = client.responses.create(model="m", input="hi").output[0]
+    named = {"type": "item_reference", "id": message.id}
+    made = gateway.ask("POST", "/conversations", {"items": [named]}).json["id"]
+    (item,) = gateway.ask("GET", f"/conversations/{made}/items").json["data"]
+    assert (item["type"], item["id"]) == ("message", message.id)
+    for wrong in ({"type": "item_reference", "id": "msg_none"}, {"type": "item_reference"}):
+        answer = gateway.ask("POST", f"/conversations/{made}/items", {"items": [named, wrong]})
+        assert (answer.status, answer.error["param"]) == (404, "items[1].id")
+
+
 def test_responses_go_on_in_it(client: OpenAI, model: ScriptedModel) -> None:
     made = client.conversations.create()
     client.responses.create(model="m", input="I like maps.", conversation=made.id)

@@ -95,10 +95,11 @@ async def test_after_a_deleted_parent_the_chain_begins_anew(store: Store) -> Non
 
 
 async def test_a_parent_that_is_missing_is_left_out(store: Store) -> None:
-    await store.create_response(a_response(1, parent="resp_0"))
-    await store.create_response(a_response(2, parent="resp_2"))
-    await store.create_response(a_response(3, owner="them"))
-    await store.create_response(a_response(4, parent="resp_3"))
+    assert not await store.create_response(a_response(1, parent="resp_0"))
+    assert not await store.create_response(a_response(2, parent="resp_2"))
+    assert await store.create_response(a_response(3, owner="them"))
+    assert not await store.create_response(a_response(4, parent="resp_3"))
+    assert await store.create_response(a_response(5, parent="resp_4"))
     assert [(await store.chain("us", f"resp_{number}"))[0].parent for number in (1, 2, 4)] == [None, None, None]
 
 
@@ -239,6 +240,6 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_whole_or_not_done(stor
 async def test_one_that_fails_does_not_harm_those_committed_with_it(store: Store) -> None:
     numbers = [*range(50), 7, *range(50, 100)]
     done = await asyncio.gather(*(store.create_response(a_response(n)) for n in numbers), return_exceptions=True)
-    assert [number for number, result in zip(numbers, done, strict=True) if result is not None] == [7]
+    assert [number for number, result in zip(numbers, done, strict=True) if result is not True] == [7]
     assert isinstance(done[50], StoreError)
     assert len(await store.unfinished(999)) == 100

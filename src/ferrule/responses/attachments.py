@@ -9,17 +9,18 @@ from ferrule.responses.errors import ApiError, not_found
 from ferrule.store import Store
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of a file that is sent within a request: no model server takes more."""
+"""Bytes of all files that are sent within a request: no model server takes more."""
 
 _PARTS = frozenset({"input_image", "input_file", "computer_screenshot"})
 
 
 class Attachments:
-    """Finds the files of one owner."""
+    """Finds the files of one owner for one request."""
 
     def __init__(self, store: Store, owner: str) -> None:
         self._store = store
         self._owner = owner
+        self._bytes = 0
 
     async def within(self, item: JsonObject, param: str) -> JsonObject:
         """Return an item with the contents of its files instead of their ids. Raises `ApiError` for one that does not
@@ -48,9 +49,10 @@ class Attachments:
         if content is None:
             raise not_found("file", file_id, f"{param}.file_id")
         try:
-            if content.record.bytes > MAX_BYTES:
-                text = f"{param}: the file {file_id!r} is too large to send: {content.record.bytes:,} bytes of at most"
-                raise ApiError(f"{text} {MAX_BYTES:,}", param=param)
+            self._bytes += content.record.bytes
+            if self._bytes > MAX_BYTES:
+                text = f"{param}: with the file {file_id!r}, {self._bytes:,} bytes of files would be sent, at most"
+                raise ApiError(f"{text} {MAX_BYTES:,} can be", param=param)
             return content.record.filename, b"".join([block async for block in content])
         finally:
             await content.aclose()

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -60,6 +61,7 @@ class ResponseEngine:
         self._histories = Histories(store)
         self._asker = Asker(upstream, self._histories, store)
         self._running: dict[str, _Running] = {}
+        self._taken: set[tuple[str, str]] = set()
 
     async def recover(self) -> int:
         """End what ran when the last process died. Returns the number of such responses."""
@@ -96,25 +98,30 @@ class ResponseEngine:
         """Start a response. `cache` holds what one connection did not store. Raises `ApiError` if the request cannot be
         answered."""
         parent = request.known.previous_response_id
-        try:
-            asked = await self._asker.read(request, owner, cache)
-            self._check_free(request.conversation, owner)
-        except ApiError:
-            if cache is not None and parent is not None:
-                cache.drop(parent)
-            raise
+        with self._alone_in(request.conversation, owner):
+            try:
+                asked = await self._asker.read(request, owner, cache)
+            except ApiError:
+                if cache is not None and parent is not None:
+                    cache.drop(parent)
+                raise
+            return await self._start(asked, request, owner, cache)
+
+    async def _start(self, asked: Asked, request: ResponseRequest, owner: str, cache: ResponseCache | None) -> Ledger:
         ledger = self._ledger(asked)
         left = asyncio.get_running_loop().create_future()
         running = self._running[ledger.id] = _Running(ledger, owner, left, request.conversation)
-        if request.store:
-            await self._keep(asked, ledger)
+        if request.store and not await self._keep(asked, ledger):
+            # Its parent is not stored, or not any more: what comes after must find all of it here.
+            asked = msgspec.structs.replace(asked, new=(*asked.history.items, *asked.new))
         running.task = asyncio.create_task(self._run(asked, running, cache), name=f"ferrule-{ledger.id}")
         return ledger
 
-    async def _keep(self, asked: Asked, ledger: Ledger) -> None:
-        """Store a response that begins. If nobody waits for that any more, nothing is kept: its id was never told."""
+    async def _keep(self, asked: Asked, ledger: Ledger) -> bool:
+        """Store a response that begins; False if its parent is not stored. If nobody waits for that any more, nothing
+        is kept: its id was never told."""
         try:
-            await self._store.create_response(self._record(asked, ledger))
+            return await self._store.create_response(self._record(asked, ledger))
         except asyncio.CancelledError:
             await uninterrupted(self._discard(ledger, asked.owner))
             raise
@@ -132,15 +139,25 @@ class ResponseEngine:
         """The response runs no more."""
         self._running.pop(ledger.id).left.set_result(None)
 
-    def _check_free(self, conversation: str | None, owner: str) -> None:
-        busy = ((one.conversation, one.owner) for one in self._running.values())
-        if conversation is not None and (conversation, owner) in busy:
+    @contextmanager
+    def _alone_in(self, conversation: str | None, owner: str) -> Iterator[None]:
+        """Keep a conversation as it is while a response is read that goes on in it. Raises `ApiError` if one runs."""
+        if conversation is None:
+            yield
+            return
+        place = (conversation, owner)
+        if place in self._taken or any((one.conversation, one.owner) == place for one in self._running.values()):
             raise ApiError(
                 f"Another response of the conversation {conversation!r} runs: wait for its end.",
                 status=409,
                 code="conversation_locked",
                 param="conversation",
             )
+        self._taken.add(place)
+        try:
+            yield
+        finally:
+            self._taken.discard(place)
 
     # What stands
 
@@ -189,7 +206,7 @@ class ResponseEngine:
         running = self._own(response_id, owner)
         if running is not None:
             await self._end(running)
-        self._histories.recent.drop(response_id)
+        self._histories.recent.drop_all_with(response_id)
         if not await self._store.delete_response(owner, response_id):
             raise not_found("response", response_id)
 
@@ -201,6 +218,10 @@ class ResponseEngine:
         return page
 
     # What is asked beside responses
+
+    async def items(self, given: Sequence[JsonObject], owner: str = "") -> tuple[bytes, ...]:
+        """Return items for a conversation as JSON; those that are named come along. Raises `ApiError`."""
+        return tuple(map(as_bytes, await self._histories.referenced(given, owner, "items")))
 
     async def input_tokens(self, request: ResponseRequest, owner: str = "") -> int:
         """Return about how many tokens a request would have. Raises `ApiError` as `open` does."""

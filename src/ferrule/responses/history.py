@@ -16,6 +16,9 @@ BOUNDARY = read_item(b'{"type":"ferrule_compacted"}')
 KEPT_HISTORIES = 256
 """Conversations whose newest history stays in memory: the next request need not read it again."""
 
+MOST_BYTES = 128 << 20
+"""Bytes of histories that stay in memory: a request may bring 32 MB, so their number alone bounds nothing."""
+
 
 class History(msgspec.Struct, frozen=True):
     """The items before a request, as the upstream saw them. `lane` names the conversation to the model: its requests
@@ -24,28 +27,47 @@ class History(msgspec.Struct, frozen=True):
     items: tuple[ResponseItem, ...] = ()
     lane: str = ""
 
+    @property
+    def bytes(self) -> int:
+        """The size of all items."""
+        return sum(len(item.raw) for item in self.items)
+
 
 class ResponseCache:
-    """The histories of one connection's responses, for those that are not stored. They go with the connection."""
+    """The histories of one connection's responses, for those that are not stored. They go with the connection.
+
+    It has so many entries at most, and `MOST_BYTES` unless the newest alone has more.
+    """
 
     def __init__(self, size: int = 1) -> None:
         self._size = size
         self._kept: OrderedDict[str, History] = OrderedDict()
+        self._bytes = 0
 
     def get(self, response_id: str) -> History | None:
         """Return the history up to and with a response."""
         return self._kept.get(response_id)
 
     def put(self, response_id: str, history: History) -> None:
-        """Keep a history; the oldest one goes."""
+        """Keep a history; the oldest ones go."""
+        self.drop(response_id)
         self._kept[response_id] = history
-        self._kept.move_to_end(response_id)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+        self._bytes += history.bytes
+        while len(self._kept) > self._size or (self._bytes > MOST_BYTES and len(self._kept) > 1):
+            self.drop(next(iter(self._kept)))
 
     def drop(self, response_id: str) -> None:
         """Forget a history."""
-        self._kept.pop(response_id, None)
+        history = self._kept.pop(response_id, None)
+        if history is not None:
+            self._bytes -= history.bytes
+
+    def drop_all_with(self, response_id: str) -> None:
+        """Forget the histories that may hold what a response added."""
+        known = self._kept.get(response_id)
+        for kept, history in list(self._kept.items()):
+            if known is None or history.lane == known.lane:
+                self.drop(kept)
 
 
 class Histories:
@@ -64,12 +86,7 @@ class Histories:
             return cached
         last = await self._store.response(owner, response_id)
         if last is None:
-            raise ApiError(
-                f"There is no response {response_id!r} to continue: it was not stored, or it was deleted.",
-                status=404,
-                code="previous_response_not_found",
-                param="previous_response_id",
-            )
+            raise _no_parent(response_id)
         if last.status in ("queued", "in_progress"):
             raise ApiError(
                 f"The response {response_id!r} has not ended yet: wait for it, or cancel it.",
@@ -79,6 +96,8 @@ class Histories:
         if (recent := self.recent.get(response_id)) is not None:
             return recent
         chain = await self._store.chain(owner, response_id)
+        if not chain:  # it was deleted just now
+            raise _no_parent(response_id)
         items = [item for stored in chain for item in decode_items(stored.transcript)]
         return History(since_summary(items), chain[0].id)
 
@@ -96,19 +115,27 @@ class Histories:
             items += decode_items(known) if known else [form(msgspec.json.decode(item)) for item in entry.items]
         return History(since_summary(items), conversation_id)
 
-    async def referenced(self, items: Sequence[JsonObject], owner: str) -> tuple[JsonObject, ...]:
+    async def referenced(self, items: Sequence[JsonObject], owner: str, field: str = "input") -> tuple[JsonObject, ...]:
         """Replace references by the items that they name. Raises `ApiError` for one that does not exist."""
-        return tuple([await self._named(item, index, owner) for index, item in enumerate(items)])
+        return tuple([await self._named(item, f"{field}[{index}].id", owner) for index, item in enumerate(items)])
 
-    async def _named(self, item: JsonObject, index: int, owner: str) -> JsonObject:
+    async def _named(self, item: JsonObject, param: str, owner: str) -> JsonObject:
         if item.get("type") != "item_reference":
             return item
         stored = await self._store.item(owner, str(item.get("id") or ""))
         if stored is None:
-            param = f"input[{index}].id"
             raise ApiError(f"{param}: there is no item {item.get('id')!r}", status=404, code="not_found", param=param)
         found: JsonObject = msgspec.json.decode(stored)
         return found
+
+
+def _no_parent(response_id: str) -> ApiError:
+    return ApiError(
+        f"There is no response {response_id!r} to continue: it was not stored, or it was deleted.",
+        status=404,
+        code="previous_response_not_found",
+        param="previous_response_id",
+    )
 
 
 def since_summary(items: Sequence[ResponseItem]) -> tuple[ResponseItem, ...]:

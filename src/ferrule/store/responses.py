@@ -35,10 +35,12 @@ _parent = select(_parents.c.number).where(
 )
 
 _INSERT = Prepared(
-    insert(responses).values(
+    insert(responses)
+    .values(
         {column.name: bindparam(column.name) for column in responses.c if column.name not in ("number", "parent")}
         | {"parent": _parent.scalar_subquery()}
     )
+    .returning(responses.c.number, responses.c.parent)
 )
 _PLACE = Prepared(insert(item_places))
 _UNPLACE = delete(item_places).where(
@@ -80,9 +82,9 @@ _unpack = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
 class Responses(Part):
     """Responses by id."""
 
-    async def create_response(self, record: StoredResponse) -> None:
-        """Store a new response. A parent that does not exist, or is somebody else's, is left out."""
-        await self._database.write(_create, record)
+    async def create_response(self, record: StoredResponse) -> bool:
+        """Store a new response. A parent that does not exist, or is somebody else's, is left out: then False."""
+        return await self._database.write(_create, record)
 
     async def finish_response(
         self,
@@ -157,12 +159,13 @@ class Responses(Part):
         return count
 
 
-def _create(tx: Connection, record: StoredResponse) -> None:
+def _create(tx: Connection, record: StoredResponse) -> bool:
     values = msgspec.structs.asdict(record) | {"input": _pack(record.input), "output": _pack(record.output)}
     del values["parent"]
-    number = _INSERT.run(tx, values | {"for_owner": record.owner, "for_parent": record.parent}).lastrowid
-    assert number is not None
+    inserted = _INSERT.run(tx, values | {"for_owner": record.owner, "for_parent": record.parent}).fetchall()
+    ((number, parent),) = inserted
     _place(tx, number, record.owner, record.input + record.output, 0)
+    return record.parent is None or parent is not None
 
 
 def _place(tx: Connection, response: int, owner: str, added: Sequence[bytes], first: int) -> None:

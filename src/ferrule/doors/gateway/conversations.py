@@ -36,7 +36,7 @@ async def create(services: Services, request: Request) -> Response:
     """`POST /conversations`. The body may be left out."""
     given = read(await body_of(request, services.settings.max_body_bytes) or b"{}", _Create)
     check_metadata(given.metadata)
-    items = _read_items(given.items or ())
+    items = await _read_items(services, given.items or (), owner_of(request))
     made = Conversation(
         id=f"conv_{random_id()}{random_id()}",
         owner=owner_of(request),
@@ -85,12 +85,12 @@ async def items(services: Services, request: Request) -> Response:
 async def add_items(services: Services, request: Request) -> Response:
     """`POST /conversations/{id}/items`."""
     given = read(await body_of(request, services.settings.max_body_bytes), _Add)
-    added = _read_items(given.items)
+    added = await _read_items(services, given.items, owner_of(request))
     if not await services.store.add_items(owner_of(request), request.path_params["id"], added):
         raise not_found("conversation", request.path_params["id"])
     ids = [msgspec.json.decode(item)["id"] for item in added]
     first, last = (ids[0], ids[-1]) if ids else (None, None)
-    return list_answer(Page(data=tuple(added), has_more=False, first_id=first, last_id=last))
+    return list_answer(Page(data=added, has_more=False, first_id=first, last_id=last))
 
 
 async def item(services: Services, request: Request) -> Response:
@@ -119,11 +119,11 @@ async def _found(services: Services, request: Request) -> Conversation:
     return found
 
 
-def _read_items(given: tuple[msgspec.Raw, ...]) -> list[bytes]:
+async def _read_items(services: Services, given: tuple[msgspec.Raw, ...], owner: str) -> tuple[bytes, ...]:
     """Return items as JSON, each with an id. Raises `ApiError`."""
     if len(given) > MAX_ITEMS:
         raise ApiError(f"items: at most {MAX_ITEMS} at once, not {len(given)}", code="invalid_value", param="items")
-    return [msgspec.json.encode(entry) for entry in read_input(given, "items")]
+    return await services.engine.items(read_input(given, "items"), owner)
 
 
 def _shown(conversation: Conversation) -> dict[str, JsonValue]:
