@@ -330,6 +330,23 @@ async def test_parts_that_do_not_make_the_whole_are_refused(
     assert await read(store) == b"aab"
 
 
+async def test_an_upload_that_is_cancelled_while_it_is_completed_is_told_to_be_so(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.create_upload(an_upload())
+    await add(store, "all", LARGE)
+    receive = store._contents.receive
+
+    async def cancelled(*args: Any, **kwargs: Any) -> Any:
+        await store.cancel_upload("us", "upload_1")
+        return await receive(*args, **kwargs)
+
+    monkeypatch.setattr(store._contents, "receive", cancelled)
+    with pytest.raises(StoreRefusal, match="is cancelled"):
+        await store.complete_upload("us", "upload_1", ["all"], file_id="file-1", now=50)
+    assert contents(tmp_path) == []
+
+
 async def test_of_two_that_complete_an_upload_at_once_one_does(store: Store, tmp_path: Path) -> None:
     await store.create_upload(an_upload())
     await add(store, "all", LARGE)

@@ -75,6 +75,23 @@ async def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Pat
         assert await store.owner_of(key) == "one"
 
 
+async def test_a_short_command_keeps_no_server_out(tmp_path: Path) -> None:
+    async with await Store.open(tmp_path / FILE, shared=True) as command, opened(tmp_path) as server:
+        key = await command.add_key("one")
+        assert await server.owner_of(key) == "one"
+
+
+async def test_stores_that_are_opened_at_once_are_made_once(tmp_path: Path) -> None:
+    for number in range(5):
+        path = tmp_path / f"{number}.sqlite"
+        stores = await asyncio.gather(Store.open(path), *(Store.open(path, shared=True) for _ in range(3)))
+        for name, store in zip("abcd", stores, strict=True):
+            await store.add_key(name)
+        assert await stores[0].keys() == ("a", "b", "c", "d")
+        for store in stores:
+            await store.aclose()
+
+
 async def test_a_second_one_in_the_same_process_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         with pytest.raises(StoreInUse):

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_
 
 from ferrule.store import paging
 from ferrule.store.contents import Content, Contents, Received, read_blocks
-from ferrule.store.errors import StoreRefusal, TooLarge
+from ferrule.store.errors import StoreError, StoreRefusal, TooLarge
 from ferrule.store.part import Part
 from ferrule.store.records import FileRecord, Page, Paging, Upload, UploadPart
 from ferrule.store.schema import files, upload_parts, uploads
@@ -102,7 +102,11 @@ class Files(Part):
         if upload is None:
             return None
         parts = await self._database.read(_parts, owner, upload, tuple(part_ids))
-        received = await self._contents.receive(_joined(self._contents, parts), MAX_UPLOAD_BYTES)
+        try:
+            received = await self._contents.receive(_joined(self._contents, parts), MAX_UPLOAD_BYTES)
+        except StoreError:
+            await self._database.read(_pending, owner, upload_id, now)  # parts go when it is ended beside this
+            raise
         file = FileRecord(
             id=file_id,
             owner=owner,

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ferrule.locks import try_lock
@@ -14,7 +14,7 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PID_BYTES = 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def make_folder(path: Path) -> None:
@@ -30,7 +30,7 @@ def make_file(path: Path) -> None:
     process.
     """
     with explained(path, "made"):
-        if not os.path.lexists(path):
+        with suppress(FileExistsError):
             os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))
         mode = path.lstat().st_mode
         if not stat.S_ISREG(mode):
@@ -96,5 +96,5 @@ def explained(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = StoreFull if error.errno in _FULL else StoreError
+        kind = StoreFull if error.errno in NO_SPACE else StoreError
         raise kind(f"the store {path} cannot be {what}: {error.strerror}") from error

@@ -10,7 +10,6 @@ from ferrule.store import place
 from ferrule.store.contents import Contents
 from ferrule.store.conversations import Conversations
 from ferrule.store.database import Database
-from ferrule.store.errors import StoreInUse
 from ferrule.store.files import Files, known_contents
 from ferrule.store.keys import Keys
 from ferrule.store.responses import Responses
@@ -33,7 +32,7 @@ class Store(Responses, Conversations, Files, Keys, AsyncClosing):
         """Open the store in this file; make it if it does not exist.
 
         One process has a store open, and removes what a killed one left half written. A short command beside it, such
-        as one that adds a key, opens it as `shared` and leaves all else alone.
+        as one that adds a key, opens it as `shared`: it keeps nobody out, and leaves all else alone.
 
         Raises `StoreError`: `StoreInUse` if another process has it open, and with a sentence if the file cannot be
         written, is damaged, is no store, or was written by a newer Ferrule.
@@ -45,27 +44,17 @@ class Store(Responses, Conversations, Files, Keys, AsyncClosing):
         path = path.resolve()
         place.make_folder(path)
         with ExitStack() as resources:
-            alone = _lock(path, resources, shared)
+            if not shared:
+                resources.callback(os.close, place.lock(path))
             place.make_file(path)
             contents = Contents(path)
             resources.callback(contents.close)
             database = Database(path)
             resources.callback(database.close)
-            if alone:
+            if not shared:
                 contents.sweep(database.query(known_contents))
             return cls(database, contents, resources.pop_all())
 
     async def aclose(self) -> None:
         """Finish what was asked for, and close the file."""
         await asyncio.to_thread(self._resources.close)
-
-
-def _lock(path: Path, resources: ExitStack, shared: bool) -> bool:
-    """Keep others out; False if one is in there, which a store that is shared may be."""
-    try:
-        resources.callback(os.close, place.lock(path))
-    except StoreInUse:
-        if not shared:
-            raise
-        return False
-    return True
