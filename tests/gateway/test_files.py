@@ -81,6 +81,27 @@ def test_a_form_that_does_not_fit(gateway: Served, body: bytes, status: int, par
         assert answer.error["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (b"../../etc/passwd", "passwd"),
+        (b"C:\\dir\\a.txt", "a.txt"),
+        (b"..", "file"),
+        (b"x/.. ", "file"),
+        (b"", "file"),
+        (b"a\x00\x1bb", "ab"),
+        (b"\xff\xfe", "\xff\xfe"),
+        (b"x" * 3000, "x" * 512),
+    ],
+)
+def test_a_hostile_name_is_no_path(gateway: Served, given: bytes, shown: str) -> None:
+    body = form(("file", '; filename="NAME"', b"hello"), PURPOSE).replace(b"NAME", given)
+    made = gateway.ask("POST", "/files", body, headers=FORM).json
+    assert made["filename"] == shown
+    answer = gateway.ask("GET", f"/files/{made['id']}/content")
+    assert answer.body == b"hello" and answer.headers["content-disposition"].startswith("attachment;")
+
+
 ANCHOR = ("expires_after[anchor]", "", b"created_at")
 
 

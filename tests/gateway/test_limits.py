@@ -3,9 +3,11 @@
 import asyncio
 import json
 import logging
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -66,6 +68,19 @@ async def test_a_connection_that_asks_nothing_is_closed(
             writer.write(sent)
             assert await asyncio.wait_for(reader.read(), 30) == b""
             writer.close()
+
+
+async def test_a_full_folder_for_temporary_files_is_told(tmp_path: Path, model: ScriptedModel) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    form: dict[str, Any] = {"files": {"file": ("a", bytes(3 << 20))}, "data": {"purpose": "user_data"}}
+    async with gateway_here(tmp_path, model) as url, httpx.AsyncClient() as client:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+        try:
+            answer = await client.post(url + "/files", **form)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert answer.status_code == 507 and answer.json()["error"]["code"] == "storage_full"
+        assert (await client.post(url + "/files", **form)).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,8 @@ def kept_seconds(purpose: str, expires: ExpiresAfter | None) -> int | None:
 def clean_name(given: str) -> str:
     """Return a file's name without folders and control characters: it is shown, and never a path here."""
     last = re.split(r"[/\\]", given)[-1]
-    return "".join(char for char in last if char.isprintable())[:MAX_NAME] or "file"
+    name = "".join(char for char in last if char.isprintable())[:MAX_NAME]
+    return "file" if name.strip() in ("", ".", "..") else name
 
 
 def _expires_after(form: Form) -> ExpiresAfter | None:

@@ -1,5 +1,6 @@
 """Uploaded files: bodies of the type `multipart/form-data`, spooled to a temporary file and handed on in blocks."""
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,8 @@ from starlette.requests import Request
 
 from ferrule.doors.gateway.http import limited
 from ferrule.responses.errors import ApiError
+from ferrule.store import StoreError, StoreFull
+from ferrule.store.place import NO_SPACE
 
 BLOCK = 1 << 20
 MAX_FIELDS = 16
@@ -52,7 +55,8 @@ class Form(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def form_of(request: Request, limit: int) -> AsyncIterator[Form]:
-    """Read a form whose file has at most `limit` bytes. Raises `ApiError`."""
+    """Read a form whose file has at most `limit` bytes. Raises `ApiError`, and `StoreError` if there is no place for
+    it."""
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise ApiError(f"Send the file as {FORM}.", status=415, code="unsupported_media_type")
     reading = limited(request, limit + OVERHEAD).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
@@ -60,6 +64,9 @@ async def form_of(request: Request, limit: int) -> AsyncIterator[Form]:
         fields = await reading
     except (MultiPartException, FormParserError) as error:
         raise ApiError(f"The form cannot be read: {error}", code="invalid_form") from error
+    except OSError as error:
+        kind = StoreFull if error.errno in NO_SPACE else StoreError
+        raise kind(f"{tempfile.gettempdir()} takes no more of a file that is uploaded: {error.strerror}") from error
     try:
         yield Form(fields)
     finally:
