@@ -12,7 +12,6 @@ SOURCE = Path(ferrule.__file__).parent
 WHY = {
     "builtin/exec_command.py": "commands, by ctx.run",
     "builtin/execution.py": "commands, by ctx.run",
-    "builtin/js_repl/kernel.py": "node, located; by ctx.run",
     "builtin/kept_shell.py": "bash, located; by ctx.run",
     "builtin/searching/ripgrep.py": "rg, located",
     "builtin/shell_keeper.py": "bash, located; by ctx.run",
@@ -25,6 +24,7 @@ WHY = {
     "lookup.py": "passes over what commands can write",
     "mcp/stdio.py": "servers, located",
     "process/interactive.py": "commands",
+    "process/kernel.py": "what its caller chose",
     "process/plain.py": "what its caller chose; setsid from a system folder",
     "process/run.py": "what its caller chose",
     "process/shell.py": "the login shell, located, with a safe PATH; looks for a shell by its path",

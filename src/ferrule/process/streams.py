@@ -12,7 +12,7 @@ READS_PER_WAKEUP = 8
 DISCARD_PAUSE = 0.1
 """Seconds between reads of an output that is drained only to keep its writers alive."""
 LAST_READ_BYTES = 1024 * 1024
-"""Bytes read after the process ended from an output that others keep writing to: a pipe holds no more."""
+"""Bytes read at once from an output that others keep writing to: a pipe holds no more."""
 
 
 class Reader:
@@ -41,15 +41,19 @@ class Reader:
             async with asyncio.timeout(grace):
                 await self._end.wait()
         except TimeoutError:
-            taken = 0
-            while taken < LAST_READ_BYTES and (count := self._read()):
-                taken += count
+            self.catch_up()
         if not self.closed:
             self._end.set()
             self._loop.remove_reader(self._fd)
             _Discard(self._fd, self._loop)
         if self._fault:
             raise self._fault
+
+    def catch_up(self) -> None:
+        """Take what has already arrived, without waiting."""
+        taken = 0
+        while taken < LAST_READ_BYTES and (count := self._read()):
+            taken += count
 
     def close(self) -> None:
         if not self.closed:

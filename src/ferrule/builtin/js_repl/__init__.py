@@ -8,11 +8,11 @@ from pydantic import AliasChoices, Field
 
 from ferrule.builtin.execution import limit_ms
 from ferrule.builtin.hints import RUNS
-from ferrule.builtin.js_repl.kernel import CellResult, Kernel
 from ferrule.builtin.js_repl.node import needed_node
-from ferrule.builtin.js_repl.repl import Repl
+from ferrule.builtin.js_repl.repl import Repl, start_node
 from ferrule.builtin.js_repl.source import PRAGMA, read_cell
-from ferrule.builtin.output_text import with_notes
+from ferrule.builtin.output_text import output_text, with_notes
+from ferrule.process.kernel import CellResult, Kernel
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
@@ -99,9 +99,9 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
 
         async def attempt(access: Access) -> CellResult:
             async def start() -> Kernel:
-                return await Kernel.start(access.launcher, node, env, ctx.cwd, sandboxed=access.sandboxed)
+                return await start_node(access.launcher, node, env, ctx.cwd)
 
-            return await self._repl.run(cell, access.sandboxed, start, nested.call)
+            return await self._repl.run(cell.code, cell.timeout_ms, access.sandboxed, start, nested.call)
 
         try:
             result = await ctx.run(CommandEffect(argv=(node, "--eval", cell.code), cwd=ctx.cwd), attempt)
@@ -137,7 +137,7 @@ def _payload(arguments: str, raw: bool) -> ToolPayload:
 
 
 def _observation(result: CellResult, ctx: ToolContext) -> JsReplObservation:
-    text = with_notes(result.inherited, filter(None, (result.output, result.error)))
+    text = with_notes(output_text(result.inherited).text, filter(None, (result.output, result.error)))
     return JsReplObservation(ok=result.ok, output=truncate_text(text, ctx.output_budget), images=result.images)
 
 
