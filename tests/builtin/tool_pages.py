@@ -40,6 +40,7 @@ EXAMPLES: dict[str, object] = {
     "local_shell": {"command": ["bash", "-lc", "ls"]},
     "native_apply_patch": {"type": "create_file", "path": "a.txt", "diff": "+hello"},
     "native_shell": {"commands": ["ls -l", "git status"]},
+    "python": {"code": "import statistics\nstatistics.mean([1, 2, 6])"},
     "read_file": {"file_path": "/home/me/a.py", "mode": "indentation", "indentation": {"anchor_line": 120}},
     "request_user_input": {
         "questions": [

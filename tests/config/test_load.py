@@ -90,6 +90,7 @@ sandbox_mode = "workspace-write"
 accept_no_sandbox = true
 profile = "all"
 tools = ["shell_command", "read_*"]
+python = "~/bin/python3"
 tool_output_token_limit = 500
 max_turns = 9
 max_tool_calls = 8
@@ -176,6 +177,7 @@ timeout = 1.5
     assert (settings.profile, settings.tools, settings.instructions) == (
         "all", ("shell_command", "read_*"), "Be brief.",
     )  # fmt: skip
+    assert settings.python == "~/bin/python3"
     assert (settings.tool_output_tokens, settings.max_turns) == (500, 9)
     assert (settings.max_tool_calls, settings.run_max_tool_calls) == (8, 7)
     assert (settings.turn_token_budget, settings.run_token_budget) == (6, 5)

@@ -108,6 +108,15 @@ def test_s09_js_repl_says_why_there_is_no_node(planted: Planted, monkeypatch: py
         needed_node({"PATH": str(planted.bin)}, places)
 
 
+async def test_s09_python_of_a_project_is_confined_or_passed_over(planted: Planted) -> None:
+    for name in ("python", "python3"):
+        planted.plant(name)
+    said = await planted.call(SandboxMode.DANGER_FULL_ACCESS, "python", {"code": "print('fine')"})
+    assert "fine" in said and planted.nothing_ran()
+    said = await planted.call(SandboxMode.READ_ONLY, "python", {"code": "print('fine')"})
+    assert "does not start as a kernel" in said and planted.nothing_ran()
+
+
 SHELLS: list[tuple[str, dict[str, object]]] = [
     ("shell", {"command": ["bash", "-lc", "echo fine"]}),
     ("shell", {"command": ["sh", "-c", "echo fine"]}),

@@ -52,7 +52,9 @@ class KeptKernel:
                 raise RespondToModel(f"{self.timed_out(error, timeout_ms)} {self.restarted}") from error
             except KernelDied as error:
                 if self._kernel is not kernel:
-                    raise RespondToModel(f"{self.tool} kernel was reset while this cell ran. {self.restarted}") from error
+                    raise RespondToModel(
+                        f"{self.tool} kernel was reset while this cell ran. {self.restarted}"
+                    ) from error
                 self._kernel = None
                 raise RespondToModel(f"{self.died(error)}\n{self.restarted}") from error
             except asyncio.CancelledError:

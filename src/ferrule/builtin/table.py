@@ -61,6 +61,7 @@ NAMES = (
     "str_replace_based_edit_tool",
     "js_repl",
     "js_repl_reset",
+    "python",
     "tool_search",
     "search_tool_bm25",
 )

@@ -82,6 +82,7 @@ MAY_SET: Rows = {
     "accept_no_sandbox": up_to(False, True, default=False),
     "profile": unless_yours,
     "tools": unless_yours,
+    "python": yours_only,
     "hosted_tools": yours_only,
     "web_search": up_to("disabled", "cached", "live", default="disabled"),
     "tool_output_token_limit": at_most,

@@ -1,11 +1,14 @@
 """A kernel: a process that evaluates cells of code, one at a time, and keeps what they define.
 
-The host and the kernel exchange JSON objects, one a line, over descriptors of their own: the kernel reads 3 and writes 4.
-So what a cell or its children write to the standard descriptors is output, never a message.
+The host and the kernel exchange JSON objects, one a line, over descriptors of their own: the kernel reads 3 and writes
+4. So what a cell or its children write to the standard descriptors is output, never a message.
 
-    host    {"type": "exec", "id", "code"}       {"type": "run_tool_result", "id", "ok", "response", "error"}
+    host    {"type": "exec", "id", "code", "interrupts"}
+            {"type": "run_tool_result", "id", "ok", "response", "error"}
     kernel  {"type": "exec_result", "id", "ok", "output", "error", "images"}
             {"type": "run_tool", "id", "exec_id", "tool_name", "arguments", "raw"}
+
+`interrupts` counts the SIGINTs sent for earlier cells: one that arrives late is not for this cell.
 """
 
 import asyncio
@@ -85,9 +88,10 @@ class _RunTool(msgspec.Struct, frozen=True, tag="run_tool", tag_field="type"):
     raw: bool = False
 
 
-class _Exec(msgspec.Struct, frozen=True, tag="exec", tag_field="type"):
+class _Exec(msgspec.Struct, frozen=True, tag="exec", tag_field="type", omit_defaults=True):
     id: str
     code: str
+    interrupts: int = 0
 
 
 class _ToolResult(msgspec.Struct, frozen=True, tag="run_tool_result", tag_field="type"):
@@ -116,6 +120,7 @@ class Kernel:
         self._running: _Running | None = None
         self._death: KernelDied | None = None
         self._killed = False
+        self._interrupts = 0
         self._watcher = asyncio.create_task(self._watch())
 
     @classmethod
@@ -156,13 +161,14 @@ class Kernel:
             async with asyncio.timeout(timeout_ms / 1000) as running.clock:
                 if self._death is not None:
                     raise self._death
-                self._write(_Exec(running.id, encodable(code)))
+                self._write(_Exec(running.id, encodable(code), self._interrupts))
                 return self._finished(await asyncio.shield(running.result))
         except TimeoutError as error:
             on_time = running.value is not None
             await uninterrupted(self._stop(running))
             if (result := running.value) is None:
-                raise CellTimedOut(f"the cell ran longer than {timeout_ms} ms", self._take_written()) from error
+                written = self._death.written if self._death is not None else self._take_written()
+                raise CellTimedOut(f"the cell ran longer than {timeout_ms} ms", written) from error
             return msgspec.structs.replace(self._finished(result), interrupted=not on_time)
         except asyncio.CancelledError:
             await uninterrupted(self._stop(running))
@@ -174,6 +180,7 @@ class Kernel:
 
     async def interrupt(self) -> None:
         """Send SIGINT to the kernel and to what its cells have started."""
+        self._interrupts += 1
         await self._child.interrupt()
 
     async def kill(self) -> None:

@@ -200,6 +200,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """A tool profile that overrides the model's."""
     tools: tuple[str, ...] | None = None
     """Names, globs or `/regex/` of tools that override the profile's."""
+    python: str | None = None
+    """The interpreter of the tool `python`: a path, or a name in PATH."""
     instructions: str | None = None
     """Replaces the base instructions."""
     project_doc_fallback_filenames: tuple[FileName, ...] = ()

@@ -89,6 +89,7 @@ def build_runtime(
         turn_diff=TurnDiffTracker(settings.cwd, undo_log),
         home=settings.home,
         roles={name: role.description for name, role in settings.agents.items()},
+        python=settings.python,
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))

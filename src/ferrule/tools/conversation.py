@@ -63,11 +63,13 @@ class ConversationState(Protocol):
     def shared(self) -> Shared: ...
     @property
     def roles(self) -> Mapping[str, str]: ...
+    @property
+    def python(self) -> str | None: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
-    sub-agents and what they are for."""
+    sub-agents and what they are for; `python` is the interpreter that the user has chosen."""
 
     cwd: str
     permissions: Permissions
@@ -78,3 +80,4 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     shared: Shared = msgspec.field(default_factory=Shared)
     roles: Mapping[str, str] = {}
+    python: str | None = None
