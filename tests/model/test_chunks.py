@@ -149,7 +149,7 @@ async def serving(
     answering = Answering(answers)
     server = await asyncio.start_server(answering, "127.0.0.1", 0, ssl=server_tls)
     context = client_tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    transport = MergingTransport(context, httpx2.Limits(max_keepalive_connections=4))
+    transport = MergingTransport(context, idle=4, idle_s=60)
     scheme = "https" if client_tls else "http"
     url = f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
     async with server, httpx2.AsyncClient(transport=transport, base_url=url, trust_env=False) as client:

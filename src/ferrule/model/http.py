@@ -224,44 +224,36 @@ class Server:
 
     def _connection(self) -> "httpx2.AsyncClient":
         if self._client is None:
-            import httpx2
-
-            from ferrule.model.transport import DirectClient, MergingTransport
-
-            parts = urlsplit(self.endpoint.base_url)
-            timeout = httpx2.Timeout(
-                self.endpoint.idle_timeout_ms / 1000, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S, pool=None
-            )
-            limits = httpx2.Limits(
-                max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_S
-            )
-            # Reading the trust store costs 50 ms, so http:// gets a context that trusts nobody.
-            is_tls = parts.scheme == "https"
-            trust_env = not _is_loopback(parts.hostname or "")
-            context = (
-                httpx2.create_ssl_context(trust_env=trust_env) if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            )
-            self._proxied = trust_env and _names_a_proxy()
             hide_in_logs(self)
-            headers = {"user-agent": f"ferrule/{__version__}"}
-            # A client with an explicit transport reads no proxies from the environment.
-            transport = None if self._proxied else MergingTransport(context, limits)
-            try:
-                self._client = (
-                    DirectClient(transport, timeout=timeout, headers=headers)
-                    if transport is not None and parts.username is None
-                    else httpx2.AsyncClient(
-                        transport=transport,
-                        verify=context,
-                        trust_env=trust_env,
-                        timeout=timeout,
-                        limits=limits,
-                        headers=headers,
-                    )
-                )
-            except (ValueError, ImportError) as error:  # a scheme that is none, or one that needs a package
-                raise ModelError(f"The proxy that the environment names cannot be used: {_reason(error)}.") from error
+            self._client = self._connect()
         return self._client
+
+    def _connect(self) -> "httpx2.AsyncClient":
+        import httpx2
+
+        from ferrule.model.transport import DirectClient, MergingTransport
+
+        parts = urlsplit(self.endpoint.base_url)
+        idle_s = self.endpoint.idle_timeout_ms / 1000
+        timeout = httpx2.Timeout(idle_s, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S, pool=None)
+        headers = {"user-agent": f"ferrule/{__version__}"}
+        # Reading the trust store costs 50 ms, so http:// gets a context that trusts nobody.
+        is_tls = parts.scheme == "https"
+        trust_env = not _is_loopback(parts.hostname or "")
+        context = httpx2.create_ssl_context(trust_env=trust_env) if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._proxied = trust_env and _names_a_proxy()
+        if not self._proxied and parts.username is None:
+            transport = MergingTransport(context, idle=IDLE_CONNECTIONS, idle_s=KEEP_ALIVE_S)
+            return DirectClient(transport, timeout=timeout, headers=headers)
+        limits = httpx2.Limits(
+            max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_S
+        )
+        try:
+            return httpx2.AsyncClient(
+                verify=context, trust_env=trust_env, timeout=timeout, limits=limits, headers=headers
+            )
+        except (ValueError, ImportError) as error:  # a scheme that is none, or one that needs a package
+            raise ModelError(f"The proxy that the environment names cannot be used: {_reason(error)}.") from error
 
     @property
     def _where(self) -> str:

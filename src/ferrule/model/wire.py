@@ -3,6 +3,7 @@
 import asyncio
 import operator
 import re
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import ClassVar, NamedTuple, Protocol
@@ -135,7 +136,7 @@ class WireModel:
         self._max_retries = max_retries
         self._new_id = new_id
         self._kept_sessions = kept_sessions
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
 
     def new_body(self, recipient: Recipient) -> Body:
         """Return this wire's request builder for one server and model family."""
@@ -194,7 +195,7 @@ class WireModel:
         lane = self._lanes.pop(session_id, None) or _Lane(self.accepts)
         self._lanes[session_id] = lane
         if len(self._lanes) > self._kept_sessions:
-            del self._lanes[next(iter(self._lanes))]
+            self._lanes.popitem(last=False)
         return lane
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
