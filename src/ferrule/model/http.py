@@ -89,6 +89,7 @@ class Server:
         self.endpoint = endpoint
         self._client: httpx2.AsyncClient | None = None
         self._proxied = False
+        self._urls: dict[str, httpx2.URL] = {}
 
     def secrets(self) -> list[str]:
         """Return the keys that are sent to it."""
@@ -208,8 +209,7 @@ class Server:
         try:
             async with self._connection().stream(
                 method,
-                f"{endpoint.base_url}{path}",
-                params=endpoint.params or None,
+                self._url(path),
                 headers={**headers, **endpoint.headers()},
                 content=body,
                 extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
@@ -221,6 +221,15 @@ class Server:
             raise self._broken(error) from error
         except (httpx2.DecodingError, httpx2.InvalidURL) as error:
             raise ModelError(f"The exchange with {self._where} failed: {error}") from error
+
+    def _url(self, path: str) -> "httpx2.URL":
+        """Return the whole address of a path. Taking one apart takes a tenth of a short request's time: it is kept."""
+        import httpx2
+
+        if path not in self._urls:
+            endpoint = self.endpoint
+            self._urls[path] = httpx2.URL(f"{endpoint.base_url}{path}", params=endpoint.params or None)
+        return self._urls[path]
 
     def _connection(self) -> "httpx2.AsyncClient":
         if self._client is None:
