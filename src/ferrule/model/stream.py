@@ -58,6 +58,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The same object as in the previous request: its items are a prefix of these, which need not be compared."""
     headers: dict[str, str] = {}
     """More headers of this request."""
+    include: tuple[str, ...] = ()
+    """What a server of the Responses API is to return of the tools that it runs itself."""
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -68,22 +70,26 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class ItemAdded(msgspec.Struct, frozen=True):
-    """An item started; its content is still to come. For a call, `call_id`, `name` and `namespace` are known."""
+    """An item started; its content is still to come. For a call, `call_id`, `name` and `namespace` are known. `begun`:
+    the JSON so far of an item whose content does not come in deltas."""
 
     item_id: str
     kind: str
     call_id: str | None = None
     name: str | None = None
     namespace: str | None = None
+    begun: bytes = b""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More text of a message. `part` counts its content parts from 0; `refusal`: the part is a refusal."""
+    """More text of a message. `part` counts its content parts from 0; `refusal`: the part is a refusal. `logprobs` are
+    the JSON of the list of its tokens, each with its probability and the likeliest others, if they were asked for."""
 
     item_id: str
     delta: str
     part: int = 0
     refusal: bool = False
+    logprobs: bytes = b""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
@@ -101,6 +107,14 @@ class ToolInputDelta(msgspec.Struct, frozen=True):
     item_id: str
     call_id: str
     delta: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What the server told of an item that it runs itself, such as a search: the type of its event, and the JSON."""
+
+    item_id: str
+    kind: str
+    event: bytes
 
 
 class ItemDone(msgspec.Struct, frozen=True):
@@ -158,6 +172,7 @@ ResponseEvent = (
     | TextDelta
     | ReasoningDelta
     | ToolInputDelta
+    | Progress
     | ItemDone
     | Retrying
     | Completed

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ferrule.history.tokens import estimate_all
+from ferrule.model.responses.request import LOGPROBS
 from ferrule.model.stream import ModelRequest, OutputFormat
 from ferrule.protocol.items import AdditionalTools, ResponseItem, ToolSearchOutput, kind_of
 from ferrule.protocol.json_text import JsonObject
@@ -27,6 +28,9 @@ from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
 
 ENCRYPTED = "reasoning.encrypted_content"
+SOURCES = "web_search_call.action.sources"
+OF_TOOLS = frozenset({SOURCES, "web_search_call.results", "file_search_call.results", "code_interpreter_call.outputs"})
+"""What `include` may name of tools that the model server runs."""
 COMPACT_AT = 200_000
 """Tokens from which on a conversation is summarised where the client names no threshold: the API's own default."""
 
@@ -89,6 +93,7 @@ class Asker:
             settings=_settings(updated),
             output_format=_output_format(updated),
             session_id=known.prompt_cache_key or history.lane,
+            include=tuple(name for name in known.include or () if name in OF_TOOLS),
         )
         plan = msgspec.structs.replace(brought, echoed=plan.echoed)
         return Asked(request, owner, history, given, new, plan, asked, _ways(known, items, given))
@@ -109,6 +114,8 @@ def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonObjec
         raise ApiError(f"input[{triggers[0]}]: a compaction_trigger is the last item", param=f"input[{triggers[0]}]")
     return Ways(
         encrypted=ENCRYPTED in (known.include or ()),
+        logprobs=_wants_logprobs(known),
+        sources=SOURCES in (known.include or ()),
         compact=bool(triggers) or _is_due(known.context_management or (), items),
         answer=not triggers and known.generate is not False,
         truncate=known.truncation == "auto",
@@ -159,6 +166,10 @@ def _updated(known: Known, items: Iterable[ResponseItem]) -> Known:
     return known
 
 
+def _wants_logprobs(known: Known) -> bool:
+    return LOGPROBS in (known.include or ()) or bool(known.top_logprobs)
+
+
 def _settings(known: Known) -> ModelSettings:
     reasoning, text = known.reasoning, known.text
     return ModelSettings(
@@ -169,7 +180,7 @@ def _settings(known: Known) -> ModelSettings:
         max_output_tokens=known.max_output_tokens,
         temperature=known.temperature,
         top_p=known.top_p,
-        top_logprobs=known.top_logprobs or None,
+        top_logprobs=(known.top_logprobs or 0) if _wants_logprobs(known) else None,
         presence_penalty=known.presence_penalty,
         frequency_penalty=known.frequency_penalty,
         service_tier=known.service_tier,

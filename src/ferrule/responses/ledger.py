@@ -29,6 +29,13 @@ _PREFIXES = {
     "apply_patch_call": "apc",
     "computer_call": "cu",
     "compaction": "cmp",
+    "web_search_call": "ws",
+    "file_search_call": "fs",
+    "code_interpreter_call": "ci",
+    "image_generation_call": "ig",
+    "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
+    "mcp_approval_request": "mcpr",
 }
 _encode = msgspec.json.encode
 
@@ -57,13 +64,14 @@ class Batch(msgspec.Struct, frozen=True):
 class Part:
     """A part of a message or of reasoning that arrives. `pieces` have been told; `fields` are those of each delta."""
 
-    __slots__ = ("fields", "index", "kind", "pieces")
+    __slots__ = ("fields", "index", "kind", "logprobs", "pieces")
 
     def __init__(self, kind: str, index: int, item: "OpenItem") -> None:
         event, named, more = _DELTAS[kind]
         self.kind = kind
         self.index = index
         self.pieces: list[str] = []
+        self.logprobs: list[JsonValue] = []
         self.fields: JsonObject = {
             "type": f"{event}.delta", "sequence_number": 0, "item_id": item.id, "output_index": item.index,
             named: index, "delta": "", **more,
@@ -77,7 +85,7 @@ class Part:
     def value(self, text: str) -> JsonObject:
         """Return the whole part with this text."""
         if self.kind == "output_text":
-            return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+            return {"type": "output_text", "text": text, "annotations": [], "logprobs": self.logprobs}
         if self.kind == "refusal":
             return {"type": "refusal", "refusal": text}
         return {"type": self.kind, "text": text}
@@ -221,14 +229,18 @@ class Ledger:
         self.tell("response.output_item.added", output_index=item.index, item=begun)
         return item
 
-    def say(self, item: OpenItem, kind: str, number: int, text: str) -> None:
+    def say(self, item: OpenItem, kind: str, number: int, text: str, logprobs: bytes = b"") -> None:
         """Tell a piece of a part, which begins with its first piece. `kind` is the part's type, `number` tells apart
-        those of one type."""
+        those of one type. `logprobs` is the JSON of the probabilities of the piece's tokens."""
         part = item.parts.get((kind, number))
         if part is None:
             part = item.parts[kind, number] = self._begin_part(item, kind)
         part.pieces.append(text)
         part.fields["delta"] = text
+        if kind == "output_text" and (logprobs or part.logprobs):
+            tokens: list[JsonValue] = msgspec.json.decode(logprobs or b"[]")
+            part.logprobs += tokens
+            part.fields["logprobs"] = tokens
         self._publish(part.fields)
 
     def say_input(self, item: OpenItem, delta: str) -> None:

@@ -17,6 +17,7 @@ from ferrule.model.stream import (
     Model,
     ModelError,
     ModelRequest,
+    Progress,
     ReasoningDelta,
     ResponseEvent,
     TextDelta,
@@ -58,11 +59,14 @@ class _Rejected(msgspec.Struct, frozen=True):
 
 
 class Ways(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client wants a response. `encrypted`: with reasoning in its encrypted form. `compact`: the conversation is
+    """How a client wants a response. `encrypted`: with reasoning in its encrypted form. `logprobs`: with the
+    probabilities of its tokens. `sources`: with all that a search found. `compact`: the conversation is
     summarised first. `answer`: the model answers; else the conversation is only kept, for what continues it.
     `truncate`: what is too old for the model is left out."""
 
     encrypted: bool = False
+    logprobs: bool = False
+    sources: bool = False
     compact: bool = False
     answer: bool = True
     truncate: bool = False
@@ -157,11 +161,16 @@ class ResponseRun:
     def _take(self, event: ResponseEvent) -> None:
         match event:
             case TextDelta(item_id=item_id) if item := self._open.get(item_id):
-                self._ledger.say(item, "refusal" if event.refusal else "output_text", event.part, event.delta)
+                logprobs = event.logprobs if self._ways.logprobs else b""
+                self._ledger.say(item, "refusal" if event.refusal else "output_text", event.part, event.delta, logprobs)
             case ReasoningDelta(item_id=item_id) if item := self._open.get(item_id):
                 self._ledger.say(item, "summary_text" if event.summary else "reasoning_text", event.part, event.delta)
             case ToolInputDelta(item_id=item_id) if item := self._open.get(item_id):
                 self._ledger.say_input(item, event.delta)
+            case Progress(item_id=item_id) if item := self._open.get(item_id):
+                told = msgspec.json.decode(event.event)
+                place = {"item_id": item.id, "output_index": item.index}
+                self._ledger.tell(**{**told, **place, "kind": event.kind})
             case ItemAdded():
                 self._begin(event)
             case Completed():
@@ -179,6 +188,17 @@ class ResponseRun:
             field = "arguments" if kind == "function_call" else "input"
             named = {"name": event.name, "call_id": event.call_id, **_spaced(event.namespace), field: ""}
             self._keep(event.item_id, ledger.add_item(kind, named))
+        elif event.begun:
+            self._keep(event.item_id, ledger.add_item(kind, self._fields(event.begun), event.item_id))
+
+    def _fields(self, raw: bytes) -> JsonObject:
+        """Return the fields of an item that the client gets."""
+        fields: JsonObject = msgspec.json.decode(raw)
+        fields = {name: value for name, value in fields.items() if name not in _PRIVATE}
+        action = fields.get("action")
+        if isinstance(action, dict) and "sources" in action and not self._ways.sources:
+            fields["action"] = {name: value for name, value in action.items() if name != "sources"}
+        return fields
 
     def _keep(self, item_id: str, item: OpenItem) -> None:
         """Keep an item that has begun, by the upstream's id. An older one of the same id stays, under one of its own:
@@ -232,7 +252,7 @@ class ResponseRun:
         fields: JsonObject = msgspec.json.decode(item.raw)
         kind = str(fields.get("type"))
         status = {"status": "incomplete"} if fields.get("status") == "incomplete" else {}
-        fields = {name: value for name, value in fields.items() if name not in _PRIVATE} | status
+        fields = self._fields(item.raw) | status
         if kind == "reasoning" and not self._ways.encrypted:
             fields.pop("encrypted_content", None)
         return kind, fields

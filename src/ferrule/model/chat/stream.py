@@ -59,6 +59,7 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
     error: msgspec.Raw = msgspec.Raw()
     usage: "_Usage | None" = None
+    logprobs: msgspec.Raw = msgspec.Raw()
 
 
 class _Usage(msgspec.Struct):
@@ -115,6 +116,7 @@ class ChatStream(StreamMerger):
         self._repeats = False
         self._more = True
         self._usage: TokenUsage | None = None
+        self._logprobs = b""
 
     def _done(self) -> None:
         self.ended = True
@@ -176,6 +178,7 @@ class ChatStream(StreamMerger):
             if self._words_of is None and (number == 0 or delta.content):
                 self._words_of = number
             self._repeats = self._finish is not None or choice.delta is None
+            self._logprobs = _logprobs(choice.logprobs)
             self._delta(delta, words=number == self._words_of, calls=number == self._calls_of)
         if choice.finish_reason and (not number or number in (self._words_of, self._calls_of)):
             self._finished(choice.finish_reason)
@@ -237,7 +240,8 @@ class ChatStream(StreamMerger):
         if kind == "reasoning":
             self._events.append(ReasoningDelta(words.item_id, said))
         else:
-            self._events.append(TextDelta(words.item_id, said, refusal=kind == "refusal"))
+            logprobs, self._logprobs = self._logprobs, b""
+            self._events.append(TextDelta(words.item_id, said, refusal=kind == "refusal", logprobs=logprobs))
 
     def _item_id(self, prefix: str) -> str:
         return f"{prefix}_{self._response_id or self._calls.new_id()}_{self._count}"
@@ -331,6 +335,18 @@ class ChatStream(StreamMerger):
         if self._is_cut:
             self._open = [call for call in self._open if not call.custom]  # half a patch or script must not run
         self._close_calls(only_whole=True)
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[dict[str, Any]] | None = None
+
+
+def _logprobs(raw: msgspec.Raw) -> bytes:
+    """Return the probabilities of a piece of text, as JSON."""
+    if bytes(raw) in _NOTHING:
+        return b""
+    content = msgspec.json.decode(raw, type=_Logprobs).content
+    return msgspec.json.encode(content) if content else b""
 
 
 def _usage(usage: _Usage) -> TokenUsage:

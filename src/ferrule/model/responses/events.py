@@ -36,6 +36,7 @@ class TextDelta(Delta, tag="response.output_text.delta"):
     """A piece of a message's text."""
 
     content_index: int | None = None
+    logprobs: msgspec.Raw = msgspec.Raw()
 
 
 class RefusalDelta(Delta, tag="response.refusal.delta"):
@@ -163,9 +164,9 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 KINDS: Mapping[str, type[Event]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
-class Other(Numbered, kw_only=True):
-    """An event of a kind that is not read: only its number counts, and the rest is not decoded. Servers repeat the
-    whole request in some of them."""
+class Other(Located, kw_only=True):
+    """An event of a kind that is not read: only its number and its item count, and the rest is not decoded. Servers
+    repeat the whole request in some of them."""
 
     type: str
     object: str = ""

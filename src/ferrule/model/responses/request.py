@@ -51,6 +51,9 @@ from ferrule.protocol.profiles import ModelProfile
 _encode = msgspec.json.encode
 
 
+LOGPROBS = "message.output_text.logprobs"
+
+
 class ResponsesBody:
     """A builder of request bodies, for one session and one server."""
 
@@ -75,8 +78,10 @@ class ResponsesBody:
             items, lineage = items[request.stored_items :], None
         fields["input"] = (b"[", self._history.encode(items, lineage), b"]")
         fields["store"] = _encode(server.stores)
-        if server.encrypted_reasoning and profile.reasoning:
-            fields["include"] = b'["reasoning.encrypted_content"]'
+        included = ["reasoning.encrypted_content"] if server.encrypted_reasoning and profile.reasoning else []
+        included += [LOGPROBS] if request.settings.top_logprobs is not None else []
+        if included := [*included, *request.include]:
+            fields["include"] = _encode(included)
         if reasoning := {k: v for k, v in (("effort", asked.effort), ("summary", asked.summary)) if v}:
             fields["reasoning"] = _encode(reasoning)
         if text := _text(request, asked.verbosity):

@@ -22,6 +22,7 @@ from ferrule.model.stream import (
     ItemAdded,
     ItemDone,
     ModelError,
+    Progress,
     ReasoningDelta,
     ResponseEvent,
     TextDelta,
@@ -33,6 +34,8 @@ from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
 
 _CALLS = {"function_call", "custom_tool_call"}
+_READ = _CALLS | {"message", "reasoning"}
+"""Items whose events are read piece by piece."""
 Status = Literal["completed", "incomplete"]
 
 
@@ -96,7 +99,10 @@ class ResponsesStream(StreamMerger):
         elif isinstance(event, dict):
             self._plain(event, payload)
         elif self._numbers.is_new(event.sequence_number, payload) and not self._is_past(event):
-            _HANDLERS[type(event)](self, event)
+            if isinstance(event, events.Other):
+                self._progress(event, payload)
+            else:
+                _HANDLERS[type(event)](self, event)
 
     def _is_past(self, event: events.Numbered) -> bool:
         """Return whether an out-of-order event comes after the end of its item."""
@@ -151,7 +157,7 @@ class ResponsesStream(StreamMerger):
             self._open_call(item, _Head(kind, event.item_id, call_id, name))
         return item
 
-    def _open(self, head: _Head, event: events.Located) -> _Open:
+    def _open(self, head: _Head, event: events.Located, begun: bytes = b"") -> _Open:
         item_id = head.id or event.item_id or f"item_{self._calls.new_id()}"
         item = _Open(head.type, item_id, event.output_index, len(self._items))
         self._items.append(item)
@@ -162,7 +168,7 @@ class ResponsesStream(StreamMerger):
         if head.type in _CALLS and head.name is not None:
             self._open_call(item, head)
         elif head.type not in _CALLS:
-            self._events.append(ItemAdded(item_id, head.type, head.call_id))
+            self._events.append(ItemAdded(item_id, head.type, head.call_id, begun=begun))
         return item
 
     def _open_call(self, item: _Open, head: _Head) -> None:
@@ -177,7 +183,7 @@ class ResponsesStream(StreamMerger):
         head = _read_head(event.item)
         known = self._find(event)
         if known is None or known.done or known.kind != head.type:
-            self._open(head, event)
+            self._open(head, event, b"" if head.type in _READ else bytes(event.item))
         elif known.call is None and head.type in _CALLS:
             self._open_call(known, head)
 
@@ -189,7 +195,9 @@ class ResponsesStream(StreamMerger):
             item.parts.append(event.delta)
             refusal = isinstance(event, events.RefusalDelta)
             item.text = "refusal" if refusal else "content"
-            self._events.append(TextDelta(item.item_id, encodable(event.delta), event.content_index or 0, refusal))
+            logprobs = b"" if isinstance(event, events.RefusalDelta) else _some(event.logprobs)
+            text = encodable(event.delta)
+            self._events.append(TextDelta(item.item_id, text, event.content_index or 0, refusal, logprobs))
 
     def _text_done(self, event: events.TextDone) -> None:
         """Take the text of a message that came without deltas."""
@@ -232,6 +240,12 @@ class ResponsesStream(StreamMerger):
         known = self._find(event)
         if known is None or not known.done:
             self._found(event, kind, event.name, event.call_id).body = body
+
+    def _progress(self, event: events.Other, payload: bytes) -> None:
+        """Pass on what the server tells of an item that it runs itself."""
+        item = self._find(event) if event.item_id is not None else None
+        if item is not None and item.kind not in _READ and not item.done:
+            self._events.append(Progress(item.item_id, event.type, payload))
 
     # Whole items
 
@@ -381,7 +395,6 @@ _HANDLERS: dict[type, Any] = {
     events.Incomplete: ResponsesStream._cut_short,
     events.Failed: ResponsesStream._fail,
     events.Cancelled: ResponsesStream._fail,
-    events.Other: lambda stream, event: None,
 }
 
 
@@ -408,6 +421,12 @@ def _read_head(raw: msgspec.Raw) -> _Head:
         return _head_decoder.decode(raw)
     except msgspec.DecodeError:
         return _Head()
+
+
+def _some(raw: msgspec.Raw) -> bytes:
+    """Return the JSON of a list that is there and holds something."""
+    text = bytes(raw)
+    return text if text.startswith(b"[{") else b""
 
 
 def _string(raw: msgspec.Raw) -> str:
