@@ -35,7 +35,7 @@ async def test_logprobs_come_with_each_piece_and_with_the_whole(tmp_path: Path, 
         async with served(tmp_path, model, wire) as here:
             ledger = await here.engine.open(asked(include=[LOGPROBS], top_logprobs=1))
             events = await events_of(ledger)
-            sent = model.last_request.body
+            sent: Json = model.last_request.body  # type: ignore[assignment]
     assert sent["top_logprobs"] == 1
     assert sent["logprobs"] is True if wire == "chat" else LOGPROBS in sent["include"]
     tokens = [token("Hel"), token("lo")]
@@ -89,3 +89,13 @@ async def test_a_search_of_the_model_server_is_told_as_it_goes(tmp_path: Path, i
     assert {event["item_id"] for event in events if "item_id" in event} == {item["id"]} == {"ws_1"}
     assert item["action"] == (FOUND if include else {"type": "search", "query": "rivers"})
     assert ledger.not_run == ()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_pieces_carry_noise_where_the_client_wants_it(tmp_path: Path, wanted: bool) -> None:
+    with ScriptedModel([step("Hello there, all of you", delta_chars=5)]) as model:
+        async with served(tmp_path, model) as here:
+            ledger = await here.engine.open(asked(stream_options={"include_obfuscation": wanted}))
+            pieces = [event for event in await events_of(ledger) if "delta" in event]
+    sizes = {len(piece["delta"].encode()) + len(piece.get("obfuscation", "")) for piece in pieces}
+    assert sizes == ({32} if wanted else {5, 3})

@@ -265,7 +265,8 @@ class ResponseEngine:
             model=asked.upstream.model,
             tools=asked.plan.echoed,
         )
-        return Ledger(body, not_run=asked.plan.not_run, clock=self._clock)
+        obfuscates = asked.request.obfuscates
+        return Ledger(body, not_run=asked.plan.not_run, obfuscates=obfuscates, clock=self._clock)
 
     async def _run(self, asked: Asked, running: _Running, cache: ResponseCache | None) -> None:
         """Run a response to its end, whatever that is."""

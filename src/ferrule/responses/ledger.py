@@ -6,6 +6,7 @@ Every reader reads the same events, from any number on. Source: the stream event
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from secrets import token_urlsafe
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +18,12 @@ from ferrule.responses.errors import ApiError
 
 TERMINAL = frozenset({"completed", "failed", "incomplete", "cancelled"})
 """Statuses that never change again."""
+
+NOISE = 32
+"""Bytes to which the size of an obfuscated piece is rounded: a few words."""
+
+STEERED = "steered"
+"""Why a response is incomplete that ended before its next item."""
 
 _PREFIXES = {
     "message": "msg",
@@ -118,17 +125,25 @@ class OpenItem:
 class Ledger:
     """One response: its object as it is now, and its events.
 
-    `not_run` names types of tools that nobody runs. Methods that tell are called by the response's run alone.
+    `not_run` names types of tools that nobody runs. With `obfuscates`, pieces carry noise: the sizes of encrypted
+    packets tell little then. Methods that tell are called by the response's run alone.
     """
 
     def __init__(
-        self, response: JsonObject, *, not_run: Sequence[str] = (), clock: Callable[[], float] = time.time
+        self,
+        response: JsonObject,
+        *,
+        not_run: Sequence[str] = (),
+        obfuscates: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.object = response
         self.id = str(response["id"])
         self.not_run = tuple(not_run)
         self.error: ApiError | None = None
         """Why the response failed, for a caller that waits for the whole of it."""
+        self.is_steered = False
+        self._obfuscates = obfuscates
         self._clock = clock
         self._events: list[bytes] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -177,6 +192,10 @@ class Ledger:
         """Wait for the end."""
         while not self.ended:
             await self._news()
+
+    def steer(self) -> None:
+        """Ask the response to end before its next item: its client has added something."""
+        self.is_steered = True
 
     # The response
 
@@ -338,6 +357,8 @@ class Ledger:
     def _publish(self, fields: JsonObject) -> None:
         number = len(self._events)
         fields["sequence_number"] = number
+        if self._obfuscates and "delta" in fields:
+            fields["obfuscation"] = noise(len(str(fields["delta"]).encode()))
         event = _encode(fields)
         self._events.append(event)
         self._wake()
@@ -376,6 +397,11 @@ def _text_in(part: Mapping[str, JsonValue]) -> str:
 
 def _number_of(item: OpenItem, part: Part) -> int:
     return next(number for (_, number), other in item.parts.items() if other is part)
+
+
+def noise(size: int) -> str:
+    """Return random text that fills a piece of so many bytes up to a multiple of `NOISE`."""
+    return token_urlsafe(NOISE)[: NOISE - size % NOISE]
 
 
 def usage_json(usage: TokenUsage) -> JsonObject:

@@ -160,6 +160,12 @@ class ResponseRequest(msgspec.Struct, frozen=True):
         return self.known.background is True
 
     @property
+    def obfuscates(self) -> bool:
+        """Whether the pieces of a stream carry noise, which hides their sizes: if the client asks for it."""
+        options = self.given.get("stream_options")
+        return isinstance(options, dict) and options.get("include_obfuscation") is True
+
+    @property
     def conversation(self) -> str | None:
         """The id of the conversation that the response continues."""
         given = self.known.conversation

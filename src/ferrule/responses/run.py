@@ -37,7 +37,7 @@ from ferrule.protocol.items import (
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.compaction import after_summary, summarised
 from ferrule.responses.failures import api_error
-from ferrule.responses.ledger import Ending, Ledger, OpenItem, new_id
+from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tools import ToolPlan
 from ferrule.responses.transcript import sealed
 
@@ -154,9 +154,18 @@ class ResponseRun:
             async for event in events:
                 if isinstance(event, ItemDone):
                     rejected += self._end(event.item)
+                elif isinstance(event, ItemAdded) and self._may_stop:
+                    self._incomplete = STEERED
+                    break
                 else:
                     self._take(event)
         return rejected
+
+    @property
+    def _may_stop(self) -> bool:
+        """Whether the client has added something, and all that was said stands by itself."""
+        said = [kind_of(item.view) for item in self.said] if self._ledger.is_steered else []
+        return "message" in said and set(said) <= {"message", "reasoning"} and not self._open
 
     def _take(self, event: ResponseEvent) -> None:
         match event:
