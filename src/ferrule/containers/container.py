@@ -22,6 +22,7 @@ from ferrule.sync import Closing, wait_for_coroutine
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": PATH, "HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "dumb",
 }  # fmt: skip
+IMAGE_USER = {"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/sh"}
 SHELL = "/bin/bash"
 HOST_MODULE = "ferrule.containers.local"
 """Found by name, because it needs this module."""
@@ -84,6 +85,7 @@ class Container(Closing):
         self._starting: asyncio.Lock | None = None
         self._children: set[ConfinedChild] = set()
         self._status: Status = "running"
+        self._released = False
         self._notice: str | None = None
         self._started_before = False
         self._killed = 0
@@ -94,7 +96,7 @@ class Container(Closing):
     @staticmethod
     def open(
         *,
-        image: str | None = None,
+        root: str | None = None,
         env: Mapping[str, str] = {},
         settings: ContainerSettings | None = None,
     ) -> "Container":
@@ -103,7 +105,7 @@ class Container(Closing):
         chosen = settings or ContainerSettings()
         make: Callable[[ContainerSettings], Container] = import_module(HOST_MODULE).single_container
         return make(
-            msgspec.structs.replace(chosen, image=image or chosen.image, env={**chosen.env, **env}, temporary=True)
+            msgspec.structs.replace(chosen, root=root or chosen.root, env={**chosen.env, **env}, temporary=True)
         )
 
     def __repr__(self) -> str:
@@ -147,7 +149,8 @@ class Container(Closing):
     @property
     def environment(self) -> dict[str, str]:
         """The variables of a command that brings none."""
-        return {**ENVIRONMENT, **self.settings.env}
+        user = IMAGE_USER if self.settings.root else {}
+        return {**ENVIRONMENT, **user, **self.settings.env}
 
     @property
     def busy(self) -> bool:
@@ -202,11 +205,13 @@ class Container(Closing):
         timeout: float | None = None,
         limits: Limits = _LIMITS,
     ) -> Completed:
-        """Run one command to its end: a line for bash, or an argv. `env` is added to the container's own variables.
+        """Run one command to its end: a line for bash (on another root: for `/bin/sh`), or an argv.
 
+        `env` is added to the container's own variables.
         Ends it after `timeout` seconds. Raises `LaunchError` if it cannot be started.
         """
-        argv = [SHELL, "-c", command] if isinstance(command, str) else command
+        shell = "/bin/sh" if self.settings.root else SHELL
+        argv = [shell, "-c", command] if isinstance(command, str) else command
         done = await run(
             self,
             argv,
@@ -264,6 +269,7 @@ class Container(Closing):
 
     async def release(self) -> None:
         """End its processes and let others have it. For its host."""
+        self._released = True
         await self.stop()
         self._slot.release()
 
@@ -352,6 +358,8 @@ class Container(Closing):
             self._holder.drop_spares()
 
     def _usable(self) -> None:
+        if self._released:
+            raise ContainerError(f"the host of container {self.id} is closed: open another one and get it by its id")
         if self._status == "expired":
             minutes = self.settings.idle_seconds / 60
             raise ContainerExpired(

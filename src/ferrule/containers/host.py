@@ -27,10 +27,12 @@ class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one container is made of and may use.
 
     `memory_bytes`, `cpus`, `max_processes` and `disk_bytes` hold for all its commands together; `ferrule doctor` says
-    how strictly. `temporary`: its files go with the process that made it, instead of staying until it expires.
+    how strictly. `root` is a folder with a whole file system (an unpacked image), which commands see instead of the
+    machine's programs, as its root user; their changes lie in a layer of the container. `temporary`: its files go with
+    the process that made it, instead of staying until it expires.
     """
 
-    image: str | None = None
+    root: str | None = None
     memory_bytes: int = MEMORY_BYTES
     cpus: float | None = None
     max_processes: int = MAX_PROCESSES

@@ -1,6 +1,7 @@
 """The containers of this machine: made, found, expired, removed; what a killed predecessor left is swept."""
 
 import asyncio
+import os
 import sys
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from ferrule.process.launcher import LaunchError
 from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
 from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
-from ferrule.sandbox.linux.root import PrivateRoot
+from ferrule.sandbox.linux.root import Layers, PrivateRoot
 from ferrule.sync import LoopBound, close_at_exit
 
 MAX_CONTAINERS = 256
@@ -170,7 +171,7 @@ class LocalHost(LoopBound):
         await self.prepare()
         own = container.settings
         groups = find_groups() if self._limits.groups else ""  # known since `prepare`
-        root = PrivateRoot(data=slot.path("data"), tmp=slot.path("tmp"), home=slot.path("home"), binds=own.binds)
+        root = _root(slot, own)
         with ExitStack() as stack:
             entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
             settings = settings_of(root, 0 if entrances else self.memory_bytes(own), own.disk_bytes)
@@ -279,6 +280,17 @@ def _sweep(place: Path) -> None:
     groups = find_groups()
     if isinstance(groups, Groups):
         remove_unheld(groups)
+
+
+def _root(slot: Slot, own: ContainerSettings) -> PrivateRoot:
+    image = None
+    if own.root is not None:
+        if not Path(own.root).is_dir():
+            raise ContainerError(f"{own.root} is no folder with the files of an image")
+        image = Layers(base=os.path.realpath(own.root), upper=slot.path("upper"), work=slot.path("work"))
+    return PrivateRoot(
+        data=slot.path("data"), tmp=slot.path("tmp"), home=slot.path("home"), binds=own.binds, image=image
+    )
 
 
 async def _leave(container: Container) -> None:

@@ -3,6 +3,7 @@
     PLACE/ID/record.json   what it is; its time of change is the last use
              lock          locked while a process has it
              data/ tmp/ home/   what is mounted inside
+             upper/ work/       the layer over an image
 
 The default place is `/var/tmp/ferrule-UID/`, because commands see the path of what is mounted: it tells nothing of the
 user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes share nothing.
@@ -29,6 +30,8 @@ PREFIX = "cntr_"
 SHARED = "/var/tmp"
 RECORD, LOCK = "record.json", "lock"
 FOLDERS = ("data", "tmp", "home")
+LAYERS = ("upper", "work")
+"""What commands change of an image."""
 IN_USE = "{} is in use by another process of yours: end that one first"
 _ID_BYTES = 16
 
@@ -130,7 +133,7 @@ def _new_slot(place: Path, settings: ContainerSettings) -> Slot:
     folder.mkdir(mode=0o700)
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try_lock(lock)
-    for name in FOLDERS:
+    for name in (*FOLDERS, *(LAYERS if settings.root else ())):
         (folder / name).mkdir(mode=0o755)
     (folder / "tmp").chmod(0o1777)
     return Slot(folder, record, lock)

@@ -1,5 +1,6 @@
 """`ferrule container`: run your own command in a container, list containers, remove them."""
 
+import os
 import re
 import sys
 import time
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     parser = Parser("container run", DESCRIPTION)
-    parser.add_argument("--image", metavar="NAME", help="an image to run instead of the system's own programs")
+    parser.add_argument("--root", metavar="DIR", help="a whole file system (an unpacked image) to run instead")
     parser.add_argument("--memory", type=_size, default=MEMORY_BYTES, metavar="SIZE", help="like 512m or 4g (1g)")
     parser.add_argument("--cpus", type=float, metavar="N", help="processors, like 1.5")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the command")
@@ -55,7 +56,7 @@ def _run(arguments: list[str]) -> int:
     if not command:
         raise UsageError("give the command after --, like `ferrule container run -- python3 -V`")
     settings = ContainerSettings(
-        image=options.image,
+        root=options.root and os.path.abspath(options.root),
         memory_bytes=options.memory,
         cpus=options.cpus,
         env=dict(map(_variable, options.env)),
@@ -89,7 +90,7 @@ def _list(arguments: list[str]) -> int:
     for info in found:
         left = max(info.expires_at - time.time(), 0) / 60
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created_at))
-        print(f"{info.id}  {made}  {info.settings.image or '-'}  ends in {left:.0f} min unless used")
+        print(f"{info.id}  {made}  {info.settings.root or '-'}  ends in {left:.0f} min unless used")
     if not found:
         print("there is no container", file=sys.stderr)
     return 0

@@ -35,6 +35,8 @@ main(int(control))
 """
 NO_NAMESPACES = frozenset({errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EINVAL, errno.EUSERS, errno.ENOSYS})
 """What the kernel says, at one step or another, where an ordinary process may not have namespaces of its own."""
+NAMESPACE_STEPS = ("unshare", "open", "mount")
+"""Some machines refuse the namespaces, others only the map of ids or the first mount."""
 REMEDY = (
     "containers need user namespaces, which this machine does not allow ({}). As root, set `sysctl -w "
     "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) "
@@ -43,18 +45,22 @@ REMEDY = (
 )
 
 
+NO_OVERLAY = (
+    "this kernel cannot lay a container over {}: {} (that takes overlayfs in a user namespace, Linux 5.11 or later, "
+    "and a disk with extended attributes below /var/tmp)"
+)
 OOM_SCORE = b"500"
 """When memory is short, the kernel ends a container's commands before anything of the host."""
 
 
 def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int) -> Message:
     """Build the message that makes a holder. `memory_bytes` is 0 where a control group bounds the memory."""
-    filters = build_filters(inet=True, user=root.user, group=root.group)
+    filters = build_filters(inet=True, user=root.user, group=root.user)
     return {
-        "ids": (root.user, root.group),
+        "ids": (root.user, root.user),
         "host_name": os.fsencode(root.host_name),
         "root": root.wire(),
-        "writable": [os.fsencode(bind.target) for bind in root.folders],
+        "writable": [os.fsencode(path) for path in root.writable],
         "memory_bytes": memory_bytes,
         "disk_bytes": disk_bytes,
         "watched": [os.fsencode(bind.target) for bind in root.own_folders],
@@ -104,9 +110,15 @@ class HolderProcess(InitSource):
             super()._heard(reply)
 
     def _explain(self, failure: bytes) -> str:
-        number, _, _ = parse_failure(failure)
+        number, step, path = parse_failure(failure)
         text = failure_text(failure)
-        return REMEDY.format(text) if number in NO_NAMESPACES else f"the container could not be made: {text}"
+        if step == "overlay":
+            return NO_OVERLAY.format(path, os.strerror(number))
+        return (
+            REMEDY.format(text)
+            if step in NAMESPACE_STEPS and number in NO_NAMESPACES
+            else f"the container could not be made: {text}"
+        )
 
     def _last_words(self) -> str:
         return ""

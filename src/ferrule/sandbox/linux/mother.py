@@ -55,6 +55,9 @@ class Holder(InitServer):
         root = os.getuid() == 0
         binds = settings["binds"]  # by source, and theirs are the only sockets that others may have made
         search = SocketSearch([*binds]) if binds else None
+        if settings["root"]["image"]:
+            layer = os.open(settings["root"]["image"][1], os.O_PATH | os.O_CLOEXEC)
+            self.watch.folders.append(b"/proc/self/fd/%d" % layer)
         kernel.enter_namespaces(network=False, more=kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP, ids=settings["ids"])
         kernel.set_host_name(settings["host_name"])
         build_root(settings["root"])

@@ -7,6 +7,7 @@ import os
 
 from . import kernel
 from .filesystem import build_dev, device_trees
+from .kernel import StepError
 
 STAGE = b"/tmp"
 """Where the new root is mounted before it becomes the root: it exists everywhere, and nothing of it is read meanwhile.
@@ -30,7 +31,10 @@ def build_root(plan: dict) -> None:  # type: ignore[type-arg]  # `typing` is not
         tree = kernel.clone_tree(source)
         kernel.set_attributes(WRITABLE if writable else READ_ONLY, tree)
         trees.append((target, tree, is_folder(tree)))
-    kernel.mount(b"tmpfs", STAGE, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, ROOT_OPTIONS)
+    if plan["image"]:
+        mount_image(*plan["image"])
+    else:
+        kernel.mount(b"tmpfs", STAGE, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, ROOT_OPTIONS)
     kernel.change_root(STAGE)
     for path in (*plan["folders"], b"/dev"):
         os.makedirs(path, exist_ok=True)
@@ -39,24 +43,42 @@ def build_root(plan: dict) -> None:  # type: ignore[type-arg]  # `typing` is not
         os.symlink(target, path)
     for path, content in plan["files"]:
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.lexists(path):
+            os.unlink(path)
         write(path, content)
     for target, tree, folder in trees:
-        make_place(target, folder)
-        kernel.attach(tree, target)
+        kernel.attach(tree, make_place(target, folder))
     build_dev(devices, SHARED_MEMORY)
-    kernel.set_attributes(READ_ONLY, path=b"/", recursive=False)
+    if not plan["image"]:
+        kernel.set_attributes(READ_ONLY, path=b"/", recursive=False)
+
+
+def mount_image(base: bytes, upper: bytes, work: bytes) -> None:
+    """Mount an image with a writable layer. By descriptors: paths may hold what parts options, and commands would see
+    them."""
+    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (base, upper, work)]
+    options = b"userxattr,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % tuple(fds)
+    try:
+        kernel.mount(b"overlay", STAGE, b"overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+    except StepError as error:
+        raise StepError(error.number, "overlay", base) from None
+    for fd in fds:
+        os.close(fd)
 
 
 def is_folder(tree: int) -> bool:
     return os.fstat(tree).st_mode & 0o170000 == 0o040000
 
 
-def make_place(target: bytes, folder: bool) -> None:
-    """Make what a tree can be mounted on, where there is nothing yet."""
-    if not os.path.lexists(target):
+def make_place(target: bytes, folder: bool) -> bytes:
+    """Make what a tree can be mounted on, where there is nothing yet. Returns its real path: an image may have links
+    there, which lead nowhere but into the new root by now."""
+    target = os.path.realpath(target)
+    if not os.path.exists(target):
         os.makedirs(target if folder else os.path.dirname(target), exist_ok=True)
         if not folder:
             write(target, b"")
+    return target
 
 
 def write(path: bytes, content: bytes) -> None:

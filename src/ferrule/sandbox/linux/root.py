@@ -34,10 +34,10 @@ keys, and shell profiles often hold the passwords of proxies."""
 FOLDERS: Final = ("/proc", "/mnt", "/home", "/run", "/var", "/opt", "/srv", "/root")
 TAKEN: Final = ("/proc", "/dev", "/sys", "/etc", "/usr", DATA, "/tmp", *(f"/{name}" for name in TOP))
 """Where nothing else may be mounted."""
-_PASSWD = f"root:x:0:0:root:/root:/usr/sbin/nologin\n{USER}:x:{{0}}:{{1}}:{USER}:{HOME}:/bin/bash\n"
+_PASSWD = f"root:x:0:0:root:/root:/usr/sbin/nologin\n{USER}:x:{ID}:{ID}:{USER}:{HOME}:/bin/bash\n"
 _NOBODY = f"nobody:x:{NOBODY}:{NOBODY}:nobody:/nonexistent:/usr/sbin/nologin\n"
-_GROUP = f"root:x:0:\n{USER}:x:{{1}}:\nnogroup:x:{NOBODY}:\n"
-_HOSTS = "127.0.0.1 localhost {2}\n::1 localhost ip6-localhost ip6-loopback\n"
+_GROUP = f"root:x:0:\n{USER}:x:{ID}:\nnogroup:x:{NOBODY}:\n"
+_HOSTS = "127.0.0.1 localhost {}\n::1 localhost ip6-localhost ip6-loopback\n"
 _NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nprotocols: files\nservices: files\n"
 
 
@@ -62,41 +62,71 @@ def checked_bind(bind: Bind) -> Bind:
     return Bind(source, target, bind.writable)
 
 
+class Layers(msgspec.Struct, frozen=True, kw_only=True):
+    """An unpacked image, `base`, which stays as it is, and the layer over it that takes what commands change: `upper`,
+    with `work` beside it for the kernel (overlayfs)."""
+
+    base: str
+    upper: str
+    work: str
+
+    def wire(self) -> tuple[bytes, bytes, bytes]:
+        """Return the folders as the holder mounts them."""
+        return os.fsencode(self.base), os.fsencode(self.upper), os.fsencode(self.work)
+
+
 class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """The root of one container. `data`, `tmp` and `home` are folders on disk, at `/mnt/data`, `/tmp` and the home."""
+    """The root of one container. `data`, `tmp` and `home` are folders on disk, at `/mnt/data`, `/tmp` and the home.
+
+    With an image, commands run as its root user, who has no right outside, and its home is the image's.
+    """
 
     data: str
     tmp: str
     home: str
     binds: tuple[Bind, ...] = ()
+    image: Layers | None = None
     host_name: str = HOST_NAME
-    user: int = ID
-    group: int = ID
+
+    @property
+    def user(self) -> int:
+        """The user's number inside, and its group's."""
+        return 0 if self.image else ID
 
     @property
     def own_folders(self) -> tuple[Bind, ...]:
-        """The container's own files."""
-        return (Bind(self.data, DATA, True), Bind(self.tmp, "/tmp", True), Bind(self.home, HOME, True))
+        """The container's own files, but for the layer over an image."""
+        shared = (Bind(self.data, DATA, True), Bind(self.tmp, "/tmp", True))
+        return shared if self.image else (*shared, Bind(self.home, HOME, True))
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Where commands may write, as they see it."""
+        return ("/",) if self.image else tuple(bind.target for bind in self.folders)
 
     @property
     def folders(self) -> tuple[Bind, ...]:
-        """What commands may write."""
+        """What commands may write of the host."""
         return (*self.own_folders, *(bind for bind in self.binds if bind.writable))
 
     def wire(self) -> dict[str, object]:
         """Return the root as the holder builds it, in order."""
-        tops, links = _tops()
-        shown = [Bind("/usr", "/usr"), *tops, *_etc(), *(bind for bind in self.binds if not bind.writable)]
-        files = {"passwd": _PASSWD + _NOBODY, "group": _GROUP, "hosts": _HOSTS, "hostname": "{2}\n"}
-        own = {name: text.format(self.user, self.group, self.host_name) for name, text in files.items()}
-        own["nsswitch.conf"] = _NSSWITCH
+        shown = [bind for bind in self.binds if not bind.writable]
+        links: list[tuple[str, str]] = []
+        files = {"hosts": _HOSTS.format(self.host_name), "hostname": f"{self.host_name}\n"}
+        if self.image is None:
+            tops, links = _tops()
+            shown = [Bind("/usr", "/usr"), *tops, *_etc(), *shown]
+            files |= {"passwd": _PASSWD + _NOBODY, "group": _GROUP, "nsswitch.conf": _NSSWITCH}
         return {
+            "image": self.image
+            and [os.fsencode(path) for path in (self.image.base, self.image.upper, self.image.work)],
             "binds": [
                 (os.fsencode(bind.source), os.fsencode(bind.target), bind.writable) for bind in (*shown, *self.folders)
             ],
-            "folders": [os.fsencode(path) for path in FOLDERS],
+            "folders": [] if self.image else [os.fsencode(path) for path in FOLDERS],
             "links": [(os.fsencode(path), os.fsencode(target)) for path, target in links],
-            "files": [(os.fsencode(f"/etc/{name}"), text.encode()) for name, text in own.items()],
+            "files": [(os.fsencode(f"/etc/{name}"), text.encode()) for name, text in files.items()],
         }
 
 

@@ -1,0 +1,84 @@
+"""A container on a file system of its own: a small one, made of this machine's shell and a few programs."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ferrule.containers import Container, ContainerError, ContainerSettings, LocalHost
+from tests.sandbox.scene import temporary_folder
+
+PROGRAMS = ("sh", "ls", "cat", "id", "rm", "mkdir", "head", "chown")
+
+
+@pytest.fixture(scope="module")
+def root(place: Path) -> Iterator[Path]:
+    with temporary_folder() as folder:
+        root = folder / "a root, with: odd letters"
+        for name in PROGRAMS:
+            program = shutil.which(name)
+            assert program is not None
+            copy(program, root / "bin" / name)
+            loaded = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+            for library in re.findall(r"(/\S+)", loaded):
+                copy(library, root / library[1:])
+        (root / "etc").mkdir()
+        (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        (root / "etc" / "hosts").symlink_to("/etc/passwd")
+        (root / "tmp").symlink_to("../../../../var/tmp")
+        yield root
+
+
+def copy(source: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        shutil.copy(os.path.realpath(source), target)
+
+
+def listing(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        for path in folder.rglob("*")
+    }
+
+
+async def changed(container: Container) -> None:
+    done = await container.run(
+        "id -u; cat /etc/hosts | head -1; rm /etc/passwd /bin/rm; mkdir /new; echo x > /etc/x; ls /"
+    )
+    first, second, *names = done.stdout.text().splitlines()
+    assert (first, second) == ("0", "127.0.0.1 localhost container"), done
+    assert "new" in names and "usr" not in names
+
+
+async def test_changes_lie_in_a_layer(host: LocalHost, root: Path) -> None:
+    before = listing(root)
+    settings = ContainerSettings(root=str(root))
+    first, second = await host.create(settings), await host.create(settings)
+    await changed(first)
+    assert (await second.run("ls /etc/passwd /bin/rm")).exit_code == 0, "containers share changes"
+    await first.stop()
+    again = await first.run("ls /new /etc; cat /proc/self/mountinfo")
+    assert "passwd" not in again.stdout.text().split("-")[0] and "odd letters" not in again.stdout.text()
+    for refused in ("chown 1 /etc/x", "echo 1 > /proc/sys/kernel/core_pattern", "cat /usr/bin/env"):
+        assert (await first.run(refused)).exit_code, refused
+    for container in (first, second):
+        await container.aclose()
+    assert listing(root) == before
+
+
+async def test_its_layer_is_bounded(host: LocalHost, root: Path) -> None:
+    container = await host.create(ContainerSettings(root=str(root), disk_bytes=10 << 20))
+    flood = "n=0; while true; do n=$((n + 1)); head -c 3000000 /dev/zero > /f$n; done"
+    done = await container.run(flood, timeout=50)
+    assert done.status.signal == 9 and "remove some" in done.stderr.text()
+    await container.aclose()
+
+
+async def test_no_such_root(host: LocalHost, tmp_path: Path) -> None:
+    with pytest.raises(ContainerError, match="no folder with the files"):
+        await host.create(ContainerSettings(root=str(tmp_path / "missing")))
