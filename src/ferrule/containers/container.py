@@ -13,7 +13,7 @@ from ferrule.containers.host import ContainerInfo, ContainerSettings, Status
 from ferrule.containers.place import Slot
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import LaunchError, Limits, Stdio
-from ferrule.process.run import Completed, run
+from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
@@ -256,7 +256,7 @@ class Container(Closing):
 
     async def aclose(self) -> None:
         """End it and remove its files."""
-        await self._host.discard(self)
+        await uninterrupted(self._host.discard(self))
         if self.when_closed is not None:
             await self.when_closed()
 
@@ -296,7 +296,7 @@ class Container(Closing):
         try:
             await holder.wait_ready()
         except BaseException as error:
-            await self.stop()
+            await uninterrupted(self.stop())
             if isinstance(error, LaunchError):
                 raise ContainerError(str(error)) from error
             raise

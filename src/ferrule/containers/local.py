@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +19,7 @@ from ferrule.containers.errors import ContainerError, ContainerExpired
 from ferrule.containers.host import ContainerInfo, ContainerSettings
 from ferrule.containers.place import Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
 from ferrule.process.launcher import LaunchError
+from ferrule.process.run import uninterrupted
 from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
 from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
@@ -108,7 +110,7 @@ class LocalHost(LoopBound):
             return self._containers[container_id]
         if container_id in self._ended:
             raise ContainerExpired(GONE.format(container_id, _DEFAULT.idle_seconds / 60))
-        slot = await asyncio.to_thread(take_slot, self._place, container_id)
+        slot = await _made(partial(take_slot, self._place, container_id), Slot.release)
         idle = slot.record.settings.idle_seconds
         if slot.last_used + idle < time.time():
             await asyncio.to_thread(slot.remove)
@@ -214,11 +216,11 @@ class LocalHost(LoopBound):
             raise ContainerError(
                 f"there are {self._limits.containers} containers already: close one, or wait until one expires"
             )
-        container = Container(self, await asyncio.to_thread(new_slot, self._place, settings))
+        container = Container(self, await _made(partial(new_slot, self._place, settings), Slot.remove))
         try:
             await container.start()
         except BaseException:
-            await container.expire()
+            await uninterrupted(container.expire())
             raise
         return container
 
@@ -280,6 +282,16 @@ def _sweep(place: Path) -> None:
     groups = find_groups()
     if isinstance(groups, Groups):
         remove_unheld(groups)
+
+
+async def _made(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:
+    """Make or take a slot in a thread; undo it if nobody waits for it any more."""
+    making = asyncio.create_task(asyncio.to_thread(make))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await uninterrupted(asyncio.to_thread(undo, await making))
+        raise
 
 
 def _root(slot: Slot, own: ContainerSettings) -> PrivateRoot:
