@@ -25,6 +25,10 @@ TIOCSIG = 0x40045436
 
 EXIT = "iqdd?"
 """What an init says of an exit, before the names: status, memory, times, and whether processes go on."""
+HIDDEN_PROC = (
+    "the kernel refuses a /proc of its own ({}), because parts of the present one are hidden, and that one shows the "
+    "host's processes: inside Docker, start it with `--security-opt systempaths=unconfined`"
+)
 LOST = (
     "the sandbox of this command ended before the command did (its helper was killed, or memory ran out); "
     "changes that the command made remain, and the next command gets a new sandbox"
@@ -226,6 +230,8 @@ def wire_covers(covers: Iterable[Cover]) -> list[tuple[str, bytes, bytes]]:
 def explain(body: bytes) -> str:
     """Explain an init's failure to the model and the user."""
     number, step, path = parse_failure(body)
+    if step == "mount" and path == "/proc":
+        return HIDDEN_PROC.format(os.strerror(number))
     if step == "chdir":
         return f"cannot use the working directory {path}: {os.strerror(number)}"
     if step == "exec" and number == errno.ENOENT:
