@@ -66,7 +66,9 @@ def test_what_does_not_fit(gateway: Served) -> None:
     wrong: list[tuple[str, dict[str, Any], str | None]] = [
         ("/conversations", {"metadata": {"a": 1}}, "metadata"),
         ("/conversations", {"metadata": {"a": "x" * 600}}, "metadata.a"),
+        ("/conversations", {"metadata": {str(number): "x" for number in range(17)}}, "metadata"),
         ("/conversations", {"items": [{}]}, "items[0].type"),
+        (f"/conversations/{made}", {"metadata": {"a": "x" * 600}}, "metadata.a"),
         (f"/conversations/{made}", {}, None),
         (
             f"/conversations/{made}/items",
@@ -82,5 +84,6 @@ def test_what_does_not_fit(gateway: Served) -> None:
         ("GET", ""), ("POST", ""), ("DELETE", ""), ("GET", "/items"), ("POST", "/items"), ("GET", "/items/msg_1"),
     ):  # fmt: skip
         given: dict[str, Any] | None = {"metadata": {}, "items": []} if method == "POST" else None
-        assert gateway.ask(method, f"/conversations/conv_none{path}", given).status == 404, (method, path)
+        answer = gateway.ask(method, f"/conversations/conv_none{path}", given)
+        assert answer.status == 404 and "no conversation 'conv_none'" in answer.error["message"], (method, path)
     assert gateway.ask("DELETE", f"/conversations/{made}/items/msg_none").status == 404

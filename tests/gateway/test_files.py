@@ -29,7 +29,8 @@ def form(*parts: tuple[str, str, bytes]) -> bytes:
     return b"".join(pieces) + f"--{BOUNDARY}--\r\n".encode()
 
 
-FORM = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
+FORM_TYPE = "multipart/form-data"
+FORM = {"content-type": f"{FORM_TYPE}; boundary={BOUNDARY}"}
 PURPOSE = ("purpose", "", b"user_data")
 
 
@@ -45,14 +46,18 @@ def test_a_file_is_kept_listed_read_and_deleted(client: OpenAI) -> None:
     assert client.files.content(made.id).read() == data
     assert made.id in [file.id for file in client.files.list(purpose="user_data")]
     assert made.id not in [file.id for file in client.files.list(purpose="vision")]
-    assert client.files.delete(made.id).deleted
+    gone = client.files.delete(made.id)
+    assert (gone.id, gone.deleted) == (made.id, True)
     with pytest.raises(openai.NotFoundError):
         client.files.content(made.id)
 
 
 def test_files_come_in_pages(client: OpenAI) -> None:
     made = [client.files.create(file=(f"{number}", b"x"), purpose="batch").id for number in range(3)]
-    assert [file.id for file in client.files.list(purpose="batch", limit=2, order="asc")] == made
+    page = client.files.list(purpose="batch", limit=2, order="asc", after=made[0])
+    assert [file.id for file in page.data] == made[1:] and not page.has_more
+    page = client.files.list(purpose="batch", limit=2)
+    assert [file.id for file in page.data] == made[:0:-1] and page.has_more
 
 
 def test_the_purpose_may_follow_the_file(gateway: Served) -> None:
@@ -160,7 +165,8 @@ def test_an_upload_that_does_not_fit(gateway: Served, field: str, value: object,
 def test_what_is_no_form_is_said_to_be_none(gateway: Served) -> None:
     answer = gateway.ask("POST", "/files", {"file": "x"})
     assert answer.status == 415 and "multipart/form-data" in answer.error["message"]
-    assert gateway.ask("POST", "/files", b"x", headers={"content-type": "multipart/form-data"}).status == 400
+    for boundary in ("", "; boundary=", f"; boundary={'x' * 300}"):
+        assert gateway.ask("POST", "/files", b"x", headers={"content-type": FORM_TYPE + boundary}).status == 400
 
 
 def test_a_file_comes_in_parts(client: OpenAI) -> None:
