@@ -12,7 +12,7 @@ from ferrule.protocol.items import read_item
 from ferrule.responses import attachments, history
 from ferrule.responses.errors import ApiError
 from ferrule.responses.history import History, ResponseCache
-from ferrule.store import Conversation, FileRecord
+from ferrule.store import Conversation, FileRecord, StoreError
 from ferrule.testing import ScriptedModel
 from tests.responses.serving import Served, asked, served
 
@@ -94,6 +94,24 @@ async def test_a_response_that_is_deleted_while_it_is_read_is_not_found(
         with pytest.raises(ApiError) as raised:
             await again.ask(previous_response_id=first.id)
         assert (raised.value.status, raised.value.code) == (404, "previous_response_not_found")
+
+
+@pytest.mark.parametrize("background", [True, False])
+async def test_a_response_whose_end_could_not_be_stored_fails_when_it_is_asked_for(
+    here: Served, monkeypatch: pytest.MonkeyPatch, background: bool
+) -> None:
+    async def broken(*_: object, **__: object) -> bool:
+        raise StoreError("secret path")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(here.store, "finish_response", broken)
+        ledger = await here.ask(background=background)
+    assert ledger.object["status"] == "failed" and "secret" not in json.dumps(ledger.object)
+    found = await here.engine.retrieve(ledger.id)
+    stored = await here.store.response("", ledger.id)
+    assert stored is not None and stored.status == found["status"] == "failed"
+    assert "could not be stored" in str(found["error"])
+    assert [item["type"] for item in found["output"]] == (["message"] if background else [])
 
 
 async def test_a_deleted_response_is_not_told_to_the_model_any_more(here: Served) -> None:

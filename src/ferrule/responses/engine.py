@@ -21,14 +21,14 @@ from ferrule.responses.compaction import summarised
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.event_log import EventLog, output_in, terminal_event
 from ferrule.responses.failures import api_error
-from ferrule.responses.history import BOUNDARY, Histories, History, ResponseCache
+from ferrule.responses.history import BOUNDARY, RUNS, Histories, History, ResponseCache
 from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
 from ferrule.responses.request import ResponseRequest
 from ferrule.responses.run import ResponseRun
 from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
-from ferrule.store import Page, Paging, Store, StoredResponse
+from ferrule.store import Page, Paging, Store, StoredResponse, StoreFull
 
 log = logging.getLogger("ferrule.responses")
 
@@ -36,6 +36,7 @@ log = logging.getLogger("ferrule.responses")
 BROKEN = "The server made a mistake; its log says which."
 RECOVERED_AT_ONCE = 100
 """Responses that are ended together at the start: they share a transaction, and no more of them are in memory."""
+NOT_STORED = "The end of this response could not be stored; the server's log says why."
 INTERRUPTED = "The server ended while this response ran."
 
 
@@ -67,17 +68,17 @@ class ResponseEngine:
         """End what ran when the last process died. Returns the number of such responses."""
         count = 0
         while found := await self._store.unfinished(RECOVERED_AT_ONCE):
-            await asyncio.gather(*map(self._fail, found))
+            await asyncio.gather(*(self._fail(stored, INTERRUPTED) for stored in found))
             count += len(found)
         return count
 
-    async def _fail(self, stored: StoredResponse) -> None:
+    async def _fail(self, stored: StoredResponse, why: str) -> None:
         """End a response that nobody runs any more."""
         events = await self._store.events(stored.owner, stored.id) if stored.background else ()
         output = output_in(event for _, event in events)
         ended: JsonObject = {
             "status": "failed",
-            "error": {"code": "server_error", "message": INTERRUPTED},
+            "error": {"code": "server_error", "message": why},
             "output": [msgspec.json.decode(item) for item in output],
         }
         await self._store.finish_response(
@@ -308,8 +309,9 @@ class ResponseEngine:
                 cache.put(ledger.id, history)
         except FerruleError as error:
             log.exception("%s could not be stored", ledger.id)
-            ledger.error = ApiError(str(error), status=500, kind="server_error", code="server_error")
-            last |= {"status": "failed", "error": {"code": "server_error", "message": str(error)}}
+            said = str(error) if isinstance(error, StoreFull) else NOT_STORED
+            ledger.error = ApiError(said, status=500, kind="server_error", code="server_error")
+            last |= {"status": "failed", "error": {"code": "server_error", "message": said}}
         finally:
             self._forget(ledger)
             ledger.publish(last)
@@ -353,7 +355,11 @@ class ResponseEngine:
         return running if running is not None and running.owner == owner else None
 
     async def _stored(self, response_id: str, owner: str) -> StoredResponse:
+        """Return a stored response that does not run. One whose end could not be stored gets one now."""
         stored = await self._store.response(owner, response_id)
+        if stored is not None and stored.status in RUNS and response_id not in self._running:
+            await self._fail(stored, NOT_STORED)
+            stored = await self._store.response(owner, response_id)
         if stored is None:
             raise not_found("response", response_id)
         return stored

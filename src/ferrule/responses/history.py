@@ -13,6 +13,8 @@ from ferrule.store import Store
 
 BOUNDARY = read_item(b'{"type":"ferrule_compacted"}')
 """Stands in a transcript where a summary begins: what precedes it is over."""
+RUNS = ("queued", "in_progress")
+"""The states of a response that has not ended."""
 KEPT_HISTORIES = 256
 """Conversations whose newest history stays in memory: the next request need not read it again."""
 
@@ -87,7 +89,7 @@ class Histories:
         last = await self._store.response(owner, response_id)
         if last is None:
             raise _no_parent(response_id)
-        if last.status in ("queued", "in_progress"):
+        if last.status in RUNS:
             raise ApiError(
                 f"The response {response_id!r} has not ended yet: wait for it, or cancel it.",
                 code="response_not_ended",
