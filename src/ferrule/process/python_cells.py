@@ -23,6 +23,7 @@ import signal
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -108,11 +109,10 @@ def displayhook(value: object) -> None:
 
 def png_of(value: object) -> bytes | None:
     kind = type(value)
-    method = getattr(kind, "_repr_png_", None)
-    if method is None:
+    if not any("_repr_png_" in vars(base) for base in kind.__mro__):
         return png_of_figure(value)
     try:
-        png = method(value)
+        png = value._repr_png_()  # type: ignore[attr-defined]
         png = png[0] if isinstance(png, tuple) else png
         png = base64.b64decode(png) if isinstance(png, str) else png
     except Exception as error:  # noqa: BLE001 - of code that is not ours
@@ -234,6 +234,7 @@ class Interpreter:
         self.pid = os.getpid()
         self.running = False
         self.interrupts = 0
+        self.outcome: tuple[bool, str | None] | None = None
         self._flags = 0
         self._cells = -1  # the host begins with an empty one
         self._loop: Any = None
@@ -276,10 +277,16 @@ class Interpreter:
         """Compile a cell: its statements, and a last expression, which is shown."""
         self._cells += 1
         name = f"{CELL}{self._cells}>"
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        lines = [f"{line}\n" for line in code.replace("\r\n", "\n").split("\n")]
+        linecache.cache[name] = (len(code), None, lines, name)
         linecache.cache.pop(f"{CELL}{self._cells - MAX_SOURCES}>", None)
         options = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._flags
-        tree = compile(code, name, "exec", options | ast.PyCF_ONLY_AST, dont_inherit=True)
+        try:
+            tree = compile(code, name, "exec", options | ast.PyCF_ONLY_AST, dont_inherit=True)
+        except SyntaxError as error:
+            if (error.text or "").lstrip()[:1] in ("!", "%"):
+                error.msg += " (this is plain Python, without IPython's ! and %: use the subprocess module)"
+            raise
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         parts = [compile(tree, name, "exec", options, dont_inherit=True)]
         for feature in __future__.all_feature_names:  # as at a prompt, they hold from now on
@@ -380,6 +387,7 @@ class Host:
             os.set_inheritable(fd, False)
         self._own = identities()
         self._rest = bytearray()
+        self.request: Any = None
         self._signals = [int(number) for number in signal.valid_signals()]
         self._open = {*set_mask(signal.SIG_BLOCK, [signal.SIGINT])} - {signal.SIGINT}
 
@@ -387,15 +395,10 @@ class Host:
         set_mask(signal.SIG_SETMASK, self._open.union(but))
 
     def hold_signals(self) -> None:
-        while True:
-            try:
-                set_mask(signal.SIG_BLOCK, self._signals)
-                return
-            except BaseException:  # noqa: BLE001, S112 - of a handler that a cell has left; its cell is over
-                continue
+        set_mask(signal.SIG_BLOCK, self._signals)
 
-    def request(self) -> Any:
-        """Wait for the next request; without a host the kernel ends."""
+    def receive(self) -> None:
+        """Wait for the next request, which is then in `request`; without a host the kernel ends."""
         while b"\n" not in self._rest:
             self._wait()
             data = os.read(REQUESTS, 65536)
@@ -403,20 +406,20 @@ class Host:
                 os._exit(0)
             self._rest += data
         line, _, rest = self._rest.partition(b"\n")
-        self._rest = rest
-        return json.loads(line)
+        self.request, self._rest = json.loads(line), rest
 
     def _wait(self) -> None:
-        while True:
-            try:
-                self.let_signals_in(signal.SIGINT)  # one sent with a request is the cell's
-                select.select([REQUESTS], [], [])
-                return
-            except BaseException as error:  # noqa: BLE001 - of a handler that a cell has left
-                self.check()
-                tell(described(error))
-            finally:
-                self.hold_signals()
+        raised: BaseException | None = None
+        try:
+            self.let_signals_in(signal.SIGINT)  # one sent with a request is the cell's
+            select.select([REQUESTS], [], [])
+        except BaseException as error:  # noqa: BLE001 - of a handler that a cell has left
+            raised = error
+        surely(self.hold_signals)
+        if raised is not None:
+            self.check()
+            tell(described(raised))
+            self._wait()
 
     def answer(self, message: dict[str, object]) -> None:
         """Send a message on a line of its own, whatever cells have written before."""
@@ -438,6 +441,16 @@ class Host:
                 os.close(fd)
 
 
+def surely(step: Callable[[], object]) -> None:
+    """Take a step that may be repeated, whatever the handlers that cells have left raise meanwhile."""
+    while True:
+        try:
+            step()
+            return
+        except BaseException:  # noqa: BLE001, S112 - see above
+            continue
+
+
 def tell(text: str) -> None:
     """Print to standard error, if that is still a file."""
     with suppress(Exception):  # closed, or a cell's own object
@@ -452,9 +465,12 @@ def serve() -> None:
     host, streams, interpreter = Host(), Streams(), Interpreter(main)
     os.register_at_fork(after_in_child=host.leave)
     while True:
-        request = host.request()
+        surely(host.receive)
+        request = host.request
         forget_interrupts(interpreter, request.get("interrupts", 0))
-        ok, error = evaluate(host, streams, interpreter, request["code"])
+        evaluate(host, streams, interpreter, request["code"])
+        surely(host.hold_signals)
+        ok, error = interpreter.outcome or (False, "KeyboardInterrupt")
         if os.getpid() != interpreter.pid:
             if error:
                 tell(error)
@@ -473,21 +489,20 @@ def forget_interrupts(interpreter: Interpreter, sent: int) -> None:
             signal.sigtimedwait([signal.SIGINT], LATE)
 
 
-def evaluate(host: Host, streams: Streams, interpreter: Interpreter, code: str) -> tuple[bool, str | None]:
+def evaluate(host: Host, streams: Streams, interpreter: Interpreter, code: str) -> None:
     """Evaluate a cell; signals reach it, and SIGINT ends it."""
-    outcome: tuple[bool, str | None] = False, "KeyboardInterrupt"
+    interpreter.outcome = None
     try:
         streams.mend()
         signal.signal(signal.SIGINT, interpreter.interrupted)
         interpreter.running = True
         host.let_signals_in()
-        outcome = interpreter.attempt(code)
+        interpreter.outcome = interpreter.attempt(code)
         interpreter.running = False
-    except BaseException:  # noqa: BLE001, S110 - interrupted while the error was described
-        pass
-    interpreter.running = False
-    host.hold_signals()
-    return outcome
+        host.hold_signals()
+    except BaseException as error:  # noqa: BLE001 - of a handler, or an interrupt, at the edge of the cell
+        interpreter.running = False
+        interpreter.outcome = interpreter.outcome or (False, type(error).__name__)
 
 
 def set_up() -> None:
