@@ -21,6 +21,15 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def try_share(descriptor: int) -> bool:
+    """Take the lock at once together with others that share it; False if a process has it for itself."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:
     """Take the exclusive lock, waiting at most this long; False if it is still held then. Blocking."""
     deadline = time.monotonic() + seconds

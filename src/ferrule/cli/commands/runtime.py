@@ -1,0 +1,94 @@
+"""`ferrule runtime`: the images that containers run on."""
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+
+from ferrule.cli.exit_codes import DONE
+from ferrule.cli.options import Parser, print_warnings
+from ferrule.config import ferrule_home
+from ferrule.containers.images import Image, Images
+from ferrule.doors.headless.terminal import safe
+from ferrule.protocol.errors import UsageError
+
+DESCRIPTION = """\
+Import images for containers, list and remove them. An image is an OCI layout (a folder, or a tar of it) or what
+`docker save` writes; no daemon is needed, and no root."""
+EXAMPLES = """\
+docker save python:3.11 -o python.tar && ferrule runtime import python.tar
+skopeo copy docker://debian:12 oci:debian && ferrule runtime import debian"""
+
+
+def main(arguments: list[str]) -> int:
+    """Do one thing with the images. Return the exit code. Raises `ImageError`."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    images = Images(images_folder())
+    if options.action == "import":
+        return _import(images, options)
+    if options.action == "rm":
+        images.remove(options.name)
+        print(f"removed {options.name}")
+        return DONE
+    if options.action == "list":
+        return _list(images, as_json=options.json)
+    raise UsageError("`ferrule runtime` knows import, list and rm (see ferrule runtime --help)")
+
+
+def images_folder() -> Path:
+    """Return where this user's images lie."""
+    return Path(ferrule_home(), "images")
+
+
+def _parser() -> Parser:
+    parser = Parser("runtime", DESCRIPTION)
+    parser.epilog = EXAMPLES
+    actions = parser.add_subparsers(dest="action", parser_class=argparse.ArgumentParser)
+    imported = actions.add_parser("import", help="unpack an image")
+    imported.add_argument("source", metavar="LAYOUT|TAR", help="an OCI layout, or an archive of `docker save`")
+    imported.add_argument("--name", metavar="NAME", help="what to call it here; else by its own name")
+    imported.add_argument("--ref", metavar="REF", help="which image, if the source has several")
+    listed = actions.add_parser("list", help="list the images")
+    listed.add_argument("--json", action="store_true", help="print one JSON object per line")
+    actions.add_parser("rm", help="remove an image").add_argument("name", metavar="NAME")
+    return parser
+
+
+def _import(images: Images, options: argparse.Namespace) -> int:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)  # what is half done is removed, as after Ctrl-C
+    image = images.import_(Path(options.source), options.name, reference=options.ref)
+    for what, count in image.left_out.items():
+        print_warnings([f"not unpacked: {count} {what}"])
+    print(safe(_line(image)))
+    return DONE
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _list(images: Images, *, as_json: bool) -> int:
+    found = images.list()
+    for image in found:
+        print(msgspec.json.encode(_shown(image)).decode() if as_json else safe(_line(image)))
+    if not found and not as_json:
+        print("there are no images; `ferrule runtime import LAYOUT|TAR` unpacks one", file=sys.stderr)
+    return DONE
+
+
+def _shown(image: Image) -> dict[str, object]:
+    told = {field: getattr(image, field) for field in image.__struct_fields__ if field != "owners"}
+    return {**told, "root": str(image.root)}
+
+
+def _line(image: Image) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(image.created_at))
+    digest = image.digest.partition(":")[2][:12]
+    return f"{image.name}  {when}  {digest}  {image.size / 1e6:,.1f} MB  {image.reference}".rstrip()
