@@ -12,7 +12,7 @@ from tests.containers.layouts import Made, entry, file, folder, layer, layout, l
 
 
 def unpacked(tmp_path: Path, *layers: bytes) -> Image:
-    return Images(tmp_path / "store").import_(layout(tmp_path / "layout", *layers), "demo", own=False)
+    return Images(tmp_path / "store").import_(layout(tmp_path / "layout", *layers), "demo")
 
 
 def tree(root: Path) -> dict[str, str]:
@@ -95,7 +95,7 @@ def test_root_gives_files_to_their_owners(tmp_path: Path) -> None:
     source = layout(
         tmp_path / "layout", layer(file("a", uid=3, gid=8, mode=0o4755), symlink("l", "a"), folder("d", uid=7))
     )
-    image = Images(tmp_path / "store").import_(source, "demo")
+    image = Images(tmp_path / "store").import_(source, "demo", own=True)
     assert image.owned
     found = (image.root / "a").stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (3, 8, 0o755)

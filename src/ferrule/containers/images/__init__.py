@@ -5,6 +5,7 @@ from ferrule.containers.images.limits import ImportLimits
 from ferrule.containers.images.owners import Owner, read_owners
 from ferrule.containers.images.source import ImageConfig, ImageSource, read_image
 from ferrule.containers.images.store import Image, Images
+from ferrule.containers.images.writable import Way, WritableRoot, make_writable
 
 __all__ = [
     "Image",
@@ -15,6 +16,9 @@ __all__ = [
     "ImportLimits",
     "Owner",
     "UnknownImage",
+    "Way",
+    "WritableRoot",
+    "make_writable",
     "read_image",
     "read_owners",
 ]

@@ -135,11 +135,12 @@ class Images:
         *,
         reference: str | None = None,
         limits: ImportLimits | None = None,
-        own: bool | None = None,
+        own: bool = False,
     ) -> Image:
         """Unpack an image and return it; one of this name and content that is there already is returned as it is.
 
         `name` defaults to the image's own, else to that of `path`. `reference` chooses one of several in `path`.
+        `own` gives files to those whom the image names, which only root can; else all are ours, with a table.
         Raises `ImageError`, also if another image has the name. Nothing of a failed import stays; what a killed one
         left, the next one removes.
         """
@@ -230,7 +231,7 @@ class Images:
             return there
         raise ImageError(f"there is another image {name}: `ferrule runtime rm {name}` first, or choose a --name")
 
-    def _fill(self, staged: Path, source: ImageSource, limits: ImportLimits, own: bool | None) -> None:
+    def _fill(self, staged: Path, source: ImageSource, limits: ImportLimits, own: bool) -> None:
         root = staged / ROOT
         with explained(root):
             root.mkdir(mode=0o755)

@@ -48,16 +48,17 @@ class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
     left_out: dict[str, int]
 
 
-def unpack(source: ImageSource, root: Path, limits: ImportLimits, *, own: bool | None = None) -> Unpacked:
+def unpack(source: ImageSource, root: Path, limits: ImportLimits, *, own: bool = False) -> Unpacked:
     """Unpack all layers into the empty folder `root`. Blocking; memory stays bounded.
 
-    `own`: give the files to the users that the layers name, which only root may; the default is to try as root.
+    `own`: give the files to the users that the layers name. Only root can; containers that know one user only could not
+    read what is another's.
     Raises `ImageError`; then some of it may be there.
     """
     with explained(root):
         folder = os.open(root, OPEN)
     try:
-        target = _Target(folder, limits, os.geteuid() == 0 if own is None else own)
+        target = _Target(folder, limits, own)
         for layer in source.layers:
             target.apply(_plain(source, layer, limits))
         return target.finish()
