@@ -1,7 +1,8 @@
 """`ferrule serve` between a client and its upstream, beside the same client asking the upstream directly.
 
 The upstream is a process that streams Chat Completions; the server is the real command; both are on loopback. The
-floor of each row is the client at the upstream. Times are wall-clock times: what a client waits.
+floor of each row is the client at the upstream. Times are wall-clock times: what a client waits. What a stream costs is
+the server's CPU time, which other programs on the machine, and the client's own pool of connections, leave as it is.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -28,6 +30,8 @@ SHORT, LONG = 8, 2_000
 THINKING_S = 0.05
 """Seconds before the upstream's first byte in the row about it: a quick model's."""
 ROUNDS = 30
+ALONE = 200
+"""Responses whose CPU time is measured: the kernel counts it in hundredths of a second."""
 STREAMS = (100, 1_000)
 
 
@@ -143,11 +147,42 @@ class _Client:
         assert seen is not None
         return seen if first else time.perf_counter() - began
 
-    async def many(self, count: int) -> float:
-        """Return the seconds of each of so many streams at once."""
-        began = time.perf_counter()
-        await asyncio.gather(*(self.ask("short") for _ in range(count)))
-        return (time.perf_counter() - began) / count
+
+class _Streams:
+    """Many streams at once, each on a connection of its own, and what they cost the server."""
+
+    def __init__(self, base_url: str, pid: int) -> None:
+        parts = urlsplit(base_url)
+        self._address = parts.hostname, parts.port
+        self._pid = pid
+        body = json.dumps({"model": "short", "stream": True, "input": "hi", "store": False}).encode()
+        head = f"POST {parts.path}/responses HTTP/1.1\r\nhost: {parts.netloc}\r\nconnection: close\r\n"
+        self._request = b"%bcontent-length: %d\r\n\r\n%b" % (head.encode(), len(body), body)
+
+    async def _one(self) -> None:
+        reader, writer = await asyncio.open_connection(*self._address)
+        writer.write(self._request)
+        assert b"[DONE]" in await reader.read(-1)
+        writer.close()
+
+    async def at_once(self, count: int) -> float:
+        """Return the server's CPU seconds for each of so many streams."""
+        before = _cpu(self._pid)
+        await asyncio.gather(*(self._one() for _ in range(count)))
+        return (_cpu(self._pid) - before) / count
+
+    async def one_by_one(self, count: int) -> float:
+        """Return the server's CPU seconds for each of so many streams, one after the other."""
+        before = _cpu(self._pid)
+        for _ in range(count):
+            await self._one()
+        return (_cpu(self._pid) - before) / count
+
+
+def _cpu(pid: int) -> float:
+    """The CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rss(pid: int) -> float:
@@ -165,14 +200,19 @@ async def _rows(upstream: str, gateway: str, pid: int) -> list[Row]:
             [partial(direct.ask, "slow", first=True), partial(ours.ask, "slow", first=True)], ROUNDS
         )
         floor_long, long = await medians([partial(direct.ask, "long"), partial(ours.ask, "long")], 8)
+        streams = _Streams(gateway, pid)
+        alone = await streams.one_by_one(ALONE)
         before = _rss(pid)
-        few, many = await medians([partial(ours.many, count) for count in STREAMS], 2)
+        few, many = await medians([partial(streams.at_once, count) for count in STREAMS], 2)
         grown = (_rss(pid) - before) / STREAMS[1]
     return [
         row(f"gateway: a short streamed response, {SHORT} deltas", short, floor, 2, "ms", 1e3),
         row(f"gateway: first text, upstream after {THINKING_S * 1e3:g} ms", first, floor_first, 1.2, "ms", 1e3),
         bounded(f"gateway: a delta more, of {LONG:,}", (long - floor_long) / LONG, 25, "us", 1e6, floor_long / LONG),
-        row(f"gateway: each of {STREAMS[1]:,} streams at once, floor of {STREAMS[0]}", many, few, 1.2, "ms", 1e3),
+        bounded("gateway: CPU of the server, a short streamed response", alone, None, "ms", 1e3),
+        row(
+            f"gateway: CPU of each of {STREAMS[1]:,} streams at once, floor of {STREAMS[0]}", many, few, 1.2, "ms", 1e3
+        ),
         bounded(f"gateway: memory after {STREAMS[1]:,} streams at once, a stream", grown, None, "KiB", 1 / 1024),
     ]
 
