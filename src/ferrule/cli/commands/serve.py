@@ -1,6 +1,7 @@
 """`ferrule serve`: the Responses API over any model, and the keys for it."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -33,6 +34,10 @@ ferrule serve [OPTION]...
 
 OPEN_FILES = 65_536
 """Files and connections that the server may have open: far more than one process serves."""
+
+NEW_OBJECTS = 20_000
+"""Objects, more than have gone, after which the garbage collector looks for those that refer to each other: some ten
+megabytes."""
 
 KEYS_USAGE = "`ferrule serve keys` knows `list`, `add NAME` and `remove NAME`"
 MISSING = "`ferrule serve` needs the extra `gateway`: pip install 'ferrule[gateway]'"
@@ -91,8 +96,17 @@ async def _until_signal(settings: Settings, bind: Bind) -> None:
         raise UsageError(str(error)) from error
 
 
+def _collect_less() -> None:
+    """Let the garbage collector run less often, and not look at what is loaded: with a thousand streams at once it took
+    a quarter of the time, for objects that nearly all go without it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS)
+
+
 def _tell(url: str) -> None:
     _allow_connections()
+    _collect_less()
     print(f"ferrule serves {url}", file=sys.stderr, flush=True)
 
 
