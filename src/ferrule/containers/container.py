@@ -15,7 +15,7 @@ from ferrule.process.capture import Captured
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.sandbox.linux.holders import HolderProcess
-from ferrule.sandbox.linux.launcher import ConfinedChild, request_of, spawn, started
+from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
 from ferrule.sync import Closing, wait_for_coroutine
 
@@ -312,8 +312,15 @@ class Container(Closing):
 
         try:
             init = await holder.take(())
+        except LaunchError as error:
+            raise _NotStarted("the container ended before the command was started") from error
+        try:
             child = spawn(init, request, stdio, soft_kill=False, on_end=ended)
-        except (OSError, LaunchError) as error:
+        except OSError as error:
+            reason = last_words(init)
+            init.close()
+            if reason is not None:
+                raise ContainerError(reason) from error
             raise _NotStarted("the container ended before the command was started") from error
         self._children.add(child)
         holder.watch()

@@ -223,6 +223,15 @@ def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Li
     }
 
 
+def last_words(init: InitProcess) -> str | None:
+    """Explain why an init that takes no command any more has ended; None if it did not say."""
+    try:
+        reply = receive(init.channel)
+    except OSError:
+        return None
+    return explain(reply.body) if reply.kind == b"E" else None
+
+
 def wire_covers(covers: Iterable[Cover]) -> list[tuple[str, bytes, bytes]]:
     return [(cover.kind, os.fsencode(cover.path), os.fsencode(cover.content)) for cover in covers]
 
