@@ -345,11 +345,20 @@ def _send(channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
 def receive(channel: socket.socket) -> Reply:
     """Receive the next message. Raises BlockingIOError if there is none yet."""
     try:
-        data, control, _, _ = channel.recvmsg(LARGEST_REPLY, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+        data, control = _received(channel)
     except ConnectionError:
-        return Reply(_CLOSED)
+        # It ended with a message of ours unread, which the kernel tells before what it said itself.
+        try:
+            data, control = _received(channel)
+        except (ConnectionError, BlockingIOError):
+            return Reply(_CLOSED)
     fds = tuple(fd for _, _, raw in control for (fd,) in struct.iter_unpack("i", raw))
     return Reply(data[:1], data[1:], fds)
+
+
+def _received(channel: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+    data, control, _, _ = channel.recvmsg(LARGEST_REPLY, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+    return data, control
 
 
 def failure_text(body: bytes) -> str:
