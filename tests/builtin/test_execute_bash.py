@@ -11,6 +11,7 @@ import pytest
 from ferrule import Toolset
 from ferrule.builtin import kept_shell
 from ferrule.builtin.execute_bash import ExecuteBashExecutor
+from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
@@ -172,14 +173,51 @@ async def test_an_interrupted_turn_ends_the_command(
 ) -> None:
     monkeypatch.setattr(kept_shell, "INTERRUPT_GRACE", 30.0)
     await run("x=kept")
-    task = asyncio.ensure_future(run("sleep 61 & echo $! > pid; echo started; wait"))
+    # Said by the background process itself: Ctrl-C ends one that has not begun, as a bash that writes a line break.
+    await interrupted(bench, run, "sh -c 'echo $$ > pid; echo started; exec sleep 61' & sleep 62")
+    assert await run("echo $? $x") == f"130 kept\n{end(tmp_path)}"
+    await bench.close()
+    assert eventually(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+async def test_an_interrupt_at_the_very_end_of_a_command_is_not_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bash, at its prompt, is held until the Ctrl-C and the next line have both come."""
+    shell = await kept_shell.KeptShell.start(PlainLauncher(), "/bin/bash", dict(os.environ), str(tmp_path))
+    pid, send = shell._child._process.pid, shell._send  # type: ignore[attr-defined]
+
+    def send_and_release(text: str) -> None:
+        send(text)
+        os.kill(pid, signal.SIGCONT)
+
+    def interrupt(*_: object) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        interrupts.append(asyncio.ensure_future(shell.interrupt()))
+
+    monkeypatch.setattr(shell, "_send", send_and_release)
+    interrupts: list[asyncio.Future[None]] = []
+    for number in range(10):
+        await shell.run("true", None, 60, on_end=interrupt)
+        step = await shell.run(f"echo {number}", None, 60)
+        assert (step.transcript, step.exit_code) == (f"{number}\n", 0)
+    await asyncio.gather(*interrupts)
+    await shell.end()
+
+
+async def test_a_script_sees_what_an_interrupted_one_left(bench: Bench, run: Run, tmp_path: Path) -> None:
+    assert await run("set -ex") == end(tmp_path)
+    await interrupted(bench, run, "echo started; sleep 60")
+    assert await run("echo $? $_") == f"+ eval -- 'echo $? $_'\n++ echo 130 60\n130 60\n{end(tmp_path)}"
+
+
+async def interrupted(bench: Bench, run: Run, command: str) -> None:
+    """Interrupt the turn of a command that has said `started`."""
+    task = asyncio.ensure_future(run(command))
     await bench.host.until(lambda: "started" in bench.host.live())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (await run("echo $x")).startswith("kept\n")
-    await bench.close()
-    assert eventually(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
 async def test_bash_of_claude(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,9 @@
 It is an interactive bash on pipes. So Ctrl-C ends a command and not the shell, whatever runs; a command reads what is
 sent while it runs; and nothing echoes or wraps lines. Before each prompt it prints a secret mark with the exit code
 and the directory of the command that ended.
+
+It may still be answering a Ctrl-C when the command has already ended: with a line break, with another prompt, or by
+dropping the line that it reads. So an interrupted command counts as ended when bash has answered a question sent later.
 """
 
 import asyncio
@@ -21,9 +24,12 @@ from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
 from ferrule.process.run import TERM_GRACE, open_writer, uninterrupted
 
 START_SECONDS = 10.0
-"""Until its first prompt a bash without start-up files takes milliseconds; a loaded machine gets this long."""
+"""Until its first prompt a bash without start-up files takes milliseconds, as it does for an answer at its prompt; a
+loaded machine gets this long."""
 INTERRUPT_GRACE = 1.0
 """Seconds in which an interrupted command ends before its shell is ended with it."""
+INTERRUPTS = 2
+"""Ctrl-Cs in this time: bash misses one that comes just before its builtin `wait` begins to wait."""
 DRAIN_SECONDS = 0.2
 """Seconds after the end of the shell in which what it started may still write."""
 
@@ -59,10 +65,12 @@ class KeptShell:
         self._child = child
         self._mark = secrets.token_hex(16).encode()
         self._pattern = re.compile(rb"\n" + self._mark + rb"(\d+) ([^\n]*)\n")
+        self._answer = re.compile(rb"\n" + self._mark + rb">(\d+)\n")
         self._held = b""
         self._pending = HeadTail()
         self._news = asyncio.Event()
         self._exit_code: int | None = None
+        self._questions = 0
         self._on_output: OnOutput | None = None
         self._on_end: OnEnd | None = None
         self._whole = HeadTail()
@@ -72,6 +80,7 @@ class KeptShell:
         self._exit = asyncio.ensure_future(child.wait())
         self._exit.add_done_callback(self._ended)
         self._last = asyncio.ensure_future(self._take_last())
+        self._interrupted = False
         self.busy = False
         self.cwd = cwd
 
@@ -81,7 +90,7 @@ class KeptShell:
         child = await launcher.launch([bash, *_ARGUMENTS], env, cwd, _STDIO, Limits())
         shell = cls(child, cwd)
         mark = shell._mark.decode()
-        prompt = f"printf '\\n%s%d %s\\n' {mark} $? \"$PWD\""
+        prompt = f"{{ printf '\\n%s%d %s\\n' {mark} $? \"$PWD\"; }} 2>/dev/null"  # not in a trace (`set -x`)
         shell._send(f"PS1= PS2= PROMPT_COMMAND={shlex.quote(prompt)}; set +H; unset HISTFILE\n")
         try:
             await shell.wait(START_SECONDS, None)
@@ -130,7 +139,27 @@ class KeptShell:
             except TimeoutError:
                 timed_out = limit is not None and time.monotonic() >= limit
                 break
+        if self._exit_code is not None and self._interrupted:
+            await self._settle(self._exit_code)
         return await self._step(timed_out)
+
+    async def _settle(self, exit_code: int) -> None:
+        """Wait until bash has answered all interrupts; end it if it never does."""
+        self._ask(exit_code)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while self._interrupted and self.alive:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            await uninterrupted(self.end())
+        self._interrupted = False
+
+    def _ask(self, exit_code: int) -> None:
+        """Have bash print the number of this question, out of a trace too. `$?` and `$_` stay."""
+        self._questions += 1
+        answer = f"printf '\\n%s>%d\\n%.0s' {self._mark.decode()} {self._questions} \"$_\""
+        self._send(f"{{ {answer}; (exit {exit_code}) && :; }} 2>/dev/null\n")
 
     async def over(self) -> None:
         """Wait until the command has ended and `on_end` was called."""
@@ -173,15 +202,19 @@ class KeptShell:
         self._send(text)
 
     async def interrupt(self) -> None:
-        """Ctrl-C."""
-        await self._child.interrupt()
+        """Ctrl-C for the command that runs."""
+        if self.busy:
+            self._interrupted = True
+            await self._child.interrupt()
 
     async def stop(self) -> None:
         """End the command that runs; the shell too where that does not help."""
-        await self.interrupt()
-        step = await self.wait(None, INTERRUPT_GRACE)
-        if step.exit_code is None:
-            await self.end()
+        for _ in range(INTERRUPTS):
+            await self.interrupt()
+            step = await self.wait(None, INTERRUPT_GRACE / INTERRUPTS)
+            if step.exit_code is not None:
+                return
+        await self.end()
 
     async def end(self) -> None:
         """End the shell and all that it started. At its prompt it leaves by itself; a signal it would ignore."""
@@ -209,18 +242,30 @@ class KeptShell:
         """Take what was written; the mark is cut out, and what could be its start waits for the rest."""
         data = _NO_TERMINAL.sub(b"", self._held + data)
         while found := self._pattern.search(data):
-            self._take(data[: found.start()])
+            before, data = data[: found.start()], data[found.end() :]
+            if self._exit_code is not None and self._interrupted:
+                self._prompted_again(before, self._exit_code)
+                continue
+            self._take(before)
             self._exit_code = int(found[1])
-            self._tell_end(self._exit_code)
             self.cwd = found[2].decode("utf-8", "surrogateescape")
-            data = data[found.end() :]
+            self._tell_end(self._exit_code)
         start = _possible_start(data, b"\n" + self._mark)
         self._take(data[:start])
         self._held = data[start:]
         self._news.set()
 
+    def _prompted_again(self, before: bytes, exit_code: int) -> None:
+        """Take a prompt after an interrupt: the last question's own, or one that may have come instead of an answer."""
+        answers = [int(number) for number in self._answer.findall(before)]
+        if self._questions in answers:
+            self._interrupted = False
+        elif not answers:
+            self._ask(exit_code)
+
     def _take(self, data: bytes) -> None:
-        if data:
+        """Take output, but for what bash writes between the end of an interrupted command and its answer."""
+        if data and not (self._interrupted and self._exit_code is not None):
             self._pending.write(data)
             self._whole.write(data)
             if self._on_output is not None:
