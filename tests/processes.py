@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 DEADLINE = 30.0
 """Seconds for what takes milliseconds, on a machine that is busy."""
@@ -37,8 +40,31 @@ def running(mark: str) -> list[int]:
     return found
 
 
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
+class Held(NamedTuple):
+    """What this process holds, each by what tells it from another of its kind."""
+
+    children: frozenset[object]
+    threads: frozenset[object]
+    descriptors: frozenset[object]
+
+
+def held() -> Held:
+    return Held(frozenset(children()), frozenset(threading.enumerate()), frozenset(_descriptors()))
+
+
+def gained(before: Held) -> Held:
+    """Return what this process holds and did not hold then. Servers that tests share may run on or end meanwhile."""
+    return Held(*(has - had for had, has in zip(before, held(), strict=True)))
+
+
+def _descriptors() -> list[tuple[int, str]]:
+    if not Path("/proc/self/fd").exists():
+        return []
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the listing itself
+            found.append((int(name), os.readlink(f"/proc/self/fd/{name}")))
+    return found
 
 
 def eventually(condition: Callable[[], bool], seconds: float = DEADLINE) -> bool:

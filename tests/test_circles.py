@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from tests.sources import module
+
 SOURCE = Path(__file__).parents[1] / "src"
 
 
@@ -15,12 +17,12 @@ def modules(root: Path) -> dict[str, Path]:
 
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
     """Absolute names are all there is: ruff bans the others outside of programs that run on their own."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(module(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and (module := node.module or "") in known:
-            names = (f"{module}.{alias.name}" for alias in node.names)
-            yield from (name if name in known else module for name in names)
+        elif isinstance(node, ast.ImportFrom) and (origin := node.module or "") in known:
+            names = (f"{origin}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else origin for name in names)
 
 
 def first_circle(root: Path) -> list[str]:

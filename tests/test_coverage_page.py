@@ -14,6 +14,7 @@ import ferrule
 from ferrule.builtin import BUILTINS
 from ferrule.protocol.events import Event
 from ferrule.protocol.specs import RawTool, ToolSpec
+from tests.sources import module
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "coverage.md"
@@ -67,7 +68,7 @@ def functions_of(file: Path) -> frozenset[str]:
     """The functions of a module, which is read and not run."""
     if not file.is_file():
         return frozenset()
-    body = ast.parse(file.read_text()).body
+    body = module(file).body
     return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 

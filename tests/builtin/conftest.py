@@ -1,5 +1,4 @@
-import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,7 @@ import pytest
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.conversation import Conversation
 from tests.builtin.workbench import Bench
-from tests.processes import children, eventually
+from tests.processes import children, eventually, gained, held
 
 SHELLS = ("exec_command", "write_stdin", "shell", "container.exec", "shell_command", "local_shell", "native_shell")
 
@@ -34,13 +33,20 @@ class Benches:
 @pytest.fixture
 async def benches(tmp_path: Path) -> AsyncIterator[Benches]:
     """A maker of benches. Afterwards no child, zombie or thread of theirs may be left."""
-    threads = threading.active_count()
+    before = held()
     made = Benches(tmp_path)
     yield made
     for bench in made.made:
         await bench.close()
-    assert eventually(lambda: threading.active_count() == threads)
-    assert children() == []
+    assert eventually(lambda: not gained(before).threads)
+    assert not gained(before).children
+
+
+@pytest.fixture
+def own_children() -> Callable[[], list[int]]:
+    """Tells which child processes came with this test: servers that tests share are children too."""
+    before = set(children())
+    return lambda: [pid for pid in children() if pid not in before]
 
 
 @pytest.fixture

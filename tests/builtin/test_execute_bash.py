@@ -17,7 +17,7 @@ from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.effects import CommandEffect
 from tests.builtin.conftest import Benches
 from tests.builtin.workbench import Bench
-from tests.processes import alive, eventually, until
+from tests.processes import alive, eventually, gained, held, until
 
 Run = Callable[..., Awaitable[str]]
 
@@ -124,13 +124,14 @@ async def test_a_shell_that_is_killed_while_it_waits_leaves_nothing(run: Run, tm
         os.kill(shell, signal.SIGKILL)
         await until(lambda: not alive(shell))
 
+    before = held()
     await run("true")
-    open_files = len(os.listdir("/proc/self/fd"))
+    of_one_shell = len(gained(before).descriptors)
     for _ in range(3):
         await die()
         await run("true")  # perhaps the first to notice
         await run("true")
-    assert len(os.listdir("/proc/self/fd")) <= open_files
+    assert len(gained(before).descriptors) <= of_one_shell
 
 
 async def test_reset(run: Run, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ferrule.protocol.items import FunctionCall, FunctionCallOutput
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.session.session import Session
 from tests.builtin.js import JS, needs_node
-from tests.processes import alive, children, until
+from tests.processes import alive, until
 from tests.sandbox.test_death import zygotes_of
 from tests.session.models import InProcessModel, says
 
@@ -34,7 +35,7 @@ async def run(tools: Toolset, code: str) -> str:
     return str(answer["output"])
 
 
-async def test_the_kernel_is_confined(tmp_path: Path) -> None:
+async def test_the_kernel_is_confined(tmp_path: Path, own_children: Callable[[], list[int]]) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (outside := tmp_path / "outside").mkdir()
@@ -50,10 +51,12 @@ async def test_the_kernel_is_confined(tmp_path: Path) -> None:
         assert (await run(tools, loop)).startswith("js_repl execution timed out")
         assert await run(tools, "typeof write") == "undefined"
     assert not (outside / "made").exists()
-    assert children() == []
+    assert own_children() == []
 
 
-async def test_a_cell_whose_sandbox_is_killed_ends_at_once(tmp_path: Path) -> None:
+async def test_a_cell_whose_sandbox_is_killed_ends_at_once(
+    tmp_path: Path, own_children: Callable[[], list[int]]
+) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     async with Toolset.for_model("gpt-5.5", cwd=inside, sandbox="workspace-write", tools=[*JS]) as tools:
@@ -68,7 +71,7 @@ async def test_a_cell_whose_sandbox_is_killed_ends_at_once(tmp_path: Path) -> No
         async with asyncio.timeout(10):
             assert "exited unexpectedly: the sandbox of this command ended" in await waiting
         assert "3" in await run(tools, "1 + 2")
-    assert children() == []
+    assert own_children() == []
 
 
 def answers(session: Session) -> list[str]:
@@ -79,7 +82,9 @@ def cell(code: str, call_id: str) -> FunctionCall:
     return FunctionCall(call_id=call_id, name="js_repl", arguments=json.dumps({"code": code}))
 
 
-async def test_b056_interrupting_the_turn_ends_the_busy_kernel(tmp_path: Path) -> None:
+async def test_b056_interrupting_the_turn_ends_the_busy_kernel(
+    tmp_path: Path, own_children: Callable[[], list[int]]
+) -> None:
     busy = "require('fs').writeFileSync('started', `${process.pid}`); while (true);"
     model = InProcessModel([cell("let kept = 1", "c1"), cell(busy, "c2")], [cell("typeof kept", "c3")], [says("Done.")])
     agent = Agent(model, tools=[*JS], cwd=tmp_path, sandbox="danger-full-access")
@@ -97,4 +102,4 @@ async def test_b056_interrupting_the_turn_ends_the_busy_kernel(tmp_path: Path) -
             "A new kernel was started, because the last one was interrupted; earlier bindings are gone.",
             "undefined",
         ]
-    assert children() == []
+    assert own_children() == []

@@ -15,6 +15,8 @@ from ferrule.protocol.errors import RespondToModel
 PROGRAM = find_ripgrep(os.environ).path
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="ripgrep is not installed")
 
+SEEDS = int(os.environ.get("FERRULE_FUZZ_EXAMPLES", "400")) // 50
+"""Trees that are grown; many more by `scripts/fuzz`."""
 NAMES = ("a", "b.py", "c.txt", "foo", "foo.py", "bar", "build", ".hid", ".env", "x y", "ünï.py", "a,b", "-v", "[q]")
 IGNORE_LINES = (
     "*.py", "!foo.py", "build/", "/foo", "foo/", "bar/*", "!bar/a", "**/a", "a/**", "foo/**/c.txt", "# comment", "",
@@ -105,7 +107,7 @@ def plain(found: Found) -> object:
 
 
 @pytest.mark.parametrize("below", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(SEEDS))
 async def test_trees_and_globs(seed: int, below: bool, tmp_path: Path, home: Path) -> None:
     rnd = random.Random(seed)
     ignores = UNANCHORED if below else IGNORE_LINES
@@ -135,7 +137,7 @@ async def test_patterns(pattern: str, tmp_path: Path, home: Path) -> None:
         assert ours == theirs
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(SEEDS))
 async def test_lines_and_their_neighbours(seed: int, tmp_path: Path, home: Path) -> None:
     rnd = random.Random(seed)
     for number in range(20):

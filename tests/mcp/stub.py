@@ -20,6 +20,11 @@ def server(*modes: str, **settings: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-S", "-E", str(HERE), *modes], **settings}
 
 
+def loading(**settings: Any) -> dict[str, Any]:
+    """The configuration of a server that says one line, within milliseconds, and never answers."""
+    return {"command": "/bin/sh", "args": ["-c", "echo still loading; exec sleep 60"], **settings}
+
+
 def tool(name: str, properties: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {
         "name": name,

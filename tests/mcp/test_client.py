@@ -23,7 +23,7 @@ from ferrule.protocol.events import ElicitationRequest
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.sync import call_async_from_sync
 from ferrule.tools.questions import Answer, Elicited, NoAnswer
-from tests.mcp.stub import server
+from tests.mcp.stub import loading, server
 
 
 def settings(*modes: str, **more: Any) -> McpServerSettings:
@@ -69,8 +69,9 @@ async def test_a_server_that_failed_thousands_of_times_is_still_waited_for() -> 
 
 
 async def test_b107_a_server_that_never_speaks_is_named_with_its_first_line() -> None:
-    with pytest.raises(McpFailure, match=r"did not answer within 1 seconds.*still loading") as failed:
-        await client("silent", startup_timeout=1.0).connect()
+    stub = MCPClient("stub", mcp_servers_of({"mcpServers": {"stub": loading(startup_timeout=2)}})["stub"], cwd="/")
+    with pytest.raises(McpFailure, match=r"did not answer within 2 seconds.*still loading") as failed:
+        await stub.connect()
     assert failed.value.kind == "timeout"
 
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.cli.main import main
@@ -204,6 +204,7 @@ def test_what_cannot_be_changed_safely_is_left_alone(place: Place) -> None:
     st.text(st.characters(exclude_categories=["Cs"])),
     st.sampled_from([CONFIG, "", "x = 1", "[a]\nb = 1\n\n# end"]),
 )
+@settings(max_examples=40, deadline=None)
 def test_any_name_and_value_go_in_and_out(name: str, value: str, before: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "config.toml")

@@ -13,7 +13,7 @@ from ferrule import Agent
 from ferrule.protocol.errors import FerruleError
 from ferrule.testing import ScriptedModel, function_call, message
 from tests.cli.command import Done, Place
-from tests.mcp.stub import server
+from tests.mcp.stub import loading, server
 from tests.mcp.web import stub
 
 
@@ -102,7 +102,7 @@ def test_a_run_waits_for_a_slow_server_and_says_so(
     ("settings", "said"),
     [
         (server("crash-at-start"), ["exited with code 3", "no license found", "run its command yourself"]),
-        (server("silent", startup_timeout=0.2), ["within 0.2 seconds", "still loading", "with startup_timeout"]),
+        (loading(startup_timeout=2), ["within 2 seconds", "still loading", "with startup_timeout"]),
         ({"command": "npx-missing"}, ["program not found: npx-missing", "install it"]),
         ({"url": "http://127.0.0.1:9/mcp"}, ["cannot be reached", "check its url"]),
     ],

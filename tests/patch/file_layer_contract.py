@@ -9,6 +9,7 @@ import pytest
 
 from ferrule.patch import FileLayer, Kind
 from tests.patch.tree import snapshot
+from tests.processes import gained, held
 
 
 class FileLayerContract:
@@ -161,7 +162,7 @@ class FileLayerContract:
         assert failed.value.errno == errno.ENOTEMPTY
 
     def test_no_descriptor_stays_open(self, files: FileLayer, root: Path) -> None:
-        before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+        before = held()
         file = str(root / "a/f")
         files.make_parents(file)
         files.create(file, b"x")
@@ -172,4 +173,4 @@ class FileLayerContract:
         files.unlink(file + "2")
         with pytest.raises(OSError, match=r".*"):
             files.read(file)
-        assert (len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0) == before
+        assert not any(gained(before))

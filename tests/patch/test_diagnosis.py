@@ -193,11 +193,11 @@ def test_finding_the_cause_takes_no_longer_than_the_search(tmp_path: Path, line:
 
 
 def duration(parsed: Patch, root: Path) -> float:
-    """Seconds that planning takes, the best of three."""
+    """Seconds of the processor that planning takes, the best of three."""
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.thread_time()
         with suppress(MatchError):
             plan(parsed, PlainFiles(), str(root))
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return min(times)

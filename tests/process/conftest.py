@@ -1,5 +1,4 @@
 import os
-import threading
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -7,16 +6,16 @@ import pytest
 from ferrule.process.environment import child_environment
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
-from tests.processes import children, eventually
+from tests.processes import eventually, gained, held
 
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    """No test leaves a child, a zombie or a thread; servers that the worker's tests share may run on."""
-    threads, before = threading.active_count(), children()
+    """No test leaves a child, a zombie or a thread."""
+    before = held()
     yield
-    assert set(children()) <= set(before)
-    assert eventually(lambda: threading.active_count() == threads)
+    assert not gained(before).children
+    assert eventually(lambda: not gained(before).threads)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ferrule.sandbox.linux.bwrap import BwrapLauncher
 from ferrule.sandbox.plan import ConfinementPlan, Level, Root
 from ferrule.sandbox.policy import plan_confinement
 from ferrule.sandbox.sandbox import open_launcher
-from tests.processes import until
+from tests.processes import gained, held, until
 from tests.sandbox.conftest import OpenSandbox, require
 from tests.sandbox.running import finish, read_all, run
 
@@ -88,11 +88,11 @@ async def test_what_cannot_be_started(
 ) -> None:
     (workspace / "plain").write_text("x")
     sandbox = await open_sandbox()
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
     with pytest.raises(LaunchError, match=message.replace(".", r"\.")):
         await sandbox.launch(argv, ENV, cwd or str(workspace), Pipes(), Limits())
     assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
-    await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
+    await until(lambda: len(held().descriptors) <= len(before.descriptors) + 2)
 
 
 async def test_a_terminal(open_sandbox: OpenSandbox, workspace: Path) -> None:
@@ -195,10 +195,10 @@ async def test_no_place_for_its_state_is_a_launch_error(workspace: Path, outside
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap is not installed")
 def test_bwrap_without_place_for_its_filter_leaves_nothing_open(outside: Path) -> None:
     (outside / "filter").mkdir(parents=True)
-    before = os.listdir("/proc/self/fd")
+    before = held()
     with pytest.raises(IsADirectoryError):
         BwrapLauncher(ConfinementPlan(), outside)
-    assert os.listdir("/proc/self/fd") == before
+    assert not gained(before).descriptors
 
 
 LEVELS = pytest.mark.parametrize("level", [Level.NAMESPACES, Level.BWRAP, Level.LANDLOCK])

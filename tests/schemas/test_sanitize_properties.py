@@ -14,7 +14,7 @@ from ferrule.schemas.sanitize import sanitize
 from ferrule.schemas.strict import StrictError, drop_forced_nulls, to_strict
 from tests.schemas.generate import Json, Maker
 
-SEEDS = range(1_500)
+SEEDS = range(int(os.environ.get("FERRULE_FUZZ_EXAMPLES", "400")))
 
 
 def accepts(schema: Json, value: Json) -> bool:

@@ -1,6 +1,7 @@
 """Any text as arguments ends in a value or in one error, and what is right as it stands is never changed."""
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +17,7 @@ from ferrule.tools.foreign import ForeignValidator
 from tests.schemas.generate import Maker
 
 PREFIX = "failed to parse function arguments: "
-SEEDS = range(1_500)
+SEEDS = range(int(os.environ.get("FERRULE_FUZZ_EXAMPLES", "400")))
 
 
 class Node(BaseModel):
