@@ -284,7 +284,7 @@ async def test_b053_git_waits_for_nobody(env: Env, stdio: Stdio, tmp_path: Path)
     text = done.output.text()
     assert not done.timed_out
     assert "commit 1" in text and "rebase 1" in text and "amend 1" in text and "push 128" in text
-    assert text.split()[-1] == head
+    assert done.stdout.text().split()[-1] == head
 
 
 async def test_the_loop_stays_responsive_under_a_flood(env: Env) -> None:
