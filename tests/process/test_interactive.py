@@ -16,7 +16,7 @@ from ferrule.process.interactive import (
 )
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
-from tests.processes import alive, children, open_fds
+from tests.processes import alive, children, gained, held
 
 Start = Callable[..., Awaitable[Session]]
 WITH_INPUT: list[Stdio] = [Pipes(stdin=True, merge=True), Pty()]
@@ -261,12 +261,12 @@ async def test_a_flood_is_bounded_and_counted(start: Start) -> None:
 
 
 async def test_descriptors_are_closed_at_the_exit_and_not_at_the_collection(start: Start) -> None:
-    before = open_fds()
+    before = held()
     told = asyncio.Event()
     await start("true", stdio=Pty(), on_exit=lambda ended: told.set())
-    assert open_fds() > before
+    assert gained(before).descriptors
     await told.wait()
-    assert open_fds() == before
+    assert not gained(before).descriptors
 
 
 async def test_a_failed_start(start: Start) -> None:
@@ -278,9 +278,9 @@ def test_nothing_outlives_the_loop(env: Mapping[str, str]) -> None:
     async def leave() -> None:
         await Session.start(PlainLauncher(), ["sleep", "60"], env=env, cwd="/tmp", stdio=Pty())
 
-    before = open_fds()
+    before = held()
     asyncio.run(leave())  # the fixture looks for the child
-    assert open_fds() == before
+    assert not gained(before).descriptors
 
 
 @pytest.mark.parametrize(

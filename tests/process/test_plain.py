@@ -13,7 +13,7 @@ from ferrule.process.launcher import LaunchError, Limits, Pipes, Pty, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import Completed, run
 from ferrule.process.tree import MARK_VARIABLE
-from tests.processes import open_fds
+from tests.processes import gained, held
 
 Env = Mapping[str, str]
 KINDS: list[Stdio] = [Pipes(), Pty()]
@@ -183,13 +183,13 @@ async def test_a_failed_start_leaves_nothing(env: Env, stdio: Stdio, monkeypatch
     def no_pidfd(pid: int) -> int:
         raise OSError(24, "Too many open files")
 
-    before = open_fds()
+    before = held()
     with pytest.raises(LaunchError):
         await run(PlainLauncher(), ["no-such"], env=env, cwd="/tmp", stdio=stdio)
     monkeypatch.setattr(os, "pidfd_open", no_pidfd)
     with pytest.raises(LaunchError, match="Too many open files"):
         await run(PlainLauncher(), ["sleep", "60"], env=env, cwd="/tmp", stdio=stdio)
-    assert open_fds() == before
+    assert not gained(before).descriptors
 
 
 async def test_without_pidfd_a_thread_waits(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from ferrule.process.launcher import Pipes, Pty, Stdio
 from ferrule.process.outputs import StreamName
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import Completed, run
-from tests.processes import alive, eventually, open_fds
+from tests.processes import alive, eventually, gained, held
 
 Env = Mapping[str, str]
 KINDS: list[Stdio] = [Pipes(), Pty()]
@@ -98,11 +98,11 @@ async def test_b032_a_silent_background_child_is_told_as_well(env: Env) -> None:
 
 
 async def test_b032_who_lives_on_may_write_on(env: Env, tmp_path: Path) -> None:
-    before = open_fds()
+    before = held()
     script = f"(sleep 0.4; for i in $(seq 20000); do echo a long line of some log; done; echo $? > {tmp_path}/code) &"
     done = await bash(env, script)
     left_running(done)
-    while not pids_in(tmp_path / "code") or open_fds() > before:  # noqa: ASYNC110 - the event is in another process
+    while not pids_in(tmp_path / "code") or gained(before).descriptors:  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(0.01)
     assert pids_in(tmp_path / "code") == [0]
 
@@ -186,11 +186,11 @@ async def test_what_cannot_be_killed_does_not_hold_the_call(env: Env, monkeypatc
 
     monkeypatch.setattr(os, "kill", forbidden)
     monkeypatch.setattr(os, "killpg", forbidden)
-    before = open_fds()
+    before = held()
     done = await bash(env, "echo before; exec sleep 60", timeout_ms=1_000)
     assert (done.output.text(), done.exit_code) == ("before\n", 124) and done.duration < 30
     real(left_running(done), 9)
-    while open_fds() > before:  # noqa: ASYNC110 - the event is in another process
+    while gained(before).descriptors:  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(0.01)
 
 
@@ -202,7 +202,7 @@ async def test_a_stopped_process_is_ended(env: Env) -> None:
 @pytest.mark.parametrize("stdio", KINDS)
 async def test_cancellation_ends_the_tree(env: Env, stdio: Stdio, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    before = open_fds()
+    before = held()
     task = asyncio.create_task(bash(env, f"python3 -c '{OWN_GROUP}' {pids}; true", stdio=stdio))
     while len(pids_in(pids)) < 3:  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(0.01)
@@ -212,7 +212,7 @@ async def test_cancellation_ends_the_tree(env: Env, stdio: Stdio, tmp_path: Path
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not any(map(alive, pids_in(pids)))
-    assert open_fds() == before
+    assert not gained(before).descriptors
 
 
 async def test_large_input_is_interleaved_with_output(env: Env) -> None:
@@ -261,10 +261,10 @@ async def test_a_fault_of_the_listener_reaches_the_caller(env: Env) -> None:
     def fail(stream: StreamName, data: bytes) -> None:
         raise RuntimeError("listener")
 
-    before = open_fds()
+    before = held()
     with pytest.raises(RuntimeError, match="listener"):
         await bash(env, "echo x", on_output=fail)
-    assert open_fds() == before
+    assert not gained(before).descriptors
 
 
 @pytest.mark.parametrize("stdio", KINDS)

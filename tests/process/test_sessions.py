@@ -7,7 +7,7 @@ from ferrule.process.interactive import Session
 from ferrule.process.launcher import Pty
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.sessions import MAX_SESSIONS, SessionTable, UnknownSession
-from tests.processes import open_fds
+from tests.processes import gained, held
 
 
 def counting() -> Callable[[int, int], int]:
@@ -103,8 +103,8 @@ async def test_a_nearly_full_table_warns(env: Mapping[str, str], table: SessionT
 
 
 async def test_b040_short_terminal_sessions_leave_nothing(env: Mapping[str, str], table: SessionTable) -> None:
-    before = open_fds()
+    before = held()
     for _ in range(100):
         number = (await table.store(await start(env, "true", stdio=Pty()))).number
         assert (await table.collect(number, 20_000)).ended
-    assert open_fds() == before and len(table) == 0
+    assert not gained(before).descriptors and len(table) == 0
