@@ -13,7 +13,7 @@ import httpx2 as httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from ferrule.doors.gateway import protocol
+from ferrule.doors.gateway import http, protocol
 from ferrule.doors.gateway import socket as sockets
 from ferrule.doors.gateway.serve import serve
 from ferrule.protocol.settings import ProviderSettings, Settings
@@ -83,12 +83,24 @@ async def test_a_full_folder_for_temporary_files_is_told(tmp_path: Path, model: 
         assert (await client.post(url + "/files", **form)).status_code == 200
 
 
+async def test_a_body_that_does_not_go_on_is_given_up(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "SILENT_S", 0.1)
+    async with gateway_here(tmp_path, model) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
+        writer.write(b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+        answer = await asyncio.wait_for(reader.read(), 30)
+        assert answer.startswith(b"HTTP/1.1 408") and b"request_timeout" in answer
+        writer.close()
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "said"),
     [
         (RuntimeError("secret detail"), 500, "its log says which"),
         (StoreError("secret path"), 500, "its log says why"),
-        (StoreFull("The disk is full."), 507, "disk is full"),
+        (StoreFull("secret path"), 507, "disk is full"),
     ],
 )
 async def test_a_fault_is_told_without_its_cause(

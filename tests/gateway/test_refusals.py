@@ -14,6 +14,7 @@ from ferrule.testing import ScriptedModel
 from tests.gateway.served import Answer, Json, Served
 
 ASK = {"model": "m", "input": "hi"}
+SCREEN = {"type": "computer_call_output", "call_id": "c"}
 TWIN = {"type": "function", "name": "f"}
 
 
@@ -53,6 +54,9 @@ def test_what_is_no_json(gateway: Served) -> None:
         ("input", [{"type": "configuration_update", "reasoning": {"effort": "huge"}}], "input[0].reasoning.effort"),
         ("input", [{"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}],
          "input[0].tools[0].name"),
+        ("input", [SCREEN | {"output": "screen.png"}], "input[0].output"),
+        ("input", [SCREEN | {"output": {"type": "computer_screenshot"}}], "input[0].output"),
+        ("input", [{"type": "apply_patch_call_output", "call_id": "c", "status": "odd"}], "input[0].status"),
         ("tools", [{"type": "shell", "environment": {"type": 3}}], "tools[0].environment.type"),
         ("tools", [{"type": "code_interpreter", "container": {}}], "tools[0].container.type"),
         ("tools", [{"type": "namespace", "name": "n", "tools": [TWIN, TWIN]}], "tools[0].tools[1].name"),
@@ -87,6 +91,13 @@ def test_what_nobody_knows_is_never_refused(gateway: Served, field: Json) -> Non
 def test_a_number_that_is_none_is_no_field(gateway: Served) -> None:
     answer = gateway.ask("POST", "/responses", b'{"model": "m", "input": "hi", "more": 1e999}')
     assert (answer.status, answer.error["param"]) == (400, None)
+
+
+def test_an_output_without_its_call_is_named_as_the_client_named_it(gateway: Served) -> None:
+    answer = gateway.ask(
+        "POST", "/responses", ASK | {"input": [{"type": "shell_call_output", "call_id": "c", "output": []}]}
+    )
+    assert answer.status == 400 and "shell_call_output" in answer.error["message"]
 
 
 def test_a_packed_body_is_refused(gateway: Served) -> None:

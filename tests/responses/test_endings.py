@@ -10,7 +10,7 @@ import pytest
 
 from ferrule.protocol.specs import Wire
 from ferrule.responses.errors import ApiError
-from ferrule.store import StoredResponse, StoreError
+from ferrule.store import StoredResponse, StoreError, StoreFull
 from ferrule.testing import Gate, ScriptedModel, Stall, http_error, raw, step
 from ferrule.testing.defects import change, drop
 from tests.responses.serving import Json, Served, asked, events_of, served
@@ -122,6 +122,19 @@ async def test_an_answer_that_is_cut_or_filtered_is_incomplete_with_its_last_ite
             assert ledger.object["incomplete_details"] == {"reason": end}
             assert [item["status"] for item in ledger.object["output"]] == ["incomplete"]
             assert (await here.engine.retrieve(ledger.id))["status"] == "incomplete"
+
+
+async def test_a_disk_that_is_full_fails_the_response_and_tells_no_path(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object, **__: object) -> bool:
+        raise StoreFull("/secret/state.sqlite cannot take more")
+
+    monkeypatch.setattr(here.store, "finish_response", full)
+    here.model.add("Hello.")
+    ledger = await here.ask()
+    assert ledger.object["status"] == "failed" and "secret" not in json.dumps(ledger.object)
+    assert ledger.error is not None and ledger.error.status == 507
 
 
 REFUSALS = [

@@ -74,7 +74,7 @@ class Asker:
         files = Attachments(self._store, owner)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
         new = tuple(to_upstream(item, forms, knows) for item in whole)
-        check_pairs(history.items, new)
+        check_pairs(history.items, new, given)
         _check_brought(given)
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")

@@ -20,7 +20,7 @@ from ferrule.responses.asking import Asked, Asker
 from ferrule.responses.compaction import summarised
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.event_log import EventLog, output_in, terminal_event
-from ferrule.responses.failures import api_error
+from ferrule.responses.failures import api_error, store_error
 from ferrule.responses.history import BOUNDARY, RUNS, Histories, History, ResponseCache
 from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
@@ -28,7 +28,7 @@ from ferrule.responses.request import ResponseRequest
 from ferrule.responses.run import ResponseRun
 from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
-from ferrule.store import Page, Paging, Store, StoredResponse, StoreFull
+from ferrule.store import Page, Paging, Store, StoredResponse, StoreError
 
 log = logging.getLogger("ferrule.responses")
 
@@ -309,9 +309,8 @@ class ResponseEngine:
                 cache.put(ledger.id, history)
         except FerruleError as error:
             log.exception("%s could not be stored", ledger.id)
-            said = str(error) if isinstance(error, StoreFull) else NOT_STORED
-            ledger.error = ApiError(said, status=500, kind="server_error", code="server_error")
-            last |= {"status": "failed", "error": {"code": "server_error", "message": said}}
+            ledger.error = store_error(error) if isinstance(error, StoreError) else ApiError(NOT_STORED, status=500)
+            last |= {"status": "failed", "error": {"code": "server_error", "message": str(ledger.error)}}
         finally:
             self._forget(ledger)
             ledger.publish(last)

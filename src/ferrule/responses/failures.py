@@ -1,4 +1,4 @@
-"""Failures of the model server, as the API tells them.
+"""Failures of the model server and of the store, as the API tells them.
 
 What was wrong with the request is told in the server's own words. What is wrong with the gateway's own access to the
 server, its address or its key, is for whoever runs the gateway: it goes to the log.
@@ -9,9 +9,12 @@ import re
 
 from ferrule.model.stream import ContentRefused, ContextOverflow, ModelError, ToolsUnusable
 from ferrule.responses.errors import ApiError
+from ferrule.store import StoreError, StoreFull
 
 log = logging.getLogger("ferrule.responses")
 
+FULL = "The disk is full where this server keeps what it stores; its log says where."
+NO_STORE = "The server cannot use its store; its log says why."
 UNUSABLE = "The model server cannot be used by this gateway; its log says why."
 
 _OF_THE_REQUEST = frozenset({400, 409, 413, 415, 422})
@@ -38,6 +41,13 @@ def api_error(error: ModelError) -> ApiError:
     if error.status in _OF_THE_GATEWAY or 300 <= (error.status or 0) < 400:
         text = UNUSABLE
     return ApiError(text, status=502, kind="server_error", code="server_error")
+
+
+def store_error(error: StoreError) -> ApiError:
+    """Return a failure of the store as the API tells it: without the place where it lies."""
+    if isinstance(error, StoreFull):
+        return ApiError(FULL, status=507, kind="server_error", code="storage_full")
+    return ApiError(NO_STORE, status=500, kind="server_error", code="server_error")
 
 
 def _without_addresses(text: str) -> str:

@@ -103,6 +103,11 @@ def _check(item: JsonObject, kind: str, param: str) -> None:
         raise unfit(error, param) from error
     if isinstance(view, Compaction):
         opened(view.encrypted_content, f"{param}.encrypted_content")
+    if kind == "computer_call_output" and not isinstance(item.get("output"), dict):
+        raise ApiError(f"{param}.output: a screenshot is an object", code="invalid_value", param=f"{param}.output")
+    if kind == "apply_patch_call_output" and item.get("status") not in ("completed", "failed", None):
+        text = f"{param}.status: {item['status']!r} is neither completed nor failed"
+        raise ApiError(text, code="invalid_value", param=f"{param}.status")
     _check_parts(item, param)
 
 
@@ -170,8 +175,9 @@ def _native_of(item: JsonObject, kind: str) -> NativeTool | None:
 _MAY_WAIT = (McpApprovalRequest, UnknownItem)
 
 
-def check_pairs(before: Sequence[ResponseItem], new: Sequence[ResponseItem]) -> None:
-    """Check that each output answers a call, and that each call has its output. Raises `ApiError`."""
+def check_pairs(before: Sequence[ResponseItem], new: Sequence[ResponseItem], given: Sequence[JsonObject]) -> None:
+    """Check that each output answers a call, and that each call has its output. `given` are the `new` ones as the
+    client sent them. Raises `ApiError`."""
     calls = {called_id(item.view): item for item in before}
     answered = {answered_id(item.view) for item in before}
     for index, item in enumerate(new):
@@ -179,7 +185,7 @@ def check_pairs(before: Sequence[ResponseItem], new: Sequence[ResponseItem]) -> 
             if isinstance(item.view, UnknownItem):
                 pass  # nobody knows what it answers
             elif answers not in calls:
-                raise _unpaired(f"input[{index}]", f"no call {answers!r} precedes this {kind_of(item.view)}")
+                raise _unpaired(f"input[{index}]", f"no call {answers!r} precedes this {given[index]['type']}")
             elif answers in answered:
                 raise _unpaired(f"input[{index}]", f"the call {answers!r} has an output already")
             answered.add(answers)

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ferrule.doors.gateway.http import error_answer
 from ferrule.model.calls import random_id
 from ferrule.responses.errors import ApiError
+from ferrule.responses.failures import store_error
 from ferrule.serving import Callers, Refused, bearer_token
-from ferrule.store import StoreError, StoreFull, StoreRefusal, TooLarge
+from ferrule.store import StoreError, StoreRefusal, TooLarge
 
 log = logging.getLogger("ferrule.gateway")
 
 BROKEN = "The server made a mistake; its log says which."
-NO_STORE = "The server cannot use its store; its log says why."
 
 
 class KeyStore(Protocol):
@@ -102,12 +102,9 @@ def told(error: Exception, request_id: str) -> ApiError:
             return ApiError(str(error), status=413, code="request_too_large", param=error.param)
         case StoreRefusal():
             return ApiError(str(error), code="invalid_value", param=error.param)
-        case StoreFull():
-            log.error("%s: %s", request_id, error)
-            return ApiError(str(error), status=507, kind="server_error", code="storage_full")
         case StoreError():
             log.error("%s: %s", request_id, error)
-            return ApiError(NO_STORE, status=500, kind="server_error", code="server_error")
+            return store_error(error)
     log.error("%s failed", request_id, exc_info=error)
     return broken()
 

@@ -1,5 +1,6 @@
 """What the routes share: bodies in, JSON out, pages of lists."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,9 @@ Order = Literal["asc", "desc"]
 
 PAGE_ITEMS = 20
 """Entries of a page where a client does not say how many; the API's default."""
+
+SILENT_S = 60.0
+"""Seconds in which a body that is not whole has to go on: what came of it would be kept for nothing."""
 
 NUMBER_DIGITS = 12
 """Digits of a number in a query: more than any has."""
@@ -36,6 +40,8 @@ def error_answer(error: ApiError) -> JsonAnswer:
     headers = {} if wait is None else {"retry-after": str(-(-wait // 1000)), "retry-after-ms": str(wait)}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
+    if error.status == 408:
+        headers["connection"] = "close"
     return JsonAnswer(error.body, error.status, headers)
 
 
@@ -55,7 +61,13 @@ def limited(request: Request, limit: int) -> Request:
 
     async def receive() -> Message:
         nonlocal size
-        message = await request.receive()
+        try:
+            async with asyncio.timeout(SILENT_S):
+                message = await request.receive()
+        except TimeoutError as error:
+            raise ApiError(
+                f"No more of the body came for {SILENT_S:g} seconds.", status=408, code="request_timeout"
+            ) from error
         size += len(message.get("body", b""))
         if size > limit:
             raise too_large(limit)
