@@ -40,7 +40,7 @@ def says(request: Request) -> Simple:
         return step(_call(tool, wanted[-1]), usage=USAGE)
     if "Which word" in last and (word := _WORD.search(text)):
         return step(word[1], usage=USAGE)
-    if "Count from 1" in last:
+    if "Count from 1 to 2000" in last:
         return step("one\ntwo\n", delta_chars=4, stall=Stall(at="one", seconds=HELD_S))
     return step(_EXACTLY.findall(last)[-1] if "exactly: " in last else "Yes, indeed.", usage=USAGE)
 

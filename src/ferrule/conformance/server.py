@@ -95,14 +95,14 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """The server. `is_scripted`: our scripted model answers behind it."""
+    """The server. `wait_s`: seconds that an answer may take."""
 
-    def __init__(self, base_url: str, *, key: str = "unused", model: str = "m", is_scripted: bool = False) -> None:
+    def __init__(self, base_url: str, *, key: str = "unused", model: str = "m", wait_s: float = WAIT_S) -> None:
         self.base_url = base_url.rstrip("/")
         self.model = model
-        self.is_scripted = is_scripted
+        self.wait_s = wait_s
         self._head = {"authorization": f"Bearer {key}"}
-        self._client = httpx2.Client(headers=self._head, timeout=WAIT_S, trust_env=False)
+        self._client = httpx2.Client(headers=self._head, timeout=wait_s, trust_env=False)
 
     def close(self) -> None:
         """Close the connections."""
@@ -174,11 +174,11 @@ class Server:
             raise Skipped("needs the extra `check`: pip install 'ferrule[check]'") from error
         url = "ws" + self.base_url.removeprefix("http") + "/responses"
         try:
-            connection = connect(url, additional_headers=self._head, open_timeout=WAIT_S, proxy=None)
+            connection = connect(url, additional_headers=self._head, open_timeout=self.wait_s, proxy=None)
         except (InvalidHandshake, OSError) as error:
             raise Failed(f"no WebSocket at {url}: {error}") from error
         with connection:
-            yield Socket(connection, self.model)
+            yield Socket(connection, self.model, self.wait_s)
 
     # What several checks look at: made once
 
@@ -206,9 +206,10 @@ class Server:
 class Socket:
     """A WebSocket connection."""
 
-    def __init__(self, connection: "ClientConnection", model: str) -> None:
+    def __init__(self, connection: "ClientConnection", model: str, wait_s: float) -> None:
         self._connection = connection
         self._model = model
+        self._wait_s = wait_s
 
     def send(self, message: object) -> list[Json]:
         """Send a message, text or JSON, and return the events up to the last one."""
@@ -226,7 +227,7 @@ class Socket:
         from websockets.exceptions import ConnectionClosed
 
         try:
-            return msgspec.json.decode(self._connection.recv(WAIT_S), type=Json)
+            return msgspec.json.decode(self._connection.recv(self._wait_s), type=Json)
         except (ConnectionClosed, TimeoutError, msgspec.MsgspecError) as error:
             raise Failed(f"the connection gave no further event: {error}") from error
 

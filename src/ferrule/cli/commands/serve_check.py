@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     """Run the checks; return 1 if one failed."""
     from ferrule.conformance.run import chosen, results
     from ferrule.conformance.scripted import scripted_model
-    from ferrule.conformance.server import Server
+    from ferrule.conformance.server import WAIT_S, Server
 
     parser = Parser("serve check", DESCRIPTION)
     parser.add_argument("--base-url", required=True, metavar="URL", help="the server, with /v1")
@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-m", "--model", default="m", metavar="NAME", help="the model to ask for")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="checks to run: a group, or a name with * and ?")
     parser.add_argument("--scripted", type=int, metavar="PORT", help="be the server's upstream on this port")
+    parser.add_argument("--timeout", type=float, default=WAIT_S, metavar="S", help="seconds for one answer (120)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     checks = chosen(options.only)
@@ -44,7 +45,8 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as stack:
         if options.scripted is not None:
             stack.enter_context(scripted_model(options.scripted))
-        server = stack.enter_context(closing(Server(options.base_url, key=options.api_key, model=options.model)))
+        server = Server(options.base_url, key=options.api_key, model=options.model, wait_s=options.timeout)
+        stack.enter_context(closing(server))
         for result in results(server, checks):
             found.append(result)
             if not options.json:

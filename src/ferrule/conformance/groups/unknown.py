@@ -1,4 +1,4 @@
-"""What a server does not know it keeps."""
+"""What a server does not know it keeps: more than the API asks, so that newer clients can use older servers."""
 
 from ferrule.conformance.checks import check
 from ferrule.conformance.failures import expect, expect_equal
