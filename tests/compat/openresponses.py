@@ -31,16 +31,22 @@ def run(suite: Path, modules: Path, wire: str, folder: Path) -> str:
         return done.stdout + done.stderr + ("" if done.returncode == 0 else f"exit code {done.returncode}\n")
 
 
+def suite_copy(checkout: Path, modules: Path, folder: Path) -> Path:
+    """Copy what runs of the checkout, which stays as it is."""
+    suite = folder / "suite"
+    for part in ("bin", "src"):
+        shutil.copytree(checkout / part, suite / part)
+    for part in ("package.json", "tsconfig.json"):
+        shutil.copy(checkout / part, suite / part)
+    (suite / "node_modules").symlink_to(modules.resolve())
+    return suite
+
+
 def main(checkout: str, modules: str) -> int:
-    """Copy what runs of the checkout, which stays as it is, and run it."""
+    """Run the suite over both wires."""
     code = 0
     with tempfile.TemporaryDirectory() as temporary:
-        suite = Path(temporary, "suite")
-        for part in ("bin", "src"):
-            shutil.copytree(Path(checkout, part), suite / part)
-        for part in ("package.json", "tsconfig.json"):
-            shutil.copy(Path(checkout, part), suite / part)
-        (suite / "node_modules").symlink_to(Path(modules).resolve())
+        suite = suite_copy(Path(checkout), Path(modules), Path(temporary))
         for wire in ("chat", "responses"):
             folder = Path(temporary, wire)
             folder.mkdir()
