@@ -141,3 +141,15 @@ def test_a_server_that_is_not_there_fails_every_check(capsys: pytest.CaptureFixt
 def test_every_check_has_a_name_of_its_own_and_a_line() -> None:
     titles = [check.title for check in CHECKS]
     assert len(set(titles)) == len(titles) and all(check.about for check in CHECKS)
+
+
+def test_a_socket_that_the_server_has_closed_fails_the_check_and_no_more() -> None:
+    from websockets.sync.server import serve
+
+    with serve(lambda connection: connection.close(1008, "not you"), "127.0.0.1", 0) as refusing:
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{refusing.socket.getsockname()[1]}/v1"
+        with closing(Server(url, wait_s=30)) as server:
+            (result,) = results(server, chosen("websocket.errors"))
+        refusing.shutdown()
+    assert result.status == "failed" and "not you" in result.why

@@ -213,7 +213,12 @@ class Socket:
 
     def send(self, message: object) -> list[Json]:
         """Send a message, text or JSON, and return the events up to the last one."""
-        self._connection.send(message if isinstance(message, str) else json.dumps(message))
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            self._connection.send(message if isinstance(message, str) else json.dumps(message))
+        except ConnectionClosed as error:
+            raise Failed(f"the connection is closed: {error}") from error
         found: list[Json] = []
         while not found or found[-1].get("type") not in ENDS:
             found.append(self._receive())
