@@ -144,9 +144,14 @@ def test_every_check_has_a_name_of_its_own_and_a_line() -> None:
 
 
 def test_a_socket_that_the_server_has_closed_fails_the_check_and_no_more() -> None:
-    from websockets.sync.server import serve
+    from websockets.sync.server import ServerConnection, serve
 
-    with serve(lambda connection: connection.close(1008, "not you"), "127.0.0.1", 0) as refusing:
+    def answer_once(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.send('{"type": "error", "status": 400, "error": {}}')
+        connection.close(1008, "not you")
+
+    with serve(answer_once, "127.0.0.1", 0) as refusing:
         threading.Thread(target=refusing.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{refusing.socket.getsockname()[1]}/v1"
         with closing(Server(url, wait_s=30)) as server:
