@@ -15,7 +15,11 @@ DEADLINE = 30.0
 
 def children() -> list[int]:
     """The child processes of this one, zombies too."""
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # another thread has ended since the listing
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def alive(pid: int) -> bool:
