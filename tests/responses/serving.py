@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ferrule.hosted.tool import HostedTool
 from ferrule.model.profiles import load_profiles
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
@@ -49,14 +50,20 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    folder: Path, model: ScriptedModel, wire: Wire = "chat", *, knows: tuple[str, ...] = ()
+    folder: Path,
+    model: ScriptedModel,
+    wire: Wire = "chat",
+    *,
+    knows: tuple[str, ...] = (),
+    hosted: tuple[HostedTool, ...] = (),
+    store: Store | None = None,
 ) -> AsyncIterator[Served]:
     """An engine whose state lies in `folder`, over a scripted model."""
     provider = ProviderSettings(name="up", base_url=model.base_url, wire_api=wire, request_max_retries=0)
     upstream = open_upstream(provider, load_profiles(), default_model="default-model")
-    store = await Store.open(folder / "gateway.db")
+    store = store or await Store.open(folder / "gateway.db")
     knowing = msgspec.structs.replace(upstream, knows=lambda kind: kind in knows)
-    engine = ResponseEngine(knowing, store)
+    engine = ResponseEngine(knowing, store, hosted=hosted)
     try:
         await engine.recover()
         yield Served(engine, store, model)

@@ -138,6 +138,16 @@ class SkillChoices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     config: tuple[SkillSwitch, ...] = ()
 
 
+class GatewayContainers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Containers of `ferrule serve`. `idle_timeout_sec`: a container ends after so long without use.
+    `cell_timeout_sec`: how long Python code or a command may run that names no limit. `spares`: containers that are
+    kept ready."""
+
+    idle_timeout_sec: Seconds = 1200.0
+    cell_timeout_sec: Seconds = 120.0
+    spares: Count = 1
+
+
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`ferrule serve`. `allowed_hosts`: names under which it is reached besides its address. `max_concurrent`: how many
     responses of one key run at once. `keep_days`: how long responses are kept."""
@@ -147,6 +157,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_body_bytes: Positive = 32 << 20
     max_concurrent: Positive = 1024
     keep_days: Positive = 30
+    containers: GatewayContainers = GatewayContainers()
 
 
 Confirmation = Literal["always", "never", "risky"]

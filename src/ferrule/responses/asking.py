@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ferrule.history.tokens import estimate_all
+from ferrule.hosted.tool import HostedTool, ToolRefused
 from ferrule.model.responses.request import LOGPROBS
 from ferrule.model.stream import ModelRequest, OutputFormat
 from ferrule.protocol.items import AdditionalTools, ResponseItem, ToolSearchOutput, kind_of
@@ -23,7 +24,7 @@ from ferrule.responses.request import (
 )
 from ferrule.responses.run import Ways
 from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, read_tool
-from ferrule.responses.transcript import check_pairs, read_input, to_upstream
+from ferrule.responses.transcript import Form, check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
 
@@ -54,8 +55,11 @@ class Asked(msgspec.Struct, frozen=True):
 class Asker:
     """Reads requests for one upstream."""
 
-    def __init__(self, upstream: Upstream, histories: Histories, store: Store) -> None:
+    def __init__(
+        self, upstream: Upstream, histories: Histories, store: Store, hosted: Sequence[HostedTool] = ()
+    ) -> None:
         self._upstream = upstream
+        self._hosted = hosted
         self._store = store
         self._histories = histories
 
@@ -67,20 +71,22 @@ class Asker:
         model = known.model or self._upstream.default_model
         if not model:
             raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
-        plan = plan_tools(known.tools or (), knows)
-        forms = {native.kind: name for name, native in plan.natives.items()}
+        plan = plan_tools(known.tools or (), knows, self._hosted)
+        await _check(plan, known.tools or (), owner)
+        forms = plan.names
         history = await self._before(request, owner, cache, forms)
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
-        new = tuple(to_upstream(item, forms, knows) for item in whole)
-        check_pairs(history.items, new, given)
+        placed = [(index, form) for index, item in enumerate(whole) for form in self._to_upstream(item, forms)]
+        new = tuple(item for _, item in placed)
+        check_pairs(history.items, placed, given)
         _check_brought(given)
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
         everything = (*history.items, *new)
         found = [] if knows("tool_search") else _brought(everything, known.tools or ())
-        brought = plan_tools([*(known.tools or ()), *found], knows) if found else plan
+        brought = plan_tools([*(known.tools or ()), *found], knows, self._hosted) if found else plan
         choice, specs = choose_tool(known.tool_choice, brought)
         items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))
         updated = _updated(known, everything)
@@ -90,7 +96,7 @@ class Asker:
             items=items,
             tools=specs,
             tool_choice=choice,
-            settings=_settings(updated),
+            settings=_settings(updated, one_by_one=bool(brought.hosted)),
             output_format=_output_format(updated),
             session_id=known.prompt_cache_key or history.lane,
             include=tuple(name for name in known.include or () if name in OF_TOOLS),
@@ -98,14 +104,29 @@ class Asker:
         plan = msgspec.structs.replace(brought, echoed=plan.echoed)
         return Asked(request, owner, history, given, new, plan, asked, _ways(known, items, given))
 
-    async def _before(
-        self, request: ResponseRequest, owner: str, cache: ResponseCache | None, forms: dict[str, str]
-    ) -> History:
+    async def _before(self, request: ResponseRequest, owner: str, cache: ResponseCache | None, forms: Form) -> History:
         if request.conversation is None:
             return await self._histories.before(request.known.previous_response_id, owner, cache)
         return await self._histories.of_conversation(
-            request.conversation, owner, lambda item: to_upstream(item, forms, self._upstream.knows)
+            request.conversation, owner, lambda item: self._to_upstream(item, forms)
         )
+
+    def _to_upstream(self, item: JsonObject, forms: Form) -> tuple[ResponseItem, ...]:
+        """Return a client's item as the upstream model knows it: a call of ours is a call and its output."""
+        for tool in self._hosted:
+            if replayed := tool.replayed(item, forms.get(tool.kind, tool.name)):
+                return replayed
+        return (to_upstream(item, forms, self._upstream.knows),)
+
+
+async def _check(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> None:
+    """Let tools that run here look up what they name. Raises `ApiError`."""
+    for entry in plan.hosted.values():
+        try:
+            await entry.tool.check(entry.declared, owner)
+        except ToolRefused as error:
+            param = f"tools[{declared.index(entry.declared)}].{error.param}"
+            raise ApiError(f"{param}: {error}", status=error.status, param=param) from error
 
 
 def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonObject]) -> Ways:
@@ -170,13 +191,15 @@ def _wants_logprobs(known: Known) -> bool:
     return LOGPROBS in (known.include or ()) or bool(known.top_logprobs)
 
 
-def _settings(known: Known) -> ModelSettings:
+def _settings(known: Known, *, one_by_one: bool) -> ModelSettings:
+    """Return the settings for the upstream. `one_by_one`: it makes one call at a time, as the API has it beside tools
+    that the server runs."""
     reasoning, text = known.reasoning, known.text
     return ModelSettings(
         reasoning_effort=None if reasoning is None else reasoning.effort,
         reasoning_summary=None if reasoning is None else reasoning.summary,
         verbosity=None if text is None else text.verbosity,
-        parallel_tool_calls=known.parallel_tool_calls,
+        parallel_tool_calls=False if one_by_one else known.parallel_tool_calls,
         max_output_tokens=known.max_output_tokens,
         temperature=known.temperature,
         top_p=known.top_p,

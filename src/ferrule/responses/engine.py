@@ -10,6 +10,7 @@ import msgspec
 
 from ferrule.history.compaction import newest_words
 from ferrule.history.tokens import estimate_all
+from ferrule.hosted.tool import HostedTool, Scope
 from ferrule.model.calls import random_id
 from ferrule.model.stream import ModelError
 from ferrule.process.run import uninterrupted
@@ -22,6 +23,7 @@ from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.event_log import EventLog, output_in, terminal_event
 from ferrule.responses.failures import api_error, store_error
 from ferrule.responses.history import BOUNDARY, RUNS, Histories, History, ResponseCache
+from ferrule.responses.hosted_calls import HostedCalls, containers_in
 from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
 from ferrule.responses.request import ResponseRequest
@@ -55,12 +57,19 @@ class _Running(msgspec.Struct):
 class ResponseEngine:
     """Runs responses, and answers for those that are stored. Call `recover` first and `close` last."""
 
-    def __init__(self, upstream: Upstream, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        store: Store,
+        *,
+        hosted: Sequence[HostedTool] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._upstream = upstream
         self._store = store
         self._clock = clock
         self._histories = Histories(store)
-        self._asker = Asker(upstream, self._histories, store)
+        self._asker = Asker(upstream, self._histories, store, hosted)
         self._running: dict[str, _Running] = {}
         self._taken: set[tuple[str, str]] = set()
 
@@ -274,7 +283,15 @@ class ResponseEngine:
         ledger, running.has_begun = running.ledger, True
         lane = asked.upstream.session_id or ledger.id
         upstream = msgspec.structs.replace(asked.upstream, session_id=lane)
-        run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.ways)
+        known = asked.request.known
+        scope = Scope(
+            owner=asked.owner,
+            lane=lane,
+            include=frozenset(known.include or ()),
+            containers=containers_in(asked.input),
+        )
+        hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls)
+        run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.ways, hosted)
         kept = EventLog(self._store, ledger) if asked.request.background else None
         try:
             ledger.begin(queued=asked.request.background)

@@ -35,10 +35,10 @@ _PREFIXES = {
     "local_shell_call": "lsh",
     "apply_patch_call": "apc",
     "computer_call": "cu",
+    "code_interpreter_call": "ci",
     "compaction": "cmp",
     "web_search_call": "ws",
     "file_search_call": "fs",
-    "code_interpreter_call": "ci",
     "image_generation_call": "ig",
     "mcp_call": "mcp",
     "mcp_list_tools": "mcpl",
@@ -265,7 +265,7 @@ class Ledger:
     def say_input(self, item: OpenItem, delta: str) -> None:
         """Tell a piece of a call's arguments or of its input."""
         item.pieces.append(delta)
-        self._tell_of(item, f"{_INPUTS[item.kind][0]}.delta", delta=delta)
+        self.tell_of(item, f"{_INPUTS[item.kind][0]}.delta", delta=delta)
 
     def end_item(self, item: OpenItem, fields: Mapping[str, JsonValue]) -> JsonObject:
         """Tell that an item is complete; `fields` are its final ones. What its pieces said stands in it."""
@@ -291,15 +291,15 @@ class Ledger:
             self.say_input(item, text[len(said) :])
         whole[field] = "".join(item.pieces) or text
         named = {"name": whole.get("name")} if field == "arguments" else {}
-        self._tell_of(item, f"{event}.done", **named, **{field: whole[field]})
+        self.tell_of(item, f"{event}.done", **named, **{field: whole[field]})
 
     def _begin_part(self, item: OpenItem, kind: str) -> Part:
         alike = _ALIKE[kind]
         part = Part(kind, sum(other.kind in alike for other in item.parts.values()), item)
         if kind == "summary_text":
-            self._tell_of(item, "response.reasoning_summary_part.added", summary_index=part.index, part=part.value(""))
+            self.tell_of(item, "response.reasoning_summary_part.added", summary_index=part.index, part=part.value(""))
         else:
-            self._tell_of(item, "response.content_part.added", content_index=part.index, part=part.value(""))
+            self.tell_of(item, "response.content_part.added", content_index=part.index, part=part.value(""))
         return part
 
     def _end_parts(self, item: OpenItem, given: JsonValue, field: str) -> list[JsonObject]:
@@ -328,7 +328,7 @@ class Ledger:
         value |= {name: entry for name, entry in whole.items() if name not in ("type", "text", "refusal") and entry}
         place = {index: part.index}
         for number, annotation in enumerate(value.get("annotations") or ()):
-            self._tell_of(
+            self.tell_of(
                 item,
                 "response.output_text.annotation.added",
                 **place,
@@ -337,14 +337,15 @@ class Ledger:
             )
         field = "refusal" if part.kind == "refusal" else "text"
         more = {"logprobs": value.get("logprobs", [])} if more else {}
-        self._tell_of(item, f"{event}.done", **place, **{field: said}, **more)
+        self.tell_of(item, f"{event}.done", **place, **{field: said}, **more)
         ending = "response.reasoning_summary_part.done" if part.kind == "summary_text" else "response.content_part.done"
-        self._tell_of(item, ending, **place, part=value)
+        self.tell_of(item, ending, **place, part=value)
         return value
 
     # Events
 
-    def _tell_of(self, item: OpenItem, kind: str, **fields: Any) -> None:
+    def tell_of(self, item: OpenItem, kind: str, **fields: Any) -> None:
+        """Tell an event of an item, with its id and its index."""
         self.tell(kind, item_id=item.id, output_index=item.index, **fields)
 
     def _tell_object(self, kind: str) -> None:

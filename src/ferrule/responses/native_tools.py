@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from ferrule.hosted.shell_output import told
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
@@ -161,16 +162,7 @@ class Shell(NativeTool):
         """Return the output of each command, and how it ended."""
         given = item.get("output")
         entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
-        return "\n\n".join(map(_told, entries)) if entries else str(given or "")
-
-
-def _told(entry: JsonObject) -> str:
-    """Return what one command said, and how it ended."""
-    outcome = entry.get("outcome")
-    ended = outcome if isinstance(outcome, dict) else {}
-    end = "timed out" if ended.get("type") == "timeout" else f"exit code {ended.get('exit_code', 0)}"
-    said = "".join(str(entry.get(stream) or "") for stream in ("stdout", "stderr"))
-    return f"{said.rstrip()}\n[{end}]".lstrip("\n")
+        return "\n\n".join(map(told, entries)) if entries else str(given or "")
 
 
 class _Exec(msgspec.Struct, frozen=True, omit_defaults=True):

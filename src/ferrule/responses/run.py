@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ferrule.history.compaction import cut_to
+from ferrule.history.pairs import called_id
 from ferrule.history.tokens import estimate_all
 from ferrule.model.stream import (
     Completed,
@@ -35,8 +36,10 @@ from ferrule.protocol.items import (
     make_item,
 )
 from ferrule.protocol.json_text import JsonObject, JsonValue
+from ferrule.protocol.specs import spec_name
 from ferrule.responses.compaction import after_summary, summarised
 from ferrule.responses.failures import api_error
+from ferrule.responses.hosted_calls import HostedCalls
 from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tools import ToolPlan
 from ferrule.responses.transcript import sealed
@@ -75,12 +78,15 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
 class ResponseRun:
     """One response."""
 
-    def __init__(self, model: Model, request: ModelRequest, plan: ToolPlan, ledger: Ledger, ways: Ways) -> None:
+    def __init__(
+        self, model: Model, request: ModelRequest, plan: ToolPlan, ledger: Ledger, ways: Ways, hosted: HostedCalls
+    ) -> None:
         self._model = model
         self._request = request
         self._plan = plan
         self._ledger = ledger
         self._ways = ways
+        self._hosted = hosted
         self._usage: TokenUsage | None = None
         self._incomplete: str | None = None
         self._open: dict[str, OpenItem] = {}
@@ -117,20 +123,46 @@ class ResponseRun:
         self.compacted = True
 
     async def _answer(self) -> Ending:
-        """Ask the model until its calls are right."""
-        request = self._request
-        for _ in range(MAX_REPEATS + 1):
+        """Ask the model until its calls are right and none of them is ours to run."""
+        request, corrections = self._request, 0
+        while True:
             before = len(self.said)
             rejected = await self._fitting(request)
-            if not rejected or self._incomplete is not None:
-                break
-            request = _again(request, self.said[before:], rejected)
-        else:
-            text = f"The model's call stayed wrong after {MAX_REPEATS} corrections: {rejected[0].message}"
-            return Ending("failed", self._usage, "server_error", text)
-        if self._incomplete is not None:
-            return Ending("incomplete", self._usage, self._incomplete)
-        return Ending("completed", self._usage)
+            own = await self._run_own(before)
+            if self._incomplete is not None:
+                return Ending("incomplete", self._usage, self._incomplete)
+            said = self.said[before:]
+            if not rejected and (not own or any(_is_call(item) and item not in own for item in said)):
+                return Ending("completed", self._usage)
+            corrections += bool(rejected)
+            if corrections > MAX_REPEATS:
+                text = f"The model's call stayed wrong after {MAX_REPEATS} corrections: {rejected[0].message}"
+                return Ending("failed", self._usage, "server_error", text)
+            request = self._next(_again(request, said, own, rejected), own)
+
+    async def _run_own(self, before: int) -> list[ResponseItem]:
+        """Run the calls of ours that the model has made since then. Returns them with their outputs. A call that got no
+        output is taken back: nobody could go on from it."""
+        calls = [item for item in self.said[before:] if self._hosted.names(item)]
+        outputs: list[ResponseItem] = []
+        try:
+            if calls and not self._hosted.over:
+                outputs = await self._hosted.run(calls)
+        finally:
+            if not outputs:
+                self.said[before:] = [item for item in self.said[before:] if item not in calls]
+        self.said += outputs
+        return [*calls, *outputs] if outputs else []
+
+    def _next(self, request: ModelRequest, own: list[ResponseItem]) -> ModelRequest:
+        """Return the request after calls of ours: a tool that was asked for has been called, and where no more calls
+        are run the model is not told of our tools."""
+        if own and request.tool_choice != "none":
+            request = msgspec.structs.replace(request, tool_choice="auto")
+        if self._hosted.over:
+            tools = tuple(spec for spec in request.tools if not self._hosted.has(None, spec_name(spec)))
+            request = msgspec.structs.replace(request, tools=tools)
+        return request
 
     @property
     def usage(self) -> TokenUsage | None:
@@ -153,7 +185,7 @@ class ResponseRun:
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 if isinstance(event, ItemDone):
-                    rejected += self._end(event.item)
+                    rejected += self._end(await self._hosted.annotated(event.item))
                 elif isinstance(event, ItemAdded) and self._may_stop:
                     self._incomplete = STEERED
                     break
@@ -219,10 +251,14 @@ class ResponseRun:
 
     def _is_checked(self, namespace: str | None, name: str) -> bool:
         """Return whether a call must be whole before anybody sees it."""
-        return (namespace is None and name in self._plan.natives) or (namespace, name) in self._plan.grammars
+        is_ours = self._hosted.has(namespace, name) or (namespace is None and name in self._plan.natives)
+        return is_ours or (namespace, name) in self._plan.grammars
 
     def _end(self, item: ResponseItem) -> Iterator[_Rejected]:
-        """Tell of a whole item. Yields it if it is a wrong call."""
+        """Tell of a whole item, unless it is a call of ours, which tells of itself. Yields it if it is a wrong call."""
+        if self._hosted.names(item):
+            self.said.append(item)
+            return
         try:
             kind, fields = self._public(item)
         except RespondToModel as error:
@@ -289,9 +325,16 @@ def _begun(kind: str, fields: JsonObject) -> JsonObject:
     return {name: empty.get(name, value) for name, value in fields.items() if name != "status"}
 
 
-def _again(request: ModelRequest, said: list[ResponseItem], rejected: list[_Rejected]) -> ModelRequest:
-    """Return the request that shows the model its wrong calls. Its right ones are not repeated: they stand already."""
-    words = [item for item in said if kind_of(item.view) in ("message", "reasoning")]
+def _is_call(item: ResponseItem) -> bool:
+    return called_id(item.view) is not None
+
+
+def _again(
+    request: ModelRequest, said: list[ResponseItem], own: list[ResponseItem], rejected: list[_Rejected]
+) -> ModelRequest:
+    """Return the request that shows the model its wrong calls, and ours with their outputs. Right ones of the client
+    are not repeated: they stand already."""
+    words = [item for item in said if item in own or kind_of(item.view) in ("message", "reasoning")]
     shown = [entry for wrong in rejected for entry in (wrong.call, _correction(wrong))]
     return msgspec.structs.replace(request, items=(*request.items, *words, *shown), lineage=None)
 

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ferrule.hosted.containers import MemoryLimit
+from ferrule.hosted.tool import HostedTool
 from ferrule.model.stream import ForcedTool, ToolChoice
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_schema import JsonSchema
@@ -24,6 +26,7 @@ from ferrule.protocol.specs import (
     spec_name,
 )
 from ferrule.responses.errors import ApiError
+from ferrule.responses.hosted_calls import Hosted
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
 from ferrule.responses.request import unfit
 from ferrule.tools.grammar import InputGrammar, checkable_grammar
@@ -92,16 +95,30 @@ class _FileSearch(msgspec.Struct, frozen=True):
     ranking_options: JsonObject | None = None
 
 
-class _Typed(msgspec.Struct, frozen=True):
-    type: str
+class _AutoContainer(msgspec.Struct, frozen=True, tag="auto"):
+    file_ids: tuple[str, ...] = ()
+    memory_limit: MemoryLimit | None = None
+    network_policy: JsonObject | None = None
 
 
 class _CodeInterpreter(msgspec.Struct, frozen=True):
-    container: str | _Typed
+    container: str | _AutoContainer
+
+
+class _ShellAuto(_AutoContainer, frozen=True, tag="container_auto"):
+    skills: tuple[JsonObject, ...] = ()
+
+
+class _ShellReference(msgspec.Struct, frozen=True, tag="container_reference"):
+    container_id: str
+
+
+class _ShellLocal(msgspec.Struct, frozen=True, tag="local"):
+    pass
 
 
 class _Shell(msgspec.Struct, frozen=True):
-    environment: _Typed | None = None
+    environment: _ShellAuto | _ShellReference | _ShellLocal | None = None
 
 
 class _ComputerPreview(msgspec.Struct, frozen=True):
@@ -161,30 +178,36 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
     `echoed`: as the response shows them. `specs`: for the upstream. `natives`: tools with items of their own that the
     upstream is told of as functions, by the functions' names. `grammars`: of freeform tools, by namespace and name.
-    `not_run`: types of tools that nobody runs here.
+    `hosted`: tools that are run here, by the names of their functions. `not_run`: types of tools that nobody runs.
     """
 
     echoed: tuple[JsonObject, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
     natives: Mapping[str, NativeTool] = {}
     grammars: Mapping[tuple[str | None, str], InputGrammar] = {}
+    hosted: Mapping[str, Hosted] = {}
     not_run: tuple[str, ...] = ()
 
-    def native_name(self, kind: str) -> str | None:
-        """Return the function's name for a native tool of this type."""
-        return next((name for name, tool in self.natives.items() if tool.kind == kind), None)
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of the functions that stand for tools with items of their own, by the tools' types."""
+        natives = {tool.kind: name for name, tool in self.natives.items()}
+        return {entry.tool.kind: name for name, entry in self.hosted.items()} | natives
 
 
-def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool]) -> ToolPlan:
-    """Read the tools. `knows` tells which types the upstream takes as they are. Raises `ApiError`."""
+def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: Sequence[HostedTool] = ()) -> ToolPlan:
+    """Read the tools. `knows` tells which types the upstream takes as they are; `own` are those that run here. Raises
+    `ApiError`."""
     shapes = [read_tool(tool, f"tools[{index}]") for index, tool in enumerate(given)]
     taken = {shape.name for shape in shapes if isinstance(shape, _Function | _Custom | _Namespace)}
     specs: list[ToolSpec] = []
     natives: dict[str, NativeTool] = {}
+    hosted: dict[str, Hosted] = {}
     not_run: list[str] = []
     for tool, shape in zip(given, shapes, strict=True):
         kind = str(tool["type"])
         native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
+        here = next((one for one in own if one.is_meant(tool)), None)
         if isinstance(shape, _Function | _Custom | _Namespace):
             specs.append(_declared(shape))
             not_run += shape.unknown if isinstance(shape, _Namespace) else ()
@@ -197,11 +220,21 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool]) -> Too
             taken.add(name)
             natives[name] = native
             specs.append(native.function(name, tool))
+        elif here is not None:
+            name = _free_name(here.name, taken)
+            taken.add(name)
+            hosted[name] = Hosted(here, tool)
+            specs.append(here.function(name, tool))
         else:
             not_run.append(kind)
     _check_twins(specs)
     return ToolPlan(
-        tuple(_echo(tool) for tool in given), tuple(specs), natives, _grammars(shapes), tuple(dict.fromkeys(not_run))
+        tuple(_echo(tool) for tool in given),
+        tuple(specs),
+        natives,
+        _grammars(shapes),
+        hosted,
+        tuple(dict.fromkeys(not_run)),
     )
 
 
@@ -218,7 +251,7 @@ def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolCh
         return _allowed(choice, plan)
     if not isinstance(kind, str):
         raise ApiError("tool_choice: an object needs a type", param="tool_choice.type")
-    if native := plan.native_name(kind):
+    if native := plan.names.get(kind):
         return ForcedTool(native), plan.specs
     sent = any(isinstance(spec, RawTool) and spec.definition.get("type") == kind for spec in plan.specs)
     return (ForcedTool(kind) if sent else "auto"), plan.specs
@@ -237,7 +270,7 @@ def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[Tool
         if tool.get("type") in ("function", "custom") and tool.get("name") not in declared:
             param = f"tool_choice.tools[{at}].name"
             raise ApiError(f"{param}: there is no tool {tool.get('name')!r} in tools", param=param)
-    names = {tool.get("name") or plan.native_name(str(tool.get("type"))) or tool.get("type") for tool in listed}
+    names = {tool.get("name") or plan.names.get(str(tool.get("type"))) or tool.get("type") for tool in listed}
     kept = tuple(spec for spec in plan.specs if spec_name(spec) in names)
     return (mode if kept else "none"), kept
 

@@ -175,12 +175,14 @@ def _native_of(item: JsonObject, kind: str) -> NativeTool | None:
 _MAY_WAIT = (McpApprovalRequest, UnknownItem)
 
 
-def check_pairs(before: Sequence[ResponseItem], new: Sequence[ResponseItem], given: Sequence[JsonObject]) -> None:
-    """Check that each output answers a call, and that each call has its output. `given` are the `new` ones as the
-    client sent them. Raises `ApiError`."""
+def check_pairs(
+    before: Sequence[ResponseItem], new: Sequence[tuple[int, ResponseItem]], given: Sequence[JsonObject]
+) -> None:
+    """Check that each output answers a call, and that each call has its output. `new` items come with their place in
+    the input, `given` is the input as the client sent it. Raises `ApiError`."""
     calls = {called_id(item.view): item for item in before}
     answered = {answered_id(item.view) for item in before}
-    for index, item in enumerate(new):
+    for index, item in new:
         if (answers := answered_id(item.view)) is not None:
             if isinstance(item.view, UnknownItem):
                 pass  # nobody knows what it answers

@@ -8,6 +8,7 @@ from importlib import import_module
 from ferrule.protocol.errors import UsageError
 from ferrule.store.errors import StoreError, StoreFull, StoreInUse, StoreRefusal, TooLarge
 from ferrule.store.records import (
+    ContainerRecord,
     Conversation,
     Entry,
     FileRecord,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ferrule.store.store import Store
 
 __all__ = [
+    "ContainerRecord",
     "Content",
     "Conversation",
     "Entry",

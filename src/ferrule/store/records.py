@@ -86,6 +86,18 @@ class UploadPart(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
+class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A container of a client. `lane` is the conversation that it was made for; `details` are the fields that its
+    maker gave."""
+
+    id: str
+    owner: str
+    created_at: int
+    name: str = ""
+    lane: str | None = None
+    details: bytes = b"{}"
+
+
 class Paging(msgspec.Struct, frozen=True, kw_only=True):
     """Which page of a list: the entries after, or before, the one with this id, in this order."""
 

@@ -103,6 +103,22 @@ keys = table(
     column("hash", LargeBinary),
     column("created_at", BigInteger),
 )
+containers = table(
+    "containers",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("name", Text),
+    column("lane", Text),
+    column("details", LargeBinary),
+)
+container_files = table(
+    "container_files",
+    column("container", Integer),
+    column("path", Text),
+)
+"""Files of containers that a client brought; all others were made inside."""
 
 _FIRST = (
     """
@@ -224,4 +240,27 @@ _FIRST = (
 
 _SECOND = ("alter table uploads add column kept_seconds integer",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
+_THIRD = (
+    """
+    create table containers (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        name text not null,
+        lane text,
+        details blob not null
+    )
+    """,
+    "create index containers_by_owner on containers (owner, number)",
+    "create index containers_by_lane on containers (owner, lane, number) where lane is not null",
+    """
+    create table container_files (
+        container integer not null references containers (number) on delete cascade,
+        path text not null,
+        primary key (container, path)
+    ) without rowid
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)

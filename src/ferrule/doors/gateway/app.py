@@ -8,7 +8,7 @@ from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from ferrule.doors.gateway import conversations, files, responses, uploads
+from ferrule.doors.gateway import containers, conversations, files, responses, uploads
 from ferrule.doors.gateway.guard import Guard
 from ferrule.doors.gateway.http import error_answer
 from ferrule.doors.gateway.services import Services
@@ -38,6 +38,11 @@ ROUTES: Mapping[str, Mapping[str, Handler]] = {
     "/files": {"GET": files.list_files, "POST": files.create},
     "/files/{id}": {"GET": files.retrieve, "DELETE": files.delete},
     "/files/{id}/content": {"GET": files.content},
+    "/containers": {"GET": containers.list_containers, "POST": containers.create},
+    "/containers/{id}": {"GET": containers.retrieve, "DELETE": containers.delete},
+    "/containers/{id}/files": {"GET": containers.files, "POST": containers.add_file},
+    "/containers/{id}/files/{file}": {"GET": containers.file, "DELETE": containers.delete_file},
+    "/containers/{id}/files/{file}/content": {"GET": containers.content},
     "/uploads": {"POST": uploads.create},
     "/uploads/{id}/parts": {"POST": uploads.add_part},
     "/uploads/{id}/complete": {"POST": uploads.complete},

@@ -10,13 +10,18 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from ferrule.containers import ContainerError, HostLimits, LocalHost
 from ferrule.doors.gateway.app import gateway
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
+from ferrule.hosted.code_interpreter import CodeInterpreter
+from ferrule.hosted.containers import ClientContainers
+from ferrule.hosted.shell import HostedShell
+from ferrule.hosted.tool import HostedTool
 from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.settings import GatewaySettings, Settings
+from ferrule.protocol.settings import GatewayContainers, GatewaySettings, Settings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.upstream import open_upstream
 from ferrule.serving import Bind, Callers, listen
@@ -58,10 +63,12 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         store = await owned.enter_async_context(await Store.open(state))
         if not at.is_loopback and not await store.has_keys():
             raise UsageError(NO_KEYS.format(bind=at))
-        engine = ResponseEngine(upstream, store)
+        containers = _containers(settings.gateway.containers, store, owned)
+        engine = ResponseEngine(upstream, store, hosted=_hosted(containers, settings.gateway.containers))
         await engine.recover()
         owned.push_async_callback(engine.close)
-        services = Services(engine, store, settings.gateway, Running(engine, settings.gateway.max_concurrent))
+        running = Running(engine, settings.gateway.max_concurrent)
+        services = Services(engine, store, settings.gateway, running, containers)
         tidying = asyncio.create_task(_tidy(store, settings.gateway))
         owned.callback(tidying.cancel)
         callers = Callers.of(bind, at, allowed=settings.gateway.allowed_hosts)
@@ -69,14 +76,33 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         app = gateway(services, sockets, callers, needs_key=not at.is_loopback)
         server = _server(app, settings.gateway)
         await server.startup([listening])
-        running = asyncio.create_task(server.main_loop())
+        serving = asyncio.create_task(server.main_loop())
         ready(f"http://{at}/v1")
         await stop.wait()
         server.should_exit = True
-        await running
+        await serving
         await engine.close()
         await sockets.close()
         await server.shutdown([listening])
+
+
+def _containers(settings: GatewayContainers, store: Store, owned: AsyncExitStack) -> ClientContainers | None:
+    """Return the containers of the clients; None where there can be none. Nothing is started yet."""
+    try:
+        host = LocalHost.open(limits=HostLimits(spares=settings.spares))
+    except ContainerError as error:
+        log.warning("%s; code_interpreter and hosted shells are not run", error)
+        return None
+    owned.push_async_callback(host.aclose)
+    return ClientContainers(host, store, idle_seconds=settings.idle_timeout_sec)
+
+
+def _hosted(containers: ClientContainers | None, settings: GatewayContainers) -> tuple[HostedTool, ...]:
+    """Return the tools that run here."""
+    if containers is None:
+        return ()
+    seconds = settings.cell_timeout_sec
+    return CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
 
 
 def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:

@@ -5,6 +5,7 @@ from collections import Counter
 
 import msgspec
 
+from ferrule.hosted.containers import ClientContainers
 from ferrule.protocol.settings import GatewaySettings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.errors import ApiError
@@ -24,6 +25,8 @@ class Services(msgspec.Struct, frozen=True):
     store: Store
     settings: GatewaySettings
     running: "Running"
+    containers: ClientContainers | None = None
+    """None where there can be none."""
 
 
 class Running:

@@ -1,0 +1,227 @@
+"""The routes of containers and of their files."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ferrule.containers import ContainerError, ContainerExpired, UnknownContainer
+from ferrule.containers.data import DataFile, NoFile, list_files, open_file, remove_file
+from ferrule.doors.gateway.forms import BLOCK, FORM, blocks_of, form_of
+from ferrule.doors.gateway.http import JsonAnswer, body_of, deleted, list_answer, owner_of, paging_of
+from ferrule.doors.gateway.services import Services
+from ferrule.hosted.containers import (
+    DATA,
+    DEFAULT_MEMORY,
+    ClientContainer,
+    ClientContainers,
+    MemoryLimit,
+    UnknownFile,
+    Wanted,
+    details_of,
+    file_id_of,
+)
+from ferrule.protocol.json_text import JsonObject
+from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.request import read
+from ferrule.store import ContainerRecord
+from ferrule.store.files import MAX_FILE_BYTES
+from ferrule.store.paging import page_of
+
+MAX_MINUTES = 20
+"""Minutes without use after which a container ends, at most: the API's limit."""
+
+
+class ExpiresAfter(msgspec.Struct, frozen=True):
+    """When a container ends."""
+
+    anchor: Literal["last_active_at"]
+    minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_MINUTES)]
+
+
+class _Create(msgspec.Struct, frozen=True):
+    name: str
+    file_ids: tuple[str, ...] = ()
+    memory_limit: MemoryLimit | None = None
+    expires_after: ExpiresAfter | None = None
+    network_policy: JsonObject | None = None
+
+
+class _FileById(msgspec.Struct, frozen=True):
+    file_id: str
+
+
+async def create(services: Services, request: Request) -> Response:
+    """`POST /containers`."""
+    asked = read(await body_of(request, services.settings.max_body_bytes), _Create)
+    wanted = Wanted(
+        file_ids=asked.file_ids,
+        memory_limit=asked.memory_limit or DEFAULT_MEMORY,
+        minutes=None if asked.expires_after is None else asked.expires_after.minutes,
+        network_policy=asked.network_policy,
+    )
+    try:
+        made = await _containers(services).create(owner_of(request), wanted, name=asked.name)
+    except UnknownFile as error:
+        raise ApiError(f"file_ids: {error}", status=404, code="not_found", param="file_ids") from error
+    except ContainerError as error:
+        raise ApiError(str(error), status=503, kind="server_error", code="container_unavailable") from error
+    headers = {"x-ferrule-not-run": "network_policy"} if asked.network_policy else None
+    return JsonAnswer(await _shown(services, made.record), headers=headers)
+
+
+async def list_containers(services: Services, request: Request) -> Response:
+    """`GET /containers`."""
+    name = request.query_params.get("name") or None
+    page = await services.store.containers(owner_of(request), paging_of(request), name)
+    shown = [await _shown(services, record) for record in page.data]
+    return list_answer(msgspec.structs.replace(page, data=tuple(shown)))
+
+
+async def retrieve(services: Services, request: Request) -> Response:
+    """`GET /containers/{id}`."""
+    return JsonAnswer(await _shown(services, await _record(services, request)))
+
+
+async def delete(services: Services, request: Request) -> Response:
+    """`DELETE /containers/{id}`."""
+    record = await _record(services, request)
+    await _containers(services).remove(record)
+    return deleted(record.id, "container.deleted")
+
+
+async def add_file(services: Services, request: Request) -> Response:
+    """`POST /containers/{id}/files`: a form with a file, or JSON with a `file_id`."""
+    place = await _place(services, request)
+    containers = _containers(services)
+    try:
+        if request.headers.get("content-type", "").lower().startswith(FORM):
+            async with form_of(request, MAX_FILE_BYTES) as form:
+                file = form.file("file")
+                path = await containers.put(place.record, place.box, file.filename or "file", blocks_of(file))
+        else:
+            asked = read(await body_of(request, services.settings.max_body_bytes), _FileById)
+            path = await containers.bring(place.record, place.box, asked.file_id)
+    except UnknownFile as error:
+        raise not_found("file", asked.file_id) from error
+    except NoFile as error:
+        raise ApiError("file: it needs a name that a file can have", code="invalid_value", param="file") from error
+    found = next((one for one in await _listed(place) if one.path == path), None)
+    if found is None:
+        raise ApiError(f"The container has removed the file {path!r}.", status=409, code="conflict")
+    return JsonAnswer(_file_shown(place.id, found, is_uploaded=True))
+
+
+async def files(services: Services, request: Request) -> Response:
+    """`GET /containers/{id}/files`."""
+    place = await _place(services, request)
+    uploaded = await services.store.uploads_in(owner_of(request), place.id)
+    entries = [_file_shown(place.id, one, is_uploaded=one.path in uploaded) for one in await _listed(place)]
+    return list_answer(page_of(entries, paging_of(request), lambda entry: str(entry["id"])))
+
+
+async def file(services: Services, request: Request) -> Response:
+    """`GET /containers/{id}/files/{file}`."""
+    place = await _place(services, request)
+    found = await _file(place, request)
+    uploaded = await services.store.uploads_in(owner_of(request), place.id)
+    return JsonAnswer(_file_shown(place.id, found, is_uploaded=found.path in uploaded))
+
+
+async def content(services: Services, request: Request) -> Response:
+    """`GET /containers/{id}/files/{file}/content`."""
+    place = await _place(services, request)
+    found = await _file(place, request)
+    try:
+        fd = await asyncio.to_thread(open_file, place.box.folder, found.path)
+    except NoFile as error:
+        raise not_found("file", request.path_params["file"]) from error
+    headers = {"x-content-type-options": "nosniff"}
+    return StreamingResponse(_blocks(fd), headers=headers, media_type="application/octet-stream")
+
+
+async def delete_file(services: Services, request: Request) -> Response:
+    """`DELETE /containers/{id}/files/{file}`."""
+    place = await _place(services, request)
+    found = await _file(place, request)
+    try:
+        await asyncio.to_thread(remove_file, place.box.folder, found.path)
+    except NoFile as error:
+        raise not_found("file", request.path_params["file"]) from error
+    return deleted(request.path_params["file"], "container.file.deleted")
+
+
+def _containers(services: Services) -> ClientContainers:
+    if services.containers is None:
+        raise ApiError("This server runs no containers: they need Linux.", status=501, code="not_supported")
+    return services.containers
+
+
+async def _record(services: Services, request: Request) -> ContainerRecord:
+    record = await services.store.container(owner_of(request), request.path_params["id"])
+    if record is None:
+        raise not_found("container", request.path_params["id"])
+    return record
+
+
+async def _place(services: Services, request: Request) -> ClientContainer:
+    container_id = request.path_params["id"]
+    try:
+        place = await _containers(services).get(owner_of(request), container_id)
+    except ContainerExpired as error:
+        raise ApiError(str(error), status=404, code="container_expired") from error
+    except UnknownContainer as error:
+        raise not_found("container", container_id) from error
+    place.box.touch()
+    return place
+
+
+async def _shown(services: Services, record: ContainerRecord) -> JsonObject:
+    """Return a container as the API shows it."""
+    wanted = details_of(record)
+    state = await _containers(services).state(record)
+    return {
+        "id": record.id,
+        "object": "container",
+        "created_at": record.created_at,
+        "status": state.status,
+        "name": record.name,
+        "last_active_at": state.last_active_at,
+        "expires_after": {"anchor": "last_active_at", "minutes": state.minutes},
+        "memory_limit": wanted.memory_limit,
+        "network_policy": wanted.network_policy or {"type": "disabled"},
+    }
+
+
+async def _listed(place: ClientContainer) -> list[DataFile]:
+    return await asyncio.to_thread(list_files, place.box.folder)
+
+
+async def _file(place: ClientContainer, request: Request) -> DataFile:
+    wanted = request.path_params["file"]
+    for one in await _listed(place):
+        if file_id_of(place.id, one.path) == wanted:
+            return one
+    raise not_found("file", wanted)
+
+
+def _file_shown(container_id: str, found: DataFile, *, is_uploaded: bool) -> JsonObject:
+    return {
+        "id": file_id_of(container_id, found.path),
+        "object": "container.file",
+        "container_id": container_id,
+        "created_at": int(found.changed_at),
+        "bytes": found.bytes,
+        "path": f"{DATA}/{found.path}",
+        "source": "user" if is_uploaded else "assistant",
+    }
+
+
+async def _blocks(fd: int) -> AsyncIterator[bytes]:
+    with os.fdopen(fd, "rb", buffering=0) as source:
+        while block := await asyncio.to_thread(source.read, BLOCK):
+            yield block

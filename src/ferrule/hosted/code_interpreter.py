@@ -1,0 +1,168 @@
+"""`code_interpreter`: Python in a container, whose state is kept from call to call.
+
+Source: `code_interpreter` and `code_interpreter_call` of the Responses API.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ferrule.containers import ContainerError
+from ferrule.hosted.containers import ClientContainer, ClientContainers, UnknownFile, wanted_of
+from ferrule.hosted.tool import HostedCall, Scope, Telling, ToolRefused
+from ferrule.process.kernel import CellResult, CellTimedOut, KernelDied, KernelLost
+from ferrule.process.launcher import LaunchError
+from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.items import FunctionCall, FunctionCallOutput, OutputBody, ResponseItem, make_item
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.json_text import JsonObject, decode
+from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.protocol.truncation import OutputBudget, truncate_text
+
+OUTPUTS = "code_interpreter_call.outputs"
+"""The `include` that shows what a call printed and drew."""
+MODEL_BUDGET = OutputBudget(10_000)
+"""Of what a call printed that the model reads: as of a command of a session."""
+DESCRIPTION = (
+    "Run Python in a container that keeps its state from call to call. Standard output, errors, the value of the last "
+    "expression and open figures come back. Files are in /mnt/data, also those that the user gave; write results for "
+    "the user there, and name each as a link of the form sandbox:/mnt/data/NAME. There is no network."
+)
+PARAMETERS = JsonSchema(
+    {
+        "type": "object",
+        "properties": {"code": {"type": "string", "description": "Python source"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+)
+
+
+class _Arguments(msgspec.Struct, frozen=True):
+    code: str
+
+
+class CodeInterpreter:
+    """The tool. A cell may take `cell_seconds`."""
+
+    kind, name = "code_interpreter", "python"
+
+    def __init__(self, containers: ClientContainers, *, cell_seconds: float) -> None:
+        self._containers = containers
+        self._cell_ms = int(cell_seconds * 1000)
+
+    def is_meant(self, tool: JsonObject) -> bool:
+        """Return whether this is the declared tool."""
+        return tool.get("type") == "code_interpreter"
+
+    async def check(self, tool: JsonObject, owner: str) -> None:
+        """Look up the container, or the files for a new one. Raises `ToolRefused`."""
+        declared = tool["container"]
+        try:
+            if isinstance(declared, str):
+                await self._containers.get(owner, declared)
+            else:
+                await self._containers.check_files(owner, wanted_of(declared).file_ids)
+        except UnknownFile as error:
+            raise ToolRefused(str(error), "container.file_ids", status=404) from error
+        except ContainerError as error:
+            raise ToolRefused(str(error), "container", status=404) from error
+
+    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
+        """Return the function that the model is told of."""
+        return ResponsesApiTool(name=name, description=DESCRIPTION, parameters=PARAMETERS)
+
+    async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
+        """Run a cell."""
+        try:
+            code = msgspec.convert(decode(call.arguments), _Arguments).code
+        except msgspec.ValidationError as error:
+            raise RespondToModel(f"{self.name}: {error}") from error
+        place = await self._place(call.tool, call.scope)
+        item = telling.add_item("code_interpreter_call", {"container_id": place.id, "code": "", "outputs": None})
+        telling.tell_of(item, "response.code_interpreter_call.in_progress")
+        telling.tell_of(item, "response.code_interpreter_call_code.delta", delta=code)
+        telling.tell_of(item, "response.code_interpreter_call_code.done", code=code)
+        telling.tell_of(item, "response.code_interpreter_call.interpreting")
+        outcome = await self._evaluate(place, code)
+        telling.tell_of(item, "response.code_interpreter_call.completed")
+        outputs = outcome.outputs() if OUTPUTS in call.scope.include else None
+        fields = {"status": outcome.status, "container_id": place.id, "code": code, "outputs": outputs}
+        telling.end_item(item, fields)
+        return outcome.for_model()
+
+    async def _place(self, tool: JsonObject, scope: Scope) -> ClientContainer:
+        declared = tool["container"]
+        try:
+            if isinstance(declared, str):
+                return await self._containers.get(scope.owner, declared)
+            return await self._containers.of(scope, wanted_of(declared))
+        except ContainerError as error:
+            raise RespondToModel(str(error)) from error
+
+    async def _evaluate(self, place: ClientContainer, code: str) -> "_Outcome":
+        try:
+            async with place.turn:
+                kernel = await place.python()
+                result = await kernel.run(code, self._cell_ms)
+        except KernelLost as error:
+            return _Outcome(_logs(place, error.written.text(), _lost(error, self._cell_ms)), (), "failed")
+        except LaunchError as error:
+            return _Outcome(str(error), (), "failed")
+        status = "incomplete" if result.interrupted else "completed"
+        return _Outcome(_logs(place, result.inherited.text(), _error_in(result)), result.images, status)
+
+    async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
+        """Return the annotations for the files that a text names."""
+        return await self._containers.citations(scope, used, text)
+
+    def replayed(self, item: JsonObject, name: str) -> tuple[ResponseItem, ...]:
+        """Return a call that the client sends back as the model saw it."""
+        if item.get("type") != "code_interpreter_call":
+            return ()
+        call_id, arguments = str(item.get("id")), msgspec.json.encode({"code": item.get("code") or ""}).decode()
+        logs = [entry.get("logs") for entry in item.get("outputs") or () if entry.get("type") == "logs"]
+        output = "\n".join(map(str, logs)) or "(its output is not kept)"
+        return (
+            make_item(FunctionCall(call_id=call_id, name=name, arguments=arguments)),
+            make_item(FunctionCallOutput(call_id=call_id, output=output)),
+        )
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What a cell came to. `images` are data URLs."""
+
+    logs: str
+    images: tuple[str, ...]
+    status: str
+
+    def outputs(self) -> list[JsonObject]:
+        """Return it as the client sees it."""
+        logs: list[JsonObject] = [{"type": "logs", "logs": self.logs}] if self.logs else []
+        return [*logs, *({"type": "image", "url": url} for url in self.images)]
+
+    def for_model(self) -> OutputBody:
+        """Return it as the model reads it."""
+        text = truncate_text(self.logs, MODEL_BUDGET) or "(no output)"
+        if not self.images:
+            return text
+        parts: list[ContentPart] = [InputText(text), *(InputImage(image_url=url) for url in self.images)]
+        return tuple(parts)
+
+
+def _logs(place: ClientContainer, written: str, error: str) -> str:
+    notices = [f"[{notice}]" for notice in place.box.take_notices()]
+    return "\n".join(part.rstrip("\n") for part in (*notices, written, error) if part)
+
+
+def _error_in(result: CellResult) -> str:
+    return result.error or ""
+
+
+def _lost(error: KernelLost, limit_ms: int) -> str:
+    if isinstance(error, CellTimedOut):
+        return f"Python was ended: the code ran longer than {limit_ms // 1000} seconds and did not stop. State is lost."
+    if isinstance(error, KernelDied):
+        return f"Python ended: {error}. State is lost; the next call starts it anew."
+    return f"{error}"

@@ -1,0 +1,250 @@
+"""The containers of a gateway's clients: whose they are, which conversation goes on in which, and their Pythons."""
+
+import asyncio
+import hashlib
+import os
+import re
+import time
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from io import FileIO
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ferrule.containers import (
+    Container,
+    ContainerError,
+    ContainerExpired,
+    ContainerSettings,
+    LocalHost,
+    UnknownContainer,
+)
+from ferrule.containers.data import list_files, make_file
+from ferrule.hosted.tool import Scope
+from ferrule.process.kernel import Kernel
+from ferrule.process.python_kernel import start_python
+from ferrule.protocol.json_text import JsonObject
+from ferrule.store import ContainerRecord
+
+if TYPE_CHECKING:
+    from ferrule.store import Store
+
+MemoryLimit = Literal["1g", "4g", "16g", "64g"]
+MEMORY_LIMITS: Mapping[MemoryLimit, int] = {"1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}
+"""Bytes that the API's names for sizes stand for."""
+DEFAULT_MEMORY: MemoryLimit = "1g"
+DATA = "/mnt/data"
+PYTHON = "/usr/bin/python3"
+"""The interpreter of a container's root."""
+_LINK = re.compile(r"sandbox:/mnt/data/([^\s()\[\]<>\"'`]+)")
+"""A file in the model's words."""
+NO_FILE = "there is no file {!r}"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client wants of a container: files that are copied into it, memory, and minutes without use after which
+    it ends; None for the server's own. A `network_policy` is only kept: containers have no network."""
+
+    file_ids: tuple[str, ...] = ()
+    memory_limit: MemoryLimit = DEFAULT_MEMORY
+    minutes: int | None = None
+    network_policy: JsonObject | None = None
+
+
+class State(msgspec.Struct, frozen=True):
+    """How a container is. `minutes` are those without use after which it ends."""
+
+    status: Literal["running", "expired"]
+    last_active_at: int
+    minutes: int
+
+
+class UnknownFile(ContainerError):
+    """A file that a container was to have does not exist."""
+
+
+class ClientContainer:
+    """A client's container with its Python, which keeps what it defines from cell to cell."""
+
+    def __init__(self, record: ContainerRecord, box: Container) -> None:
+        self.record = record
+        self.box = box
+        self.turn = asyncio.Lock()
+        """Held while a cell runs: there is one at a time."""
+        self._kernel: Kernel | None = None
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    async def python(self) -> Kernel:
+        """Return the running Python, started if there is none. Raises `LaunchError`."""
+        if self._kernel is None or self._kernel.lost:
+            self._kernel = await start_python(self.box, PYTHON, self.box.environment, DATA)
+        return self._kernel
+
+
+class ClientContainers:
+    """Makes containers on `host` and keeps whose they are in `store`. The owner of the host closes it."""
+
+    def __init__(
+        self, host: LocalHost, store: "Store", *, idle_seconds: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._host = host
+        self._store = store
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._open: dict[str, ClientContainer] = {}
+        self._making = asyncio.Lock()
+
+    async def create(self, owner: str, wanted: Wanted, *, name: str = "", lane: str | None = None) -> ClientContainer:
+        """Make a container. Raises `ContainerError`; `UnknownFile` for a file that does not exist."""
+        idle = self._idle_seconds if wanted.minutes is None else wanted.minutes * 60
+        settings = ContainerSettings(memory_bytes=MEMORY_LIMITS[wanted.memory_limit], idle_seconds=idle)
+        box = await self._host.create(settings)
+        record = ContainerRecord(
+            id=box.id,
+            owner=owner,
+            created_at=int(self._clock()),
+            name=name,
+            lane=lane,
+            details=msgspec.json.encode(wanted),
+        )
+        try:
+            await self._store.add_container(record)
+            for file_id in wanted.file_ids:
+                await self.bring(record, box, file_id)
+        except BaseException:
+            await self._store.delete_container(owner, box.id)
+            await box.aclose()
+            raise
+        made = self._open[box.id] = ClientContainer(record, box)
+        return made
+
+    async def get(self, owner: str, container_id: str) -> ClientContainer:
+        """Return a client's container. Raises `UnknownContainer`, and `ContainerExpired` if it has ended."""
+        record = await self._store.container(owner, container_id)
+        if record is None:
+            raise UnknownContainer(f"there is no container {container_id!r}")
+        return await self._opened(record)
+
+    async def state(self, record: ContainerRecord) -> State:
+        """Return how a container is, without using it."""
+        found = {info.id: info for info in await self._host.list()}.get(record.id)
+        minutes = details_of(record).minutes or round(self._idle_seconds / 60)
+        if found is None:
+            return State("expired", record.created_at, minutes)
+        return State(found.status, int(found.last_used), minutes)
+
+    async def remove(self, record: ContainerRecord) -> None:
+        """End a container, and forget it with its files."""
+        self._open.pop(record.id, None)
+        await self._store.delete_container(record.owner, record.id)
+        with suppress(UnknownContainer, ContainerExpired):
+            await self._host.remove(record.id)
+
+    async def of(self, scope: Scope, wanted: Wanted) -> ClientContainer:
+        """Return the container in which a conversation goes on; make it if there is none. Raises as `create` does."""
+        async with self._making:
+            for container_id in reversed(scope.containers):
+                if record := await self._store.container(scope.owner, container_id):
+                    return await self._or_new(record, scope, wanted)
+            record = await self._store.container_of(scope.owner, scope.lane)
+            return await self._or_new(record, scope, wanted)
+
+    async def _or_new(self, record: ContainerRecord | None, scope: Scope, wanted: Wanted) -> ClientContainer:
+        if record is not None:
+            try:
+                return await self._opened(record)
+            except (ContainerExpired, UnknownContainer):
+                pass  # its files are gone: the conversation goes on in a new one
+        return await self.create(scope.owner, wanted, lane=scope.lane)
+
+    async def _opened(self, record: ContainerRecord) -> ClientContainer:
+        known = self._open.get(record.id)
+        if known is not None and known.box.status == "running":
+            return known
+        self._open.pop(record.id, None)
+        box = await self._host.get(record.id)
+        opened = self._open[record.id] = ClientContainer(record, box)
+        return opened
+
+    async def bring(self, record: ContainerRecord, box: Container, file_id: str) -> str:
+        """Copy a stored file into a container. Returns its path inside. Raises `UnknownFile`."""
+        content = await self._store.content(record.owner, file_id)
+        if content is None:
+            raise UnknownFile(NO_FILE.format(file_id))
+        try:
+            return await self.put(record, box, content.record.filename, content)
+        finally:
+            await content.aclose()
+
+    async def put(self, record: ContainerRecord, box: Container, name: str, blocks: AsyncIterable[bytes]) -> str:
+        """Write a file of the client's into a container. Returns its path inside. Raises `NoFile` for an odd name."""
+        name, fd = await asyncio.to_thread(make_file, box.folder, name)
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            async for block in blocks:
+                await asyncio.to_thread(_write, file, block)
+        await self._store.note_upload(record.owner, record.id, name)
+        return name
+
+    async def citations(self, scope: Scope, used: Sequence[str], text: str) -> list[JsonObject]:
+        """Return the annotations for the files that a text names; `used` are the containers of its calls."""
+        links = list(_LINK.finditer(text))
+        if not links:
+            return []
+        record = await self._store.container_of(scope.owner, scope.lane)
+        places = [*reversed(used), *reversed(scope.containers), *([record.id] if record else [])]
+        for container_id in places:
+            try:
+                place = await self.get(scope.owner, container_id)
+                listed = await asyncio.to_thread(list_files, place.box.folder)
+            except (ContainerError, OSError):
+                continue  # it has ended meanwhile
+            paths = {one.path for one in listed}
+            if found := [_citation(place.id, link) for link in links if link[1] in paths]:
+                return found
+        return []
+
+    async def check_files(self, owner: str, file_ids: Iterable[str]) -> None:
+        """Check that files exist. Raises `UnknownFile`."""
+        for file_id in file_ids:
+            if await self._store.file(owner, file_id) is None:
+                raise UnknownFile(NO_FILE.format(file_id))
+
+
+def _citation(container_id: str, link: re.Match[str]) -> JsonObject:
+    return {
+        "type": "container_file_citation",
+        "container_id": container_id,
+        "file_id": file_id_of(container_id, link[1]),
+        "filename": link[1].rpartition("/")[2],
+        "start_index": link.start(),
+        "end_index": link.end(),
+    }
+
+
+def file_id_of(container_id: str, path: str) -> str:
+    """Return the id of a container's file, which comes of its path alone."""
+    return "cfile_" + hashlib.sha256(f"{container_id}\0{path}".encode(errors="surrogateescape")).hexdigest()[:40]
+
+
+def _write(file: FileIO, block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def details_of(record: ContainerRecord) -> Wanted:
+    """Return what a container's maker wanted."""
+    return msgspec.json.decode(record.details, type=Wanted)
+
+
+def wanted_of(declared: JsonObject) -> Wanted:
+    """Return what a tool declares of its own container. Fields were checked when the request was read."""
+    return Wanted(
+        file_ids=tuple(declared.get("file_ids") or ()),
+        memory_limit=declared.get("memory_limit") or DEFAULT_MEMORY,
+        network_policy=declared.get("network_policy"),
+    )

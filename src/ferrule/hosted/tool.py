@@ -1,0 +1,113 @@
+"""A tool that the server runs, as the Responses API sees it.
+
+The model calls a function; what the call did is told to the client as items with events of their own, and to the model
+as the function's output.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.items import OutputBody, ResponseItem
+from ferrule.protocol.json_text import JsonObject, JsonValue
+from ferrule.protocol.specs import ResponsesApiTool
+
+
+class ToolRefused(FerruleError):
+    """A request declares a tool that can never run: one sentence for the client. `param` is the field below the
+    tool."""
+
+    def __init__(self, message: str, param: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.param = param
+        self.status = status
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose calls these are. `lane` names the conversation, `include` what the client wants to see beside the usual;
+    `containers` are those that the client's own items name, the newest last."""
+
+    owner: str
+    lane: str
+    include: frozenset[str] = frozenset()
+    containers: tuple[str, ...] = ()
+
+
+class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of the model. `tool` is the tool as the client declared it, `arguments` are the model's words."""
+
+    call_id: str
+    arguments: str
+    tool: JsonObject
+    scope: Scope
+
+
+class Begun(Protocol):
+    """An item that the client has been told of and that is not complete."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+
+
+class Telling(Protocol):
+    """Where a call tells its items."""
+
+    def add_item(self, kind: str, fields: Mapping[str, JsonValue]) -> Begun:
+        """Tell that an item of this type begins."""
+        ...
+
+    def tell_of(self, item: Any, kind: str, **fields: Any) -> None:
+        """Tell an event of an item, with its id and its index."""
+        ...
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Tell an event."""
+        ...
+
+    def end_item(self, item: Any, fields: Mapping[str, JsonValue]) -> JsonObject:
+        """Tell that an item is complete; `fields` are its final ones."""
+        ...
+
+
+class HostedTool(Protocol):
+    """One such tool."""
+
+    @property
+    def kind(self) -> str:
+        """Its type in `tools`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the model's function, unless a tool of the client has it."""
+        ...
+
+    def is_meant(self, tool: JsonObject) -> bool:
+        """Return whether this is the declared tool."""
+        ...
+
+    async def check(self, tool: JsonObject, owner: str) -> None:
+        """Look up what the declared tool names. Raises `ToolRefused`."""
+        ...
+
+    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
+        """Return the function that the model is told of."""
+        ...
+
+    async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
+        """Run a call, tell its items, and return what the model reads. Raises `RespondToModel` for a call that is
+        wrong, before anything is told."""
+        ...
+
+    async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
+        """Return the annotations of a text of the model, each with its indices. `used` are the containers of the
+        response's calls."""
+        ...
+
+    def replayed(self, item: JsonObject, name: str) -> tuple[ResponseItem, ...]:
+        """Return an item of ours that the client sends back as the model saw it; empty if it is none of this tool."""
+        ...

@@ -1,0 +1,103 @@
+"""Run the calls of a response that belong to tools of ours."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ferrule.hosted.tool import HostedCall, HostedTool, Scope
+from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    OutputBody,
+    ResponseItem,
+    make_item,
+    read_item,
+)
+from ferrule.protocol.json_text import JsonObject
+from ferrule.responses.ledger import Ledger
+
+MOST_CALLS = 256
+"""Calls of one response where the client names no limit: a model that makes more does not end by itself."""
+OVER = "This call was not run: the response has made as many tool calls as it may. Answer with what you have."
+
+
+class Hosted(msgspec.Struct, frozen=True):
+    """A tool of ours that a request declares."""
+
+    tool: HostedTool
+    declared: JsonObject
+
+
+def containers_in(items: Sequence[JsonObject]) -> tuple[str, ...]:
+    """Return the ids of containers that calls among a client's items name."""
+    places = [item if item.get("type") == "code_interpreter_call" else item.get("environment") for item in items]
+    found = [place.get("container_id") for place in places if isinstance(place, dict)]
+    return tuple(str(container_id) for container_id in found if container_id)
+
+
+class HostedCalls:
+    """The calls of one response. `tools` are by the names of their functions, `limit` is the number of calls that are
+    run."""
+
+    def __init__(self, tools: Mapping[str, Hosted], scope: Scope, ledger: Ledger, limit: int | None = None) -> None:
+        self._tools = tools
+        self._scope = scope
+        self._ledger = ledger
+        self._left = MOST_CALLS if limit is None else limit
+
+    @property
+    def over(self) -> bool:
+        """Whether no more calls are run."""
+        return self._left <= 0
+
+    def names(self, item: ResponseItem) -> bool:
+        """Return whether an item calls a tool of ours."""
+        view = item.view
+        return isinstance(view, FunctionCall) and self.has(view.namespace, view.name)
+
+    def has(self, namespace: str | None, name: str) -> bool:
+        """Return whether a function is one of ours."""
+        return namespace is None and name in self._tools
+
+    async def run(self, calls: Sequence[ResponseItem]) -> list[ResponseItem]:
+        """Run calls side by side. Returns their outputs, in the order of the calls."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._output(call.view)) for call in calls if isinstance(call.view, FunctionCall)
+            ]
+        return [task.result() for task in tasks]
+
+    async def annotated(self, item: ResponseItem) -> ResponseItem:
+        """Return a message with the annotations that our tools know; anything else as it is."""
+        if not self._tools or not isinstance(item.view, Message):
+            return item
+        fields: JsonObject = msgspec.json.decode(item.raw)
+        parts = [part for part in fields.get("content") or () if isinstance(part, dict) and part.get("text")]
+        found = [await self._citations(str(part["text"])) for part in parts]
+        for part, citations in zip(parts, found, strict=True):
+            part["annotations"] = [*(part.get("annotations") or ()), *citations]
+        return read_item(msgspec.json.encode(fields), item.origin) if any(found) else item
+
+    async def _citations(self, text: str) -> Sequence[JsonObject]:
+        used = containers_in(self._ledger.output)
+        for hosted in self._tools.values():
+            if citations := await hosted.tool.citations(self._scope, used, text):
+                return citations
+        return ()
+
+    async def _output(self, call: FunctionCall) -> ResponseItem:
+        return make_item(FunctionCallOutput(call_id=call.call_id, output=await self._run(call)))
+
+    async def _run(self, call: FunctionCall) -> OutputBody:
+        if self.over:
+            return OVER
+        self._left -= 1
+        hosted = self._tools[call.name]
+        given = HostedCall(call_id=call.call_id, arguments=call.arguments, tool=hosted.declared, scope=self._scope)
+        try:
+            return await hosted.tool.run(given, self._ledger)
+        except RespondToModel as error:
+            return str(error)

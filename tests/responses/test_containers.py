@@ -1,0 +1,92 @@
+"""`code_interpreter` and `shell` in real containers, over both upstream wires."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from ferrule.containers import HostLimits, LocalHost
+from ferrule.hosted.code_interpreter import CodeInterpreter
+from ferrule.hosted.containers import ClientContainers
+from ferrule.hosted.shell import HostedShell
+from ferrule.protocol.specs import Wire
+from ferrule.store import Store
+from ferrule.testing import ScriptedModel, function_call
+from tests.responses.serving import Json, Served, asked, events_of, kinds, served
+from tests.responses.test_engine import check_stream
+
+PYTHON: Json = {"type": "code_interpreter", "container": {"type": "auto"}}
+SHELL: Json = {"type": "shell", "environment": {"type": "container_auto"}}
+OUTPUTS = ["code_interpreter_call.outputs"]
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture(params=["chat", "responses"])
+def wire(request: pytest.FixtureRequest) -> Wire:
+    found: Wire = request.param
+    return found
+
+
+@pytest.fixture
+async def here(tmp_path: Path, model: ScriptedModel, wire: Wire) -> AsyncIterator[Served]:
+    host = LocalHost.open(tmp_path / "containers", limits=HostLimits())
+    store = await Store.open(tmp_path / "gateway.db")
+    containers = ClientContainers(host, store, idle_seconds=1200)
+    tools = CodeInterpreter(containers, cell_seconds=60), HostedShell(containers, command_seconds=60)
+    async with served(tmp_path, model, wire, hosted=tools, store=store) as here:
+        yield here
+    await host.aclose()
+
+
+def cell(code: str) -> Json:
+    return function_call("python", {"code": code})
+
+
+async def test_python_keeps_its_state_and_shows_what_it_did(here: Served) -> None:
+    here.model.add([cell("x = 6\nprint('set')")], [cell("x * 7")], "It is 42.")
+    ledger = await here.engine.open(asked(tools=[PYTHON], include=OUTPUTS))
+    events = await events_of(ledger)
+    check_stream(events, ledger.object)
+    first, second, _ = ledger.object["output"]
+    assert [first["outputs"], second["outputs"]] == [
+        [{"type": "logs", "logs": "set"}],
+        [{"type": "logs", "logs": "42"}],
+    ]
+    assert first["container_id"] == second["container_id"] and first["status"] == "completed"
+    assert kinds(events)[2:8] == [
+        "output_item.added",
+        "code_interpreter_call.in_progress",
+        "code_interpreter_call_code.delta",
+        "code_interpreter_call_code.done",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+    ]
+    here.model.add([cell("x")], "Still.")
+    more = await here.ask(input="and now?", tools=[PYTHON], previous_response_id=ledger.id)
+    assert here.model.last_request.outputs[-1].text == "6"
+    assert more.object["output"][0]["outputs"] is None
+    assert more.object["output"][0]["container_id"] == first["container_id"]
+
+
+async def test_commands_run_and_share_files_with_python(here: Served) -> None:
+    commands = ["echo out; echo err >&2; exit 3", "pwd; whoami", "echo 5 > n.txt"]
+    here.model.add([function_call("shell", {"commands": commands})], [cell("open('n.txt').read()")], "Done.")
+    ledger = await here.engine.open(asked(tools=[SHELL, PYTHON], include=OUTPUTS))
+    events = await events_of(ledger)
+    check_stream(events, ledger.object)
+    call, output, python, _ = ledger.object["output"]
+    assert call["type"] == "shell_call" and call["action"]["commands"] == commands
+    assert call["environment"] == {"type": "container_reference", "container_id": python["container_id"]}
+    assert output["output"][0] == {"stdout": "out\n", "stderr": "err\n", "outcome": {"type": "exit", "exit_code": 3}}
+    assert output["output"][1]["stdout"] == "/mnt/data\nuser\n"
+    assert python["outputs"] == [{"type": "logs", "logs": "'5\\n'"}]
+    sent_back = [{"role": "user", "content": "hi"}, *ledger.object["output"][:3]]
+    here.model.add([cell("open('n.txt').read()")], "Again.")
+    again = await here.ask(input=sent_back, store=False, tools=[SHELL, PYTHON], include=OUTPUTS)
+    assert again.object["output"][0]["outputs"] == python["outputs"]
+    assert [seen.text for seen in here.model.last_request.outputs][-2:] == ["'5\\n'", "'5\\n'"]
