@@ -134,6 +134,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _examine(path: Path) -> None:
     """Raise `StoreError` for a file that is not ours to change; it is only read."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", timeout=WAIT_SECONDS, uri=True)) as connection:
+        connection.execute("begin")  # another process may be making it: all of this is of one moment
         ((marked,),) = connection.execute("pragma application_id")
         ((version,),) = connection.execute("pragma user_version")
         if marked != APPLICATION_ID and connection.execute("select 1 from sqlite_master").fetchone():

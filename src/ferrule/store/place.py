@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ferrule.locks import try_lock
+from ferrule.locks import lock_patiently, try_lock
 from ferrule.store.errors import StoreError, StoreFull, StoreInUse
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+OPENING_SECONDS = 30.0
+"""Opening takes milliseconds, migrating a large store seconds."""
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PID_BYTES = 20
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -49,6 +51,19 @@ def lock(path: Path) -> int:
             os.close(descriptor)
             raise
     return descriptor
+
+
+@contextmanager
+def alone_in(path: Path) -> Iterator[None]:
+    """Be the only process that opens the file or makes it: SQLite cannot wait for another one that turns its log on.
+    The lock is on the folder, since closing the file itself would give up SQLite's own locks."""
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not lock_patiently(descriptor, OPENING_SECONDS):
+            raise StoreError(f"another process has been opening {path} for {OPENING_SECONDS} s: try again")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _take(descriptor: int, path: Path) -> None:

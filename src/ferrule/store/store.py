@@ -50,7 +50,8 @@ class Store(Responses, Conversations, Files, Containers, Keys, AsyncClosing):
             place.make_file(path)
             contents = Contents(path)
             resources.callback(contents.close)
-            database = Database(path)
+            with place.alone_in(path):
+                database = Database(path)
             resources.callback(database.close)
             if not shared:
                 contents.sweep(database.query(known_contents))
