@@ -1,15 +1,19 @@
 """A container on a file system of its own: a small one, made of this machine's shell and a few programs."""
 
+import io
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ferrule.cli.main import main
 from ferrule.containers import Container, ContainerError, ContainerSettings, LocalHost
+from tests.containers.layouts import layout
 from tests.sandbox.scene import temporary_folder
 
 PROGRAMS = ("sh", "ls", "cat", "id", "rm", "mkdir", "head", "chown")
@@ -69,6 +73,25 @@ async def test_changes_lie_in_a_layer(host: LocalHost, root: Path) -> None:
     for container in (first, second):
         await container.aclose()
     assert listing(root) == before
+
+
+def test_an_imported_image_runs_with_its_own_settings(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path / "home"))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(root, arcname=".")
+    run: dict[str, object] = {"Env": ["GREETING=hello", "PATH=/bin"], "WorkingDir": "/etc"}
+    layout(tmp_path / "layout", packed.getvalue(), run=run)
+    assert main(["runtime", "import", str(tmp_path / "layout"), "--name", "small"]) == 0
+    capfd.readouterr()
+    script = "echo $GREETING $MORE; pwd; id -u; cat passwd"
+    assert main(["container", "run", "--image", "small", "--env", "MORE=x", "--", "sh", "-c", script]) == 0
+    assert capfd.readouterr().out == "hello x\n/etc\n0\nroot:x:0:0:root:/root:/bin/sh\n"
+    assert main(["container", "run", "--image", "none", "--", "sh"]) == 1
+    assert "none" in capfd.readouterr().err
+    assert main(["container", "run", "--image", "small", "--root", "/", "--", "sh"]) == 2
 
 
 async def test_its_layer_is_bounded(host: LocalHost, root: Path) -> None:

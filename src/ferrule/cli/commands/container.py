@@ -4,13 +4,16 @@ import os
 import re
 import sys
 import time
+from argparse import Namespace
 from contextlib import nullcontext
 
+from ferrule.cli.commands.runtime import images_folder
 from ferrule.cli.options import Parser, split_command
 from ferrule.cli.passing import our_streams, pass_through, raw_terminal
 from ferrule.cli.running import run_interruptibly
 from ferrule.containers import Container, ContainerInfo, ContainerSettings, LocalHost
 from ferrule.containers.host import MEMORY_BYTES
+from ferrule.containers.images import Image, Images
 from ferrule.process.launcher import Limits, Pty
 from ferrule.protocol.errors import UsageError
 from ferrule.sandbox.linux.root import DATA, Bind, checked_bind
@@ -42,6 +45,7 @@ def main(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     parser = Parser("container run", DESCRIPTION)
     parser.add_argument("--root", metavar="DIR", help="a whole file system (an unpacked image) to run instead")
+    parser.add_argument("--image", metavar="NAME", help="an image that `ferrule runtime import` has unpacked")
     parser.add_argument("--memory", type=_size, default=MEMORY_BYTES, metavar="SIZE", help="like 512m or 4g (1g)")
     parser.add_argument("--cpus", type=float, metavar="N", help="processors, like 1.5")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the command")
@@ -55,28 +59,39 @@ def _run(arguments: list[str]) -> int:
     options = parser.parse_args(own)
     if not command:
         raise UsageError("give the command after --, like `ferrule container run -- python3 -V`")
+    if options.root and options.image:
+        raise UsageError("--root and --image both name what is inside: give one of them")
+    image_of = Images(images_folder()).using(options.image) if options.image else nullcontext()
+    with image_of as image:
+        return _run_on(options, command, image)
+
+
+def _run_on(options: Namespace, command: list[str], image: Image | None) -> int:
+    """Run on an image, or without one, as the options say."""
+    root = options.root and os.path.abspath(options.root)
     settings = ContainerSettings(
-        root=options.root and os.path.abspath(options.root),
+        root=root if image is None else str(image.root),
         memory_bytes=options.memory,
         cpus=options.cpus,
-        env=dict(map(_variable, options.env)),
+        env=dict(map(_variable, (*(image.config.env if image else ()), *options.env))),
         binds=tuple(map(_mount, options.mount)),
         temporary=not options.keep,
     )
-    return run_interruptibly(_command(command, settings, options.container))
+    cwd = (image.config.working_dir if image else "") or DATA
+    return run_interruptibly(_command(command, settings, options.container, cwd))
 
 
-async def _command(command: list[str], settings: ContainerSettings, container_id: str | None) -> int:
+async def _command(command: list[str], settings: ContainerSettings, container_id: str | None, cwd: str) -> int:
     async with LocalHost.open() as host:
         container = await (host.create(settings) if container_id is None else host.get(container_id))
         if container_id is None and not settings.temporary:
             _tell(container.id)
-        return await _passed(container, command, settings.env)
+        return await _passed(container, command, settings.env, cwd)
 
 
-async def _passed(container: Container, command: list[str], env: dict[str, str]) -> int:
+async def _passed(container: Container, command: list[str], env: dict[str, str], cwd: str) -> int:
     stdio = our_streams()
-    child = await container.launch(command, {**container.environment, **env}, DATA, stdio, Limits())
+    child = await container.launch(command, {**container.environment, **env}, cwd, stdio, Limits())
     with raw_terminal(child) if isinstance(stdio, Pty) else nullcontext():
         code, _ = await pass_through(child)
     for notice in container.take_notices():
