@@ -22,6 +22,7 @@ WHY = {
     "cli/commands/mcp.py": "our interpreter, which looks for a browser in a safe PATH",
     "cli/commands/sandbox.py": "the user's own command",
     "containers/container.py": "commands, in a container",
+    "containers/images/writable.py": "our interpreter",
     "execpolicy/local_host.py": "looks for what a command would start, to judge it",
     "execpolicy/load.py": "our interpreter",
     "lookup.py": "passes over what commands can write",

@@ -1,6 +1,7 @@
 """`code_interpreter` and `shell` in real containers, over both upstream wires."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ferrule.hosted.code_interpreter import CodeInterpreter
 from ferrule.hosted.containers import ClientContainers
 from ferrule.hosted.shell import HostedShell
 from ferrule.protocol.specs import Wire
+from ferrule.responses.errors import ApiError
 from ferrule.store import Store
 from ferrule.testing import ScriptedModel, function_call
 from tests.responses.serving import Json, Served, asked, events_of, kinds, served
@@ -32,15 +34,24 @@ def wire(request: pytest.FixtureRequest) -> Wire:
     return found
 
 
-@pytest.fixture
-async def here(tmp_path: Path, model: ScriptedModel, wire: Wire) -> AsyncIterator[Served]:
+@asynccontextmanager
+async def with_containers(
+    tmp_path: Path, model: ScriptedModel, wire: Wire, *, seconds: float = 60
+) -> AsyncIterator[Served]:
+    """An engine that runs both tools."""
     host = LocalHost.open(tmp_path / "containers", limits=HostLimits())
     store = await Store.open(tmp_path / "gateway.db")
     containers = ClientContainers(host, store, idle_seconds=1200)
-    tools = CodeInterpreter(containers, cell_seconds=60), HostedShell(containers, command_seconds=60)
+    tools = CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
     async with served(tmp_path, model, wire, hosted=tools, store=store) as here:
         yield here
     await host.aclose()
+
+
+@pytest.fixture
+async def here(tmp_path: Path, model: ScriptedModel, wire: Wire) -> AsyncIterator[Served]:
+    async with with_containers(tmp_path, model, wire) as here:
+        yield here
 
 
 def cell(code: str) -> Json:
@@ -71,6 +82,9 @@ async def test_python_keeps_its_state_and_shows_what_it_did(here: Served) -> Non
     assert here.model.last_request.outputs[-1].text == "6"
     assert more.object["output"][0]["outputs"] is None
     assert more.object["output"][0]["container_id"] == first["container_id"]
+    with pytest.raises(ApiError, match="there is no container") as raised:
+        await here.ask(owner="them", tools=[{"type": "code_interpreter", "container": first["container_id"]}])
+    assert (raised.value.status, raised.value.param) == (404, "tools[0].container")
 
 
 async def test_commands_run_and_share_files_with_python(here: Served) -> None:
@@ -90,3 +104,18 @@ async def test_commands_run_and_share_files_with_python(here: Served) -> None:
     again = await here.ask(input=sent_back, store=False, tools=[SHELL, PYTHON], include=OUTPUTS)
     assert again.object["output"][0]["outputs"] == python["outputs"]
     assert [seen.text for seen in here.model.last_request.outputs][-2:] == ["'5\\n'", "'5\\n'"]
+
+
+async def test_what_takes_too_long_is_ended_and_says_so(tmp_path: Path, model: ScriptedModel) -> None:
+    model.add(
+        [cell("x = 1\nwhile True: pass")],
+        [function_call("shell", {"commands": ["echo begun; sleep 60"]})],
+        [cell("x")],
+        "Done.",
+    )
+    async with with_containers(tmp_path, model, "chat", seconds=0.5) as here:
+        ledger = await here.ask(tools=[PYTHON, SHELL], include=OUTPUTS)
+    endless, _, shell, after, _ = ledger.object["output"]
+    assert endless["status"] == "incomplete" and "KeyboardInterrupt" in endless["outputs"][0]["logs"]
+    assert shell["output"][0] == {"stdout": "begun\n", "stderr": "", "outcome": {"type": "timeout"}}
+    assert after["outputs"] == [{"type": "logs", "logs": "1"}]

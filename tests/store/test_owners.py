@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from ferrule.store import Conversation, FileRecord, Page, Paging, Store, Upload, UploadPart
+from ferrule.store import ContainerRecord, Conversation, FileRecord, Page, Paging, Store, Upload, UploadPart
 from tests.store.places import a_response, finish, item
 
 Call = Callable[[Store, str], Awaitable[object]]
@@ -49,13 +49,19 @@ CALLS: dict[str, Call] = {
         owner, "upload_1", ["part_1"], file_id=f"file-of-{owner}", now=1
     ),
     "cancel_upload": lambda store, owner: store.cancel_upload(owner, "upload_1"),
+    "container": lambda store, owner: store.container(owner, "cntr_1"),
+    "container_of": lambda store, owner: store.container_of(owner, "resp_1"),
+    "containers": lambda store, owner: store.containers(owner, Paging()),
+    "note_upload": lambda store, owner: store.note_upload(owner, "cntr_1", "more"),
+    "uploads_in": lambda store, owner: store.uploads_in(owner, "cntr_1"),
+    "delete_container": lambda store, owner: store.delete_container(owner, "cntr_1"),
 }
 """A call for each method that takes an owner. Made by the owner, it returns something."""
 
 OF_NO_OWNER = {"append_events", "expire", "expire_files", "unfinished"}
 """Called by the gateway itself, never with an id that a client sent."""
 
-CREATES = {"create_conversation", "create_file", "create_response", "create_upload"}
+CREATES = {"add_container", "create_conversation", "create_file", "create_response", "create_upload"}
 KEYS = {"add_key", "has_keys", "keys", "owner_of", "remove_key"}
 
 
@@ -71,6 +77,8 @@ async def fill(store: Store) -> None:
         Upload(id="upload_1", owner="us", created_at=1, filename="f", purpose="p", bytes=4, mime_type="", expires_at=9)
     )
     await store.add_part("us", UploadPart(id="part_1", upload="upload_1", created_at=1), content(), now=1)
+    await store.add_container(ContainerRecord(id="cntr_1", owner="us", created_at=1, lane="resp_1"))
+    await store.note_upload("us", "cntr_1", "a.csv")
 
 
 def test_every_method_is_looked_at() -> None:
@@ -98,6 +106,8 @@ async def everything(store: Store) -> list[object]:
         await store.conversation_entries("us", "conv_1"),
         await store.files("us", Paging()),
         await store.upload("us", "upload_1"),
+        await store.container("us", "cntr_1"),
+        await store.uploads_in("us", "cntr_1"),
     ]
 
 

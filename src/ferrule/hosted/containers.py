@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -96,7 +97,7 @@ class ClientContainers:
         self._idle_seconds = idle_seconds
         self._clock = clock
         self._open: dict[str, ClientContainer] = {}
-        self._making = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, owner: str, wanted: Wanted, *, name: str = "", lane: str | None = None) -> ClientContainer:
         """Make a container. Raises `ContainerError`; `UnknownFile` for a file that does not exist."""
@@ -119,6 +120,7 @@ class ClientContainers:
             await self._store.delete_container(owner, box.id)
             await box.aclose()
             raise
+        self._open = {place.id: place for place in self._open.values() if place.box.status == "running"}
         made = self._open[box.id] = ClientContainer(record, box)
         return made
 
@@ -129,13 +131,16 @@ class ClientContainers:
             raise UnknownContainer(f"there is no container {container_id!r}")
         return await self._opened(record)
 
-    async def state(self, record: ContainerRecord) -> State:
-        """Return how a container is, without using it."""
-        found = {info.id: info for info in await self._host.list()}.get(record.id)
-        minutes = details_of(record).minutes or round(self._idle_seconds / 60)
-        if found is None:
-            return State("expired", record.created_at, minutes)
-        return State(found.status, int(found.last_used), minutes)
+    async def states(self, records: Sequence[ContainerRecord]) -> list[State]:
+        """Return how containers are, without using them."""
+        found = {info.id: info for info in await self._host.list()}
+        states: list[State] = []
+        for record in records:
+            info = found.get(record.id)
+            minutes = details_of(record).minutes or round(self._idle_seconds / 60)
+            last = record.created_at if info is None else int(info.last_used)
+            states.append(State("expired" if info is None else info.status, last, minutes))
+        return states
 
     async def remove(self, record: ContainerRecord) -> None:
         """End a container, and forget it with its files."""
@@ -146,7 +151,7 @@ class ClientContainers:
 
     async def of(self, scope: Scope, wanted: Wanted) -> ClientContainer:
         """Return the container in which a conversation goes on; make it if there is none. Raises as `create` does."""
-        async with self._making:
+        async with self._lock(f"{scope.owner}\0{scope.lane}"):
             for container_id in reversed(scope.containers):
                 if record := await self._store.container(scope.owner, container_id):
                     return await self._or_new(record, scope, wanted)
@@ -162,13 +167,15 @@ class ClientContainers:
         return await self.create(scope.owner, wanted, lane=scope.lane)
 
     async def _opened(self, record: ContainerRecord) -> ClientContainer:
-        known = self._open.get(record.id)
-        if known is not None and known.box.status == "running":
+        async with self._lock(record.id):
+            known = self._open.get(record.id)
+            if known is None or known.box.status != "running":
+                known = self._open[record.id] = ClientContainer(record, await self._host.get(record.id))
             return known
-        self._open.pop(record.id, None)
-        box = await self._host.get(record.id)
-        opened = self._open[record.id] = ClientContainer(record, box)
-        return opened
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of a container or of a conversation, as long as somebody holds it."""
+        return self._locks.setdefault(name, asyncio.Lock())
 
     async def bring(self, record: ContainerRecord, box: Container, file_id: str) -> str:
         """Copy a stored file into a container. Returns its path inside. Raises `UnknownFile`."""

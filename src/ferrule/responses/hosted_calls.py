@@ -50,7 +50,7 @@ class HostedCalls:
 
     @property
     def over(self) -> bool:
-        """Whether no more calls are run."""
+        """True once no more calls are run."""
         return self._left <= 0
 
     def names(self, item: ResponseItem) -> bool:

@@ -95,17 +95,21 @@ class _FileSearch(msgspec.Struct, frozen=True):
     ranking_options: JsonObject | None = None
 
 
-class _AutoContainer(msgspec.Struct, frozen=True, tag="auto"):
+class _NewContainer(msgspec.Struct, frozen=True):
     file_ids: tuple[str, ...] = ()
     memory_limit: MemoryLimit | None = None
     network_policy: JsonObject | None = None
+
+
+class _AutoContainer(_NewContainer, frozen=True, kw_only=True):
+    type: Literal["auto"]
 
 
 class _CodeInterpreter(msgspec.Struct, frozen=True):
     container: str | _AutoContainer
 
 
-class _ShellAuto(_AutoContainer, frozen=True, tag="container_auto"):
+class _ShellAuto(_NewContainer, frozen=True, tag="container_auto"):
     skills: tuple[JsonObject, ...] = ()
 
 

@@ -36,9 +36,9 @@ class Containers(Part):
         """Forget a container; False if there is none."""
         return await self._database.write(_delete, owner, container_id)
 
-    async def note_upload(self, owner: str, container_id: str, path: str) -> None:
-        """Note that the client brought this file of a container."""
-        await self._database.write(_note_upload, owner, container_id, path)
+    async def note_upload(self, owner: str, container_id: str, path: str) -> bool:
+        """Note that the client brought this file of a container; False if there is none."""
+        return await self._database.write(_note_upload, owner, container_id, path)
 
     async def uploads_in(self, owner: str, container_id: str) -> frozenset[str]:
         """Return the paths of the files that the client brought."""
@@ -81,10 +81,11 @@ def _number(owner: str, container_id: str) -> Any:
     return select(containers.c.number).where(containers.c.owner == owner, containers.c.id == container_id)
 
 
-def _note_upload(tx: Connection, owner: str, container_id: str, path: str) -> None:
+def _note_upload(tx: Connection, owner: str, container_id: str, path: str) -> bool:
     number = tx.scalar(_number(owner, container_id))
     if number is not None:
         tx.execute(insert_or(container_files).on_conflict_do_nothing(), {"container": number, "path": path})
+    return number is not None
 
 
 def _uploads_in(tx: Connection, owner: str, container_id: str) -> frozenset[str]:

@@ -20,6 +20,7 @@ from ferrule.hosted.containers import (
     ClientContainer,
     ClientContainers,
     MemoryLimit,
+    State,
     UnknownFile,
     Wanted,
     details_of,
@@ -71,20 +72,21 @@ async def create(services: Services, request: Request) -> Response:
     except ContainerError as error:
         raise ApiError(str(error), status=503, kind="server_error", code="container_unavailable") from error
     headers = {"x-ferrule-not-run": "network_policy"} if asked.network_policy else None
-    return JsonAnswer(await _shown(services, made.record), headers=headers)
+    (shown,) = await _shown(services, made.record)
+    return JsonAnswer(shown, headers=headers)
 
 
 async def list_containers(services: Services, request: Request) -> Response:
     """`GET /containers`."""
     name = request.query_params.get("name") or None
     page = await services.store.containers(owner_of(request), paging_of(request), name)
-    shown = [await _shown(services, record) for record in page.data]
-    return list_answer(msgspec.structs.replace(page, data=tuple(shown)))
+    return list_answer(msgspec.structs.replace(page, data=tuple(await _shown(services, *page.data))))
 
 
 async def retrieve(services: Services, request: Request) -> Response:
     """`GET /containers/{id}`."""
-    return JsonAnswer(await _shown(services, await _record(services, request)))
+    (shown,) = await _shown(services, await _record(services, request))
+    return JsonAnswer(shown)
 
 
 async def delete(services: Services, request: Request) -> Response:
@@ -180,10 +182,14 @@ async def _place(services: Services, request: Request) -> ClientContainer:
     return place
 
 
-async def _shown(services: Services, record: ContainerRecord) -> JsonObject:
-    """Return a container as the API shows it."""
+async def _shown(services: Services, *records: ContainerRecord) -> list[JsonObject]:
+    """Return containers as the API shows them."""
+    states = await _containers(services).states(records)
+    return [_container_shown(record, state) for record, state in zip(records, states, strict=True)]
+
+
+def _container_shown(record: ContainerRecord, state: State) -> JsonObject:
     wanted = details_of(record)
-    state = await _containers(services).state(record)
     return {
         "id": record.id,
         "object": "container",
