@@ -119,3 +119,7 @@ def proportional(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1])
     return 0
+
+
+if __name__ == "__main__":
+    main()
