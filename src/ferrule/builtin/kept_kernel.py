@@ -28,7 +28,7 @@ class KeptKernel:
 
     @property
     def restarted(self) -> str:
-        """What follows the news that the kernel is gone."""
+        """Return what follows the news that the kernel is gone."""
         return f"The next call starts a new kernel; earlier {self.kept} are gone."
 
     def timed_out(self, error: CellTimedOut, timeout_ms: int) -> str:

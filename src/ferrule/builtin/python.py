@@ -47,7 +47,7 @@ class PythonAction(Action):
 
 
 class PythonObservation(Observation):
-    """What the cell wrote, its value or its error, and its images as data URLs."""
+    """Return what the cell wrote, its value or its error, and its images as data URLs."""
 
     bounded = True
 

@@ -44,7 +44,7 @@ _LIMITS = Limits()
 
 
 class Keeper(Protocol):
-    """What a container needs of its host."""
+    """The services that a container uses of its host."""
 
     async def holder_for(self, container: "Container", slot: Slot) -> HolderProcess:
         """Begin the processes of a container. Raises `ContainerError`."""
@@ -148,18 +148,18 @@ class Container(Closing):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of a command that brings none."""
+        """The environment of a command that brings none."""
         user = IMAGE_USER if self.settings.root else {}
         return {**ENVIRONMENT, **user, **self.settings.env}
 
     @property
     def busy(self) -> bool:
-        """Whether a command runs."""
+        """True while a command runs."""
         return bool(self._children)
 
     @property
     def alive(self) -> bool:
-        """Whether it has processes."""
+        """True while it has processes."""
         return self._holder is not None and self._holder.alive
 
     @property
@@ -169,7 +169,7 @@ class Container(Closing):
 
     @property
     def restarted(self) -> bool:
-        """Whether it was started again since somebody was told."""
+        """True if it was started again and nobody was told yet."""
         return self._notice is not None
 
     def take_notices(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What goes wrong with containers."""
+"""Errors of containers."""
 
 from ferrule.process.launcher import LaunchError
 

@@ -24,7 +24,7 @@ Status = Literal["running", "expired"]
 
 
 class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one container is made of and may use.
+    """The settings of one container: its root and its limits.
 
     `memory_bytes`, `cpus`, `max_processes` and `disk_bytes` hold for all its commands together; `ferrule doctor` says
     how strictly. `root` is a folder with a whole file system (an unpacked image), which commands see instead of the

@@ -37,7 +37,7 @@ _DEFAULT = ContainerSettings()
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the containers of a host may use. `memory_bytes` caps that of each; `spares` are kept ready, with default
+    """Limits of all containers of a host. `memory_bytes` caps that of each; `spares` are kept ready, with default
     settings; `groups` False does without control groups."""
 
     containers: int = MAX_CONTAINERS

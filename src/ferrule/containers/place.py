@@ -31,7 +31,7 @@ SHARED = "/var/tmp"
 RECORD, LOCK = "record.json", "lock"
 FOLDERS = ("data", "tmp", "home")
 LAYERS = ("upper", "work")
-"""What commands change of an image."""
+"""Folders with what commands change of an image."""
 IN_USE = "{} is in use by another process of yours: end that one first"
 _ID_BYTES = 16
 
@@ -55,7 +55,7 @@ def make_place(place: Path) -> None:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a container."""
+    """The record of a container on disk."""
 
     id: str
     created_at: float

@@ -1,4 +1,4 @@
-"""What `ferrule doctor` says of containers on this machine: found out by making one."""
+"""Report for `ferrule doctor` whether containers work on this machine, by making one."""
 
 import asyncio
 

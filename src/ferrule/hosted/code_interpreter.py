@@ -131,7 +131,7 @@ class CodeInterpreter:
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What a cell came to. `images` are data URLs."""
+    """The outcome of a cell. `images` are data URLs."""
 
     logs: str
     images: tuple[str, ...]

@@ -44,7 +44,7 @@ NO_FILE = "there is no file {!r}"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client wants of a container: files that are copied into it, memory, and minutes without use after which
+    """A client's settings for a container: files that are copied into it, memory, and minutes without use after which
     it ends; None for the server's own. A `network_policy` is only kept: containers have no network."""
 
     file_ids: tuple[str, ...] = ()

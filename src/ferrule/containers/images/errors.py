@@ -1,4 +1,4 @@
-"""What goes wrong with images."""
+"""Errors of images."""
 
 import errno
 import os

@@ -15,7 +15,7 @@ MOST = (1 << 32) - 2
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """What a layer says of a file: user, group and permission bits."""
+    """User, group and permission bits of a file, as a layer has them."""
 
     user: int
     group: int

@@ -25,7 +25,7 @@ MACHINES = {
     "armv6l": "arm",
     "i686": "386",
 }
-"""What the kernel calls a machine, and what images call it, where the two differ."""
+"""The kernel's name of a machine -> the name in images, where the two differ."""
 INDEXES = frozenset(
     {
         "application/vnd.oci.image.index.v1+json",

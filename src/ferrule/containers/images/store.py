@@ -64,7 +64,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What image.json holds."""
+    """The contents of image.json."""
 
     config: ImageConfig
     reference: str

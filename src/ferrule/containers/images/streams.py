@@ -23,7 +23,7 @@ _WITH_HEADER = 16 + zlib.MAX_WBITS
 
 
 class Readable(Protocol):
-    """What unpackers read from, and what is read from them."""
+    """A stream of bytes, packed or unpacked."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes; none at the end."""

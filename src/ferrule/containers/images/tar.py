@@ -27,7 +27,7 @@ Extents = list[tuple[int, int]]
 
 
 class Kind(Enum):
-    """What an entry is."""
+    """The kind of an entry."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -68,7 +68,7 @@ class Entry(msgspec.Struct):
 
 
 class Source(Readable, Protocol):
-    """What an archive is read from."""
+    """A source to read an archive from."""
 
     def skip(self, size: int) -> None:
         """Pass over so many bytes, or all that there are."""

@@ -27,7 +27,7 @@ from ferrule.containers.images.tar import Entry, Kind, TarReader
 WHITEOUT, OPAQUE, AUFS = b".wh.", b".wh..wh..opq", b".wh..wh."
 """How a layer says that a file is gone, that a folder begins anew; names that only AUFS needs."""
 FILE_NEEDS, FOLDER_NEEDS = stat.S_IRUSR | stat.S_IWUSR, stat.S_IRWXU
-"""What the owner can do with all that is unpacked: copy it and remove it again."""
+"""Permissions that let the owner copy and remove all that is unpacked."""
 SET_IDS = stat.S_ISUID | stat.S_ISGID
 """Left away from files: on this machine they would be somebody else's rights. The table of owners keeps them."""
 OWN_ATTRIBUTES = b"user."
@@ -39,7 +39,8 @@ _PLURALS = {Kind.DEVICE: "devices", Kind.FIFO: "named pipes"}
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made. `owned`: the files belong to those whom the layers name. `left_out`: what, and how often."""
+    """The result of unpacking. `owned`: the files belong to those whom the layers name. `left_out`: what was left out,
+    and how often."""
 
     size: int
     entries: int
@@ -82,7 +83,7 @@ class _Target:
         self._left_out: Counter[str] = Counter()
         self._size = self._entries = self._name_bytes = 0
         self._new: set[bytes] = set()
-        """What the present layer has made: its own whiteouts do not concern it."""
+        """Paths that the present layer has made: its own whiteouts do not concern them."""
 
     def apply(self, archive: Pipe) -> None:
         """Unpack one layer."""

@@ -1,4 +1,4 @@
-"""What the routes of a gateway work with."""
+"""The objects that the routes of a gateway share."""
 
 import asyncio
 from collections import Counter
