@@ -22,7 +22,7 @@ from ferrule.responses.request import (
     Known,
     ResponseRequest,
 )
-from ferrule.responses.run import Ways
+from ferrule.responses.run import RunOptions
 from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, read_tool
 from ferrule.responses.transcript import Form, check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
@@ -49,7 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
     new: tuple[ResponseItem, ...]
     plan: ToolPlan
     upstream: ModelRequest
-    ways: Ways
+    options: RunOptions
 
 
 class Asker:
@@ -102,7 +102,7 @@ class Asker:
             include=tuple(name for name in known.include or () if name in OF_TOOLS),
         )
         plan = msgspec.structs.replace(brought, echoed=plan.echoed)
-        return Asked(request, owner, history, given, new, plan, asked, _ways(known, items, given))
+        return Asked(request, owner, history, given, new, plan, asked, _options(known, items, given))
 
     async def _before(self, request: ResponseRequest, owner: str, cache: ResponseCache | None, forms: Form) -> History:
         if request.conversation is None:
@@ -129,11 +129,11 @@ async def _check(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> 
             raise ApiError(f"{param}: {error}", status=error.status, param=param) from error
 
 
-def _ways(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonObject]) -> Ways:
+def _options(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonObject]) -> RunOptions:
     triggers = [at for at, item in enumerate(given) if item.get("type") == _TRIGGER]
     if triggers and triggers != [len(given) - 1]:
         raise ApiError(f"input[{triggers[0]}]: a compaction_trigger is the last item", param=f"input[{triggers[0]}]")
-    return Ways(
+    return RunOptions(
         encrypted=ENCRYPTED in (known.include or ()),
         logprobs=_wants_logprobs(known),
         sources=SOURCES in (known.include or ()),

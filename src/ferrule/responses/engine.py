@@ -291,7 +291,7 @@ class ResponseEngine:
             containers=containers_in(asked.input),
         )
         hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls)
-        run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.ways, hosted)
+        run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.options, hosted)
         kept = EventLog(self._store, ledger) if asked.request.background else None
         try:
             ledger.begin(queued=asked.request.background)

@@ -61,7 +61,7 @@ class _Rejected(msgspec.Struct, frozen=True):
     message: str
 
 
-class Ways(msgspec.Struct, frozen=True, kw_only=True):
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a client wants a response. `encrypted`: with reasoning in its encrypted form. `logprobs`: with the
     probabilities of its tokens. `sources`: with all that a search found. `compact`: the conversation is
     summarised first. `answer`: the model answers; else the conversation is only kept, for what continues it.
@@ -79,13 +79,19 @@ class ResponseRun:
     """One response."""
 
     def __init__(
-        self, model: Model, request: ModelRequest, plan: ToolPlan, ledger: Ledger, ways: Ways, hosted: HostedCalls
+        self,
+        model: Model,
+        request: ModelRequest,
+        plan: ToolPlan,
+        ledger: Ledger,
+        options: RunOptions,
+        hosted: HostedCalls,
     ) -> None:
         self._model = model
         self._request = request
         self._plan = plan
         self._ledger = ledger
-        self._ways = ways
+        self._options = options
         self._hosted = hosted
         self._usage: TokenUsage | None = None
         self._incomplete: str | None = None
@@ -97,9 +103,9 @@ class ResponseRun:
     async def run(self) -> Ending:
         """Run the response. Returns how it ends."""
         try:
-            if self._ways.compact:
+            if self._options.compact:
                 await self._compact()
-            return await self._answer() if self._ways.answer else Ending("completed", self._usage or TokenUsage())
+            return await self._answer() if self._options.answer else Ending("completed", self._usage or TokenUsage())
         except ContentFiltered as error:
             self._add_usage(error.usage)
             return Ending("incomplete", self._usage, "content_filter")
@@ -172,7 +178,7 @@ class ResponseRun:
     async def _fitting(self, request: ModelRequest) -> list[_Rejected]:
         """Send a request; leave out its oldest items where it is too long, if the client wants that."""
         items = request.items
-        for _ in range(MAX_CUTS if self._ways.truncate else 0):
+        for _ in range(MAX_CUTS if self._options.truncate else 0):
             try:
                 return await self._sample(msgspec.structs.replace(request, items=items))
             except ContextOverflow:
@@ -202,7 +208,7 @@ class ResponseRun:
     def _take(self, event: ResponseEvent) -> None:
         match event:
             case TextDelta(item_id=item_id) if item := self._open.get(item_id):
-                logprobs = event.logprobs if self._ways.logprobs else b""
+                logprobs = event.logprobs if self._options.logprobs else b""
                 self._ledger.say(item, "refusal" if event.refusal else "output_text", event.part, event.delta, logprobs)
             case ReasoningDelta(item_id=item_id) if item := self._open.get(item_id):
                 self._ledger.say(item, "summary_text" if event.summary else "reasoning_text", event.part, event.delta)
@@ -237,7 +243,7 @@ class ResponseRun:
         fields: JsonObject = msgspec.json.decode(raw)
         fields = {name: value for name, value in fields.items() if name not in _PRIVATE}
         action = fields.get("action")
-        if isinstance(action, dict) and "sources" in action and not self._ways.sources:
+        if isinstance(action, dict) and "sources" in action and not self._options.sources:
             fields["action"] = {name: value for name, value in action.items() if name != "sources"}
         return fields
 
@@ -298,7 +304,7 @@ class ResponseRun:
         kind = str(fields.get("type"))
         status = {"status": "incomplete"} if fields.get("status") == "incomplete" else {}
         fields = self._fields(item.raw) | status
-        if kind == "reasoning" and not self._ways.encrypted:
+        if kind == "reasoning" and not self._options.encrypted:
             fields.pop("encrypted_content", None)
         return kind, fields
 
