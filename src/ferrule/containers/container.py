@@ -323,9 +323,9 @@ class Container(Closing):
                 raise ContainerError(reason) from error
             raise _NotStarted("the container ended before the command was started") from error
         self._children.add(child)
-        holder.watch()
         asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill, holder)
         await started(child)
+        holder.watch()  # not before: it would see no command, and look no more
         return child
 
     def _exceeded(self) -> list[str]:
