@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ferrule.containers import ContainerError
-from ferrule.hosted.containers import ClientContainer, ClientContainers, UnknownFile, wanted_of
+from ferrule.hosted.containers import ClientContainer, ClientContainers
 from ferrule.hosted.tool import HostedCall, Scope, Telling, ToolRefused
 from ferrule.process.kernel import CellResult, CellTimedOut, KernelDied, KernelLost
 from ferrule.process.launcher import LaunchError
@@ -58,14 +58,8 @@ class CodeInterpreter:
 
     async def check(self, tool: JsonObject, owner: str) -> None:
         """Look up the container, or the files for a new one. Raises `ToolRefused`."""
-        declared = tool["container"]
         try:
-            if isinstance(declared, str):
-                await self._containers.get(owner, declared)
-            else:
-                await self._containers.check_files(owner, wanted_of(declared).file_ids)
-        except UnknownFile as error:
-            raise ToolRefused(str(error), "container.file_ids", status=404) from error
+            await self._containers.check(owner, *_named(tool), "container")
         except ContainerError as error:
             raise ToolRefused(str(error), "container", status=404) from error
 
@@ -79,7 +73,7 @@ class CodeInterpreter:
             code = msgspec.convert(decode(call.arguments), _Arguments).code
         except msgspec.ValidationError as error:
             raise RespondToModel(f"{self.name}: {error}") from error
-        place = await self._place(call.tool, call.scope)
+        place = await self._containers.place(call.scope, *_named(call.tool))
         item = telling.add_item("code_interpreter_call", {"container_id": place.id, "code": "", "outputs": None})
         telling.tell_of(item, "response.code_interpreter_call.in_progress")
         telling.tell_of(item, "response.code_interpreter_call_code.delta", delta=code)
@@ -91,15 +85,6 @@ class CodeInterpreter:
         fields = {"status": outcome.status, "container_id": place.id, "code": code, "outputs": outputs}
         telling.end_item(item, fields)
         return outcome.for_model()
-
-    async def _place(self, tool: JsonObject, scope: Scope) -> ClientContainer:
-        declared = tool["container"]
-        try:
-            if isinstance(declared, str):
-                return await self._containers.get(scope.owner, declared)
-            return await self._containers.of(scope, wanted_of(declared))
-        except ContainerError as error:
-            raise RespondToModel(str(error)) from error
 
     async def _evaluate(self, place: ClientContainer, code: str) -> "_Outcome":
         try:
@@ -128,6 +113,12 @@ class CodeInterpreter:
             make_item(FunctionCall(call_id=call_id, name=name, arguments=arguments)),
             make_item(FunctionCallOutput(call_id=call_id, output=output)),
         )
+
+
+def _named(tool: JsonObject) -> tuple[str | None, JsonObject]:
+    """Return the id of the declared container, and what is declared of a new one."""
+    declared = tool["container"]
+    return (declared, {}) if isinstance(declared, str) else (None, declared)
 
 
 class _Outcome(msgspec.Struct, frozen=True):

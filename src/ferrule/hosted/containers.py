@@ -22,9 +22,10 @@ from ferrule.containers import (
     UnknownContainer,
 )
 from ferrule.containers.data import list_files, make_file
-from ferrule.hosted.tool import Scope
+from ferrule.hosted.tool import Scope, ToolRefused
 from ferrule.process.kernel import Kernel
 from ferrule.process.python_kernel import start_python
+from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonObject
 from ferrule.store import ContainerRecord
 
@@ -157,6 +158,24 @@ class ClientContainers:
                     return await self._or_new(record, scope, wanted)
             record = await self._store.container_of(scope.owner, scope.lane)
             return await self._or_new(record, scope, wanted)
+
+    async def check(self, owner: str, named: str | None, declared: JsonObject, param: str) -> None:
+        """Look up the container that a tool names, or the files for a new one. `param` is the field that names them.
+        Raises `ToolRefused`."""
+        try:
+            if named is not None:
+                await self.get(owner, named)
+            else:
+                await self.check_files(owner, wanted_of(declared).file_ids)
+        except UnknownFile as error:
+            raise ToolRefused(str(error), f"{param}.file_ids", status=404) from error
+
+    async def place(self, scope: Scope, named: str | None, declared: JsonObject) -> ClientContainer:
+        """Return the container that a tool names, or the conversation's own. Raises `RespondToModel`."""
+        try:
+            return await (self.of(scope, wanted_of(declared)) if named is None else self.get(scope.owner, named))
+        except ContainerError as error:
+            raise RespondToModel(str(error)) from error
 
     async def _or_new(self, record: ContainerRecord | None, scope: Scope, wanted: Wanted) -> ClientContainer:
         if record is not None:

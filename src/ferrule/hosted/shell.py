@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ferrule.containers import ContainerError
-from ferrule.hosted.containers import ClientContainer, ClientContainers, UnknownFile, wanted_of
+from ferrule.hosted.containers import ClientContainer, ClientContainers
 from ferrule.hosted.shell_output import told
 from ferrule.hosted.tool import HostedCall, Scope, Telling, ToolRefused
 from ferrule.process.launcher import LaunchError
@@ -64,14 +64,8 @@ class HostedShell:
 
     async def check(self, tool: JsonObject, owner: str) -> None:
         """Look up the container, or the files for a new one. Raises `ToolRefused`."""
-        declared = tool["environment"]
         try:
-            if declared["type"] == "container_reference":
-                await self._containers.get(owner, declared["container_id"])
-            else:
-                await self._containers.check_files(owner, wanted_of(declared).file_ids)
-        except UnknownFile as error:
-            raise ToolRefused(str(error), "environment.file_ids", status=404) from error
+            await self._containers.check(owner, *_named(tool), "environment")
         except ContainerError as error:
             raise ToolRefused(str(error), "environment.container_id", status=404) from error
 
@@ -85,7 +79,7 @@ class HostedShell:
             asked = msgspec.convert(decode(call.arguments), _Arguments)
         except msgspec.ValidationError as error:
             raise RespondToModel(f"{self.name}: {error}") from error
-        place = await self._place(call.tool, call.scope)
+        place = await self._containers.place(call.scope, *_named(call.tool))
         action = msgspec.structs.asdict(asked)
         environment = {"type": "container_reference", "container_id": place.id}
         same = {"call_id": call.call_id, "action": action, "environment": environment}
@@ -124,15 +118,6 @@ class HostedShell:
         most = asked.max_output_length
         return {"stdout": done.stdout.text()[:most], "stderr": done.stderr.text()[:most], "outcome": outcome}
 
-    async def _place(self, tool: JsonObject, scope: Scope) -> ClientContainer:
-        declared = tool["environment"]
-        try:
-            if declared["type"] == "container_reference":
-                return await self._containers.get(scope.owner, declared["container_id"])
-            return await self._containers.of(scope, wanted_of(declared))
-        except ContainerError as error:
-            raise RespondToModel(str(error)) from error
-
     async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
         """Return the annotations for the files that a text names."""
         return await self._containers.citations(scope, used, text)
@@ -140,3 +125,9 @@ class HostedShell:
     def replayed(self, item: JsonObject, name: str) -> tuple[ResponseItem, ...]:
         """Return nothing: its items have the form of those that a client runs."""
         return ()
+
+
+def _named(tool: JsonObject) -> tuple[str | None, JsonObject]:
+    """Return the id of the declared container, and what is declared of a new one."""
+    declared = tool["environment"]
+    return (declared["container_id"] if declared["type"] == "container_reference" else None), declared
