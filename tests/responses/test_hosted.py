@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.hosted.tool import HostedCall, Scope, Telling, ToolRefused
+from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling, ToolRefused
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.items import OutputBody, ResponseItem
+from ferrule.protocol.items import OutputBody
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.specs import ResponsesApiTool, Wire
 from ferrule.responses.errors import ApiError
@@ -18,27 +18,28 @@ from tests.responses.serving import WEATHER, Json, Served, asked, events_of, kin
 from tests.responses.test_engine import check_stream
 
 TOOL: Json = {"type": "shout", "loudness": 3}
+ALLOWED: Json = {"type": "allowed_tools", "mode": "auto"}
 
 
-class Shout:
+class Shout(HostedTool):
     """Returns its text in capitals, and tells an item of it. `held`: calls wait for it."""
 
-    kind = name = "shout"
+    kind = "shout"
 
     def __init__(self) -> None:
         self.calls: list[HostedCall] = []
         self.begun = asyncio.Event()
         self.held: asyncio.Event | None = None
 
-    def is_meant(self, tool: Json) -> bool:
-        return tool.get("type") == "shout"
-
     async def check(self, tool: Json, owner: str) -> None:
         if tool["loudness"] > 9:
             raise ToolRefused("nothing is that loud", "loudness")
 
-    def function(self, name: str, tool: Json) -> ResponsesApiTool:
-        return ResponsesApiTool(name=name, description=f"Loudness {tool['loudness']}", parameters=JsonSchema({}))
+    def functions(self, tool: Json) -> Sequence[ResponsesApiTool]:
+        return [
+            ResponsesApiTool(name="shout", description=f"Loudness {tool['loudness']}", parameters=JsonSchema({})),
+            ResponsesApiTool(name="hush", description="Be quiet", parameters=JsonSchema({})),
+        ]
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         self.calls.append(call)
@@ -60,9 +61,6 @@ class Shout:
             if at < 0
             else [{"type": "url_citation", "url": "x:", "title": "", "start_index": at, "end_index": at + 3}]
         )
-
-    def replayed(self, item: Json, name: str) -> tuple[ResponseItem, ...]:
-        return ()
 
 
 @pytest.fixture
@@ -143,6 +141,15 @@ async def test_a_wrong_call_of_ours_is_told_to_the_model_alone(here: Served) -> 
     ledger = await here.ask(tools=[TOOL])
     assert [item["type"] for item in ledger.object["output"]] == ["shout_call", "message"]
     assert [output.text for output in here.model.last_request.outputs] == ["shout: `text` is required", "B"]
+
+
+async def test_a_tool_may_be_several_functions(here: Served, shout: Shout) -> None:
+    here.model.add([function_call("hush_2", {"text": "a"})], "Done.")
+    own = {"type": "function", "name": "hush", "parameters": {"type": "object", "properties": {}}}
+    await here.ask(tools=[TOOL, own, WEATHER], tool_choice=ALLOWED | {"tools": [{"type": "shout"}]})
+    told = json.dumps(here.model.requests[0].body["tools"])
+    assert [call.function for call in shout.calls] == ["hush"]
+    assert ('"shout"' in told, '"hush_2"' in told, '"get_weather"' in told) == (True, True, False)
 
 
 async def test_only_as_many_calls_are_run_as_the_client_allows(here: Served, shout: Shout) -> None:

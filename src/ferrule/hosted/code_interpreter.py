@@ -3,13 +3,13 @@
 Source: `code_interpreter` and `code_interpreter_call` of the Responses API.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ferrule.containers import ContainerError
 from ferrule.hosted.containers import ClientContainer, ClientContainers
-from ferrule.hosted.tool import HostedCall, Scope, Telling, ToolRefused
+from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling, ToolRefused
 from ferrule.process.kernel import CellResult, CellTimedOut, KernelDied, KernelLost
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import ContentPart, InputImage, InputText
@@ -24,6 +24,8 @@ OUTPUTS = "code_interpreter_call.outputs"
 """The `include` that shows what a call printed and drew."""
 MODEL_BUDGET = OutputBudget(10_000)
 """Of what a call printed that the model reads: as of a command of a session."""
+NAME = "python"
+"""The model's function."""
 DESCRIPTION = (
     "Run Python in a container that keeps its state from call to call. Standard output, errors, the value of the last "
     "expression and open figures come back. Files are in /mnt/data, also those that the user gave; write results for "
@@ -43,18 +45,14 @@ class _Arguments(msgspec.Struct, frozen=True):
     code: str
 
 
-class CodeInterpreter:
+class CodeInterpreter(HostedTool):
     """The tool. A cell may take `cell_seconds`."""
 
-    kind, name = "code_interpreter", "python"
+    kind = "code_interpreter"
 
     def __init__(self, containers: ClientContainers, *, cell_seconds: float) -> None:
         self._containers = containers
         self._cell_ms = int(cell_seconds * 1000)
-
-    def is_meant(self, tool: JsonObject) -> bool:
-        """Return whether this is the declared tool."""
-        return tool.get("type") == "code_interpreter"
 
     async def check(self, tool: JsonObject, owner: str) -> None:
         """Look up the container, or the files for a new one. Raises `ToolRefused`."""
@@ -63,16 +61,16 @@ class CodeInterpreter:
         except ContainerError as error:
             raise ToolRefused(str(error), "container", status=404) from error
 
-    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
+    def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""
-        return ResponsesApiTool(name=name, description=DESCRIPTION, parameters=PARAMETERS)
+        return (ResponsesApiTool(name=NAME, description=DESCRIPTION, parameters=PARAMETERS),)
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         """Run a cell."""
         try:
             code = msgspec.convert(decode(call.arguments), _Arguments).code
         except msgspec.ValidationError as error:
-            raise RespondToModel(f"{self.name}: {error}") from error
+            raise RespondToModel(f"{NAME}: {error}") from error
         place = await self._containers.place(call.scope, *_named(call.tool))
         item = telling.add_item("code_interpreter_call", {"container_id": place.id, "code": "", "outputs": None})
         telling.tell_of(item, "response.code_interpreter_call.in_progress")
@@ -102,7 +100,7 @@ class CodeInterpreter:
         """Return the annotations for the files that a text names."""
         return await self._containers.citations(scope, used, text)
 
-    def replayed(self, item: JsonObject, name: str) -> tuple[ResponseItem, ...]:
+    def replayed(self, item: JsonObject, called: Callable[[str], str]) -> tuple[ResponseItem, ...]:
         """Return a call that the client sends back as the model saw it."""
         if item.get("type") != "code_interpreter_call":
             return ()
@@ -110,7 +108,7 @@ class CodeInterpreter:
         logs = [entry.get("logs") for entry in item.get("outputs") or () if entry.get("type") == "logs"]
         output = "\n".join(map(str, logs)) or "(its output is not kept)"
         return (
-            make_item(FunctionCall(call_id=call_id, name=name, arguments=arguments)),
+            make_item(FunctionCall(call_id=call_id, name=called(NAME), arguments=arguments)),
             make_item(FunctionCallOutput(call_id=call_id, output=output)),
         )
 

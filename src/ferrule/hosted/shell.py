@@ -11,10 +11,10 @@ import msgspec
 from ferrule.containers import ContainerError
 from ferrule.hosted.containers import ClientContainer, ClientContainers
 from ferrule.hosted.shell_output import told
-from ferrule.hosted.tool import HostedCall, Scope, Telling, ToolRefused
+from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling, ToolRefused
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.items import OutputBody, ResponseItem
+from ferrule.protocol.items import OutputBody
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonObject, decode
 from ferrule.protocol.specs import ResponsesApiTool
@@ -25,6 +25,8 @@ MODEL_BUDGET = OutputBudget(10_000)
 MOST_COMMANDS = 64
 """In one call: more is a script."""
 HERE = ("container_auto", "container_reference")
+NAME = "shell"
+"""The model's function."""
 DESCRIPTION = (
     "Run commands with bash in a Linux container, in order, each in a new shell in /mnt/data. What a command leaves "
     "running goes on. Files are in /mnt/data, also those that the user gave; write results for the user there, and "
@@ -49,10 +51,10 @@ class _Arguments(msgspec.Struct, frozen=True):
     max_output_length: Annotated[int, msgspec.Meta(gt=0)] | None = None
 
 
-class HostedShell:
+class HostedShell(HostedTool):
     """The tool. A command that names no limit may take `command_seconds`."""
 
-    kind = name = "shell"
+    kind = "shell"
 
     def __init__(self, containers: ClientContainers, *, command_seconds: float) -> None:
         self._containers = containers
@@ -69,16 +71,16 @@ class HostedShell:
         except ContainerError as error:
             raise ToolRefused(str(error), "environment.container_id", status=404) from error
 
-    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
+    def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""
-        return ResponsesApiTool(name=name, description=DESCRIPTION, parameters=PARAMETERS)
+        return (ResponsesApiTool(name=NAME, description=DESCRIPTION, parameters=PARAMETERS),)
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         """Run the commands of a call."""
         try:
             asked = msgspec.convert(decode(call.arguments), _Arguments)
         except msgspec.ValidationError as error:
-            raise RespondToModel(f"{self.name}: {error}") from error
+            raise RespondToModel(f"{NAME}: {error}") from error
         place = await self._containers.place(call.scope, *_named(call.tool))
         action = msgspec.structs.asdict(asked)
         environment = {"type": "container_reference", "container_id": place.id}
@@ -121,10 +123,6 @@ class HostedShell:
     async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
         """Return the annotations for the files that a text names."""
         return await self._containers.citations(scope, used, text)
-
-    def replayed(self, item: JsonObject, name: str) -> tuple[ResponseItem, ...]:
-        """Return nothing: its items have the form of those that a client runs."""
-        return ()
 
 
 def _named(tool: JsonObject) -> tuple[str | None, JsonObject]:

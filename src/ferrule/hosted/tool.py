@@ -4,8 +4,9 @@ The model calls a function; what the call did is told to the client as items wit
 as the function's output.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -36,9 +37,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of the model. `tool` is the tool as the client declared it, `arguments` are the model's words."""
+    """A call of the model. `function` is one of the tool's functions, by its own name; `tool` is the tool as the client
+    declared it, `arguments` are the model's words."""
 
     call_id: str
+    function: str
     arguments: str
     tool: JsonObject
     scope: Scope
@@ -73,41 +76,35 @@ class Telling(Protocol):
         ...
 
 
-class HostedTool(Protocol):
-    """One such tool."""
+class HostedTool(ABC):
+    """One such tool. `kind` is its type in `tools`; a tool may be known to the model as several functions."""
 
-    @property
-    def kind(self) -> str:
-        """Its type in `tools`."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name of the model's function, unless a tool of the client has it."""
-        ...
+    kind: ClassVar[str]
 
     def is_meant(self, tool: JsonObject) -> bool:
         """Return whether this is the declared tool."""
-        ...
+        return tool.get("type") == self.kind
 
     async def check(self, tool: JsonObject, owner: str) -> None:
         """Look up what the declared tool names. Raises `ToolRefused`."""
-        ...
+        return
 
-    def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
-        """Return the function that the model is told of."""
-        ...
+    @abstractmethod
+    def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
+        """Return the functions that the model is told of. Where a tool of the client has the name of one, that one gets
+        another."""
 
+    @abstractmethod
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         """Run a call, tell its items, and return what the model reads. Raises `RespondToModel` for a call that is
         wrong, before anything is told."""
-        ...
 
     async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
         """Return the annotations of a text of the model, each with its indices. `used` are the containers of the
         response's calls."""
-        ...
+        return ()
 
-    def replayed(self, item: JsonObject, name: str) -> tuple[ResponseItem, ...]:
-        """Return an item of ours that the client sends back as the model saw it; empty if it is none of this tool."""
-        ...
+    def replayed(self, item: JsonObject, called: Callable[[str], str]) -> tuple[ResponseItem, ...]:
+        """Return an item of ours that the client sends back as the model saw it; empty if it is none of this tool.
+        `called` returns the name by which the model knows a function."""
+        return ()

@@ -24,7 +24,7 @@ from ferrule.responses.request import (
 )
 from ferrule.responses.run import RunOptions
 from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, read_tool
-from ferrule.responses.transcript import Form, check_pairs, read_input, to_upstream
+from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
 
@@ -73,12 +73,11 @@ class Asker:
             raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
         plan = plan_tools(known.tools or (), knows, self._hosted)
         await _check(plan, known.tools or (), owner)
-        forms = plan.names
-        history = await self._before(request, owner, cache, forms)
+        history = await self._before(request, owner, cache, plan)
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
-        placed = [(index, form) for index, item in enumerate(whole) for form in self._to_upstream(item, forms)]
+        placed = [(index, form) for index, item in enumerate(whole) for form in self._to_upstream(item, plan)]
         new = tuple(item for _, item in placed)
         check_pairs(history.items, placed, given)
         _check_brought(given)
@@ -104,19 +103,21 @@ class Asker:
         plan = msgspec.structs.replace(brought, echoed=plan.echoed)
         return Asked(request, owner, history, given, new, plan, asked, _options(known, items, given))
 
-    async def _before(self, request: ResponseRequest, owner: str, cache: ResponseCache | None, forms: Form) -> History:
+    async def _before(
+        self, request: ResponseRequest, owner: str, cache: ResponseCache | None, plan: ToolPlan
+    ) -> History:
         if request.conversation is None:
             return await self._histories.before(request.known.previous_response_id, owner, cache)
         return await self._histories.of_conversation(
-            request.conversation, owner, lambda item: self._to_upstream(item, forms)
+            request.conversation, owner, lambda item: self._to_upstream(item, plan)
         )
 
-    def _to_upstream(self, item: JsonObject, forms: Form) -> tuple[ResponseItem, ...]:
+    def _to_upstream(self, item: JsonObject, plan: ToolPlan) -> tuple[ResponseItem, ...]:
         """Return a client's item as the upstream model knows it: a call of ours is a call and its output."""
         for tool in self._hosted:
-            if replayed := tool.replayed(item, forms.get(tool.kind, tool.name)):
+            if replayed := tool.replayed(item, plan.called):
                 return replayed
-        return (to_upstream(item, forms, self._upstream.knows),)
+        return (to_upstream(item, plan.names, self._upstream.knows),)
 
 
 async def _check(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> None:

@@ -25,10 +25,11 @@ OVER = "This call was not run: the response has made as many tool calls as it ma
 
 
 class Hosted(msgspec.Struct, frozen=True):
-    """A tool of ours that a request declares."""
+    """A function of a tool of ours that a request declares. `function` is its own name."""
 
     tool: HostedTool
     declared: JsonObject
+    function: str
 
 
 def containers_in(items: Sequence[JsonObject]) -> tuple[str, ...]:
@@ -96,7 +97,13 @@ class HostedCalls:
             return OVER
         self._left -= 1
         hosted = self._tools[call.name]
-        given = HostedCall(call_id=call.call_id, arguments=call.arguments, tool=hosted.declared, scope=self._scope)
+        given = HostedCall(
+            call_id=call.call_id,
+            function=hosted.function,
+            arguments=call.arguments,
+            tool=hosted.declared,
+            scope=self._scope,
+        )
         try:
             return await hosted.tool.run(given, self._ledger)
         except RespondToModel as error:

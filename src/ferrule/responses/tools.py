@@ -194,9 +194,14 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> dict[str, str]:
-        """The names of the functions that stand for tools with items of their own, by the tools' types."""
+        """The names of the functions that stand for tools with items of their own, by the tools' types: of a tool's
+        functions the first."""
         natives = {tool.kind: name for name, tool in self.natives.items()}
-        return {entry.tool.kind: name for name, entry in self.hosted.items()} | natives
+        return {entry.tool.kind: name for name, entry in reversed(tuple(self.hosted.items()))} | natives
+
+    def called(self, function: str) -> str:
+        """Return the name by which the model knows a function of ours."""
+        return next((name for name, entry in self.hosted.items() if entry.function == function), function)
 
 
 def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: Sequence[HostedTool] = ()) -> ToolPlan:
@@ -225,10 +230,11 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
             natives[name] = native
             specs.append(native.function(name, tool))
         elif here is not None:
-            name = _free_name(here.name, taken)
-            taken.add(name)
-            hosted[name] = Hosted(here, tool)
-            specs.append(here.function(name, tool))
+            for function in here.functions(tool):
+                name = _free_name(function.name, taken)
+                taken.add(name)
+                hosted[name] = Hosted(here, tool, function.name)
+                specs.append(msgspec.structs.replace(function, name=name))
         else:
             not_run.append(kind)
     _check_twins(specs)
@@ -274,9 +280,16 @@ def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[Tool
         if tool.get("type") in ("function", "custom") and tool.get("name") not in declared:
             param = f"tool_choice.tools[{at}].name"
             raise ApiError(f"{param}: there is no tool {tool.get('name')!r} in tools", param=param)
-    names = {tool.get("name") or plan.names.get(str(tool.get("type"))) or tool.get("type") for tool in listed}
+    names = {name for tool in listed for name in _meant(tool, plan)}
     kept = tuple(spec for spec in plan.specs if spec_name(spec) in names)
     return (mode if kept else "none"), kept
+
+
+def _meant(tool: JsonObject, plan: ToolPlan) -> tuple[JsonValue, ...]:
+    """Return the names of the functions that an allowed tool stands for."""
+    kind = str(tool.get("type"))
+    hosted = tuple(name for name, entry in plan.hosted.items() if entry.tool.kind == kind)
+    return (tool["name"],) if tool.get("name") else hosted or (plan.names.get(kind, kind),)
 
 
 def read_tool(tool: JsonValue, param: str) -> msgspec.Struct | None:
