@@ -42,12 +42,15 @@ class Holder(InitServer):
         self.tick = TICK if running else None
         if not running:
             return
-        if self.watch.memory_used_up(running):
+        # The reason comes first, so that it is known when the command's end is.
+        largest = self.watch.too_large(running)
+        if largest is not None:
             send(self.control, b"W", b"memory")
+            signal_quietly(os.kill, largest, kernel.SIGKILL)
         if self.watch.disk_used_up():
+            send(self.control, b"W", b"disk")
             for init in running:
                 signal_quietly(os.kill, init, kernel.SIGUSR1)  # it kills its command with all descendants
-            send(self.control, b"W", b"disk")
 
     def start(self) -> None:
         settings = self.settings

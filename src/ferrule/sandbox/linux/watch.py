@@ -7,8 +7,7 @@ Part of the holder (`mother.py`): standard library only.
 import os
 import time
 
-from .kernel import SIGKILL
-from .processes import descendants, signal_quietly
+from .processes import descendants
 
 TICK = 200
 """Milliseconds between two looks at the memory while commands run."""
@@ -32,18 +31,18 @@ class Watch:
         self.most = (disk_bytes, MOST_ENTRIES)
         self.next_look = 0.0
 
-    def memory_used_up(self, inits: list[int]) -> bool:
-        """End the largest process if all of them together use too much. True if one was ended."""
+    def too_large(self, inits: list[int]) -> int | None:
+        """Return the largest process if all of them together use too much memory."""
         if not self.memory_bytes:
-            return False
+            return None
         sizes = {pid: memory_of(pid) for init in inits for pid in descendants(init)}
         if sum(sizes.values()) <= self.memory_bytes:
-            return False
+            return None
         # Pages that forks still share were counted for each of them. Counting them once takes longer.
         sizes = {pid: share_of(pid, size) for pid, size in sizes.items()}
         if sum(sizes.values()) <= self.memory_bytes:
-            return False
-        return signal_quietly(os.kill, max(sizes, key=lambda pid: sizes[pid]), SIGKILL)
+            return None
+        return max(sizes, key=lambda pid: sizes[pid])
 
     def disk_used_up(self) -> bool:
         """Tell whether the files have grown beyond the limit, or further beyond it since the last time. A command that
