@@ -17,6 +17,7 @@ from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
+from ferrule.sandbox.way_out import WayOut
 from ferrule.sync import Closing, wait_for_coroutine
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -92,6 +93,8 @@ class Container(Closing):
         self._spare_timer: asyncio.TimerHandle | None = None
         self.when_closed: Callable[[], Coroutine[Any, Any, None]] | None = None
         """Closes what was opened for this container alone."""
+        self.way_out: WayOut | None = None
+        """Serves its way to the network, from its first start on; without one it has none."""
 
     @staticmethod
     def open(

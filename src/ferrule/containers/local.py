@@ -176,10 +176,10 @@ class LocalHost(LoopBound):
         root = _root(slot, own)
         with ExitStack() as stack:
             entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
-            settings = settings_of(root, 0 if entrances else self.memory_bytes(own), own.disk_bytes)
+            settings = settings_of(root, 0 if entrances else self.memory_bytes(own), own.disk_bytes, container.way_out)
             if self._mother is None or not self._mother.alive:
                 self._mother = MotherProcess(self._interpreter)
-            return self._mother.holder(settings, entrances)
+            return self._mother.holder(settings, entrances, container.way_out)
 
     async def let_go(self, container: Container) -> None:
         """Clean up after the processes of a container have ended."""

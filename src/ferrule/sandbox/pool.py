@@ -31,6 +31,7 @@ from ferrule.sandbox.linux.seccomp import OWN_PROCESS, build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
 from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import ConfinementPlan
+from ferrule.sandbox.way_out import WayOut, wire_way_out
 
 MAX_ZYGOTES = 8
 """Policies kept ready: a process with sub-agents has a handful."""
@@ -51,7 +52,8 @@ MAX_PROCESSES = 2048
 class ZygoteKey(msgspec.Struct, frozen=True):
     """Sessions with equal keys share a zygote. `interpreter` replaces `sys.executable`; tests run it as another user.
 
-    `mounts` are those in the roots: a zygote keeps the ones that it found when it started.
+    `mounts` are those in the roots: a zygote keeps the ones that it found when it started. `way_out` serves what the
+    plan lets out: a session has its own, since only its own user is asked.
     """
 
     plan: ConfinementPlan
@@ -59,6 +61,7 @@ class ZygoteKey(msgspec.Struct, frozen=True):
     namespaces: bool = True
     interpreter: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    way_out: WayOut | None = None
 
 
 class _Zygote(msgspec.Struct):
@@ -198,7 +201,8 @@ class Pool:
                 fds = (placeholders.folder, placeholders.lock)
                 settings = _settings(key, placeholders)
                 searched = [root.path for root in key.plan.roots] if key.namespaces else []
-                zygote = _Zygote(ZygoteProcess(settings, fds, key.interpreter, searched), placeholders)
+                process = ZygoteProcess(settings, fds, key.interpreter, searched, key.way_out)
+                zygote = _Zygote(process, placeholders)
             except BaseException:
                 placeholders.close()
                 raise
@@ -297,6 +301,7 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
     return {
         "namespaces": key.namespaces,
         "network": key.plan.network,
+        "way_out": wire_way_out(key.way_out),
         "roots": [os.fsencode(root.path) for root in key.plan.roots],
         "cover_sockets": True,
         "sockets": [os.fsencode(path) for path in well_known_sockets()],

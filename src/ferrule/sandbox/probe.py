@@ -14,6 +14,7 @@ from ferrule.lookup import NOWHERE, Places
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Pipes
 from ferrule.sandbox.boundary import Boundary, Cover, boundary_of
 from ferrule.sandbox.plan import ConfinementPlan, Level
+from ferrule.sandbox.way_out import WayOut
 
 PROBE_SECONDS = 10.0
 """Enough for a command that takes milliseconds, on the slowest machine."""
@@ -119,10 +120,12 @@ def openers(
     state_dir: Path,
     boundary: Callable[[], Boundary] | None = None,
     interpreter: tuple[str, ...] = (),
+    way_out: WayOut | None = None,
 ) -> dict[Level, Opener]:
     """Return how to open each level that this system could have, best first. Opening raises `LaunchError`.
 
-    `boundary` returns, before each command, what is protected now.
+    `boundary` returns, before each command, what is protected now. `way_out` lets out a part of the network, which only
+    the first level can bound.
     """
     now = boundary or (lambda: boundary_of(plan))
     if sys.platform == "darwin":
@@ -138,7 +141,7 @@ def openers(
         return now().covers
 
     def zygote(namespaces: bool) -> ZygoteLauncher:
-        key = ZygoteKey(plan.enforced(), state_dir, namespaces, interpreter)
+        key = ZygoteKey(plan.enforced(), state_dir, namespaces, interpreter, way_out=way_out)
         return ZygoteLauncher(pool_of_this_loop(), key, covers)
 
     return {

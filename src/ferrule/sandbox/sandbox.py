@@ -15,6 +15,7 @@ from ferrule.sandbox.policy import plan_confinement
 from ferrule.sandbox.probe import TITLES, ClosableLauncher, check, has_landlock, openers
 from ferrule.sandbox.protection import Protection, Report
 from ferrule.sandbox.watched import WatchedChild, watched
+from ferrule.sandbox.way_out import WayOut
 
 NETWORK_OFF_VARIABLE = "CODEX_SANDBOX_NETWORK_DISABLED"
 """Set to 1 for commands without a network; programs written for agents look for this name."""
@@ -23,6 +24,11 @@ NO_STATE = "the sandbox could not be built: it cannot keep its state in {} ({});
 NOTHING_ENFORCED = (
     "this machine offers no sandbox, so commands are not started in this mode ({}); `ferrule doctor` says more, and "
     "-s danger-full-access runs them with all your rights"
+)
+
+LIST_NOT_ENFORCED = (
+    "this machine cannot let commands reach some domains and no others, so commands are not started ({}): set "
+    "sandbox_workspace_write.network_access to true or false"
 )
 
 
@@ -56,6 +62,7 @@ class Sandbox:
         unconfined_accepted: bool = False,
         levels: Sequence[Level] = tuple(Level),
         interpreter: tuple[str, ...] = (),
+        way_out: WayOut | None = None,
     ) -> None:
         self.plan: ConfinementPlan = protection.plan
         self._protection = protection
@@ -63,6 +70,7 @@ class Sandbox:
         self._unconfined_accepted = unconfined_accepted
         self._levels = levels
         self._interpreter = interpreter
+        self._way_out = way_out
         self._launcher: ClosableLauncher | None = None
         self.landlock = True
         self._opening = asyncio.create_task(self._open())
@@ -92,7 +100,9 @@ class Sandbox:
             raise LaunchError(str(error)) from error
         if self._closing is not None or self._launcher is None:
             raise LaunchError("the sandbox is closed")
-        if not self.plan.network:
+        if self._way_out is not None:
+            env = {**env, **self._way_out.environment}
+        elif not self.plan.network:
             env = {**env, NETWORK_OFF_VARIABLE: "1"}
         self._starting += 1
         try:
@@ -141,10 +151,12 @@ class Sandbox:
         await self._protection.look()
         failures = []
         for level, opener in openers(
-            self.plan, state_dir, lambda: self._protection.boundary, self._interpreter
+            self.plan, state_dir, lambda: self._protection.boundary, self._interpreter, self._way_out
         ).items():
             if level not in self._levels:
                 continue
+            if self._way_out is not None and level is not Level.NAMESPACES:
+                break
             try:
                 self._launcher = opener()
                 await check(self._launcher, self._home)
@@ -158,6 +170,8 @@ class Sandbox:
                 if level is Level.LANDLOCK:
                     await self._protection.hold()
                 return level
+        if self._way_out is not None:
+            raise LaunchError(LIST_NOT_ENFORCED.format("; ".join(failures) or "this system has no network namespaces"))
         if not self._unconfined_accepted:
             raise LaunchError(NOTHING_ENFORCED.format("; ".join(failures)))
         self._launcher = _Unconfined()

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.process.launcher import LaunchError
+from ferrule.sandbox.way_out import Listeners, WayOut
 
 PLACE = Path(__file__).resolve().parent.parent
 ENTRY = """
@@ -38,6 +39,8 @@ LARGEST_INLINE = 100_000
 """Bytes, far below what the socket takes; a longer message (a big environment) is sent in a memfd."""
 LARGEST_REPLY = 1 << 16
 """Bytes: a reply is a letter, some numbers and a few names."""
+MOST_DESCRIPTORS = 16
+"""Of one reply: the listeners of a way out and its files."""
 EXIT_PATIENCE = 0.1
 """Seconds: a zygote that closed its socket unasked has exited, or will in a moment."""
 
@@ -51,7 +54,8 @@ _CLOSED = b""
 class Reply(msgspec.Struct, frozen=True):
     """One message from a zygote or an init. Its descriptors belong to the receiver.
 
-    `kind` is R(eady), C(hild), S(tarted), T(erminal), X (exit) or E(rror); empty at the end of the channel.
+    `kind` is L(isteners), R(eady), C(hild), S(tarted), T(erminal), X (exit) or E(rror); empty at the end of the
+    channel.
     """
 
     kind: bytes
@@ -81,10 +85,10 @@ class InitProcess:
 class InitSource:
     """The client of a fork server, which starts in the background; `take` waits until it is ready.
 
-    `control` is our end of its control socket. A subclass knows its process.
+    `control` is our end of its control socket. A subclass knows its process. `way_out` serves its network.
     """
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, way_out: WayOut | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._control = control
         self._control.setblocking(False)
@@ -93,6 +97,8 @@ class InitSource:
         self._spares: deque[InitProcess] = deque()
         self._asked: deque[WireCovers] = deque()
         self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._way_out = way_out
+        self._listeners: Listeners | None = None
         self.ready = False
         self.landlock = 0
         """The version of Landlock in use, once the zygote is ready; 0 for none."""
@@ -181,6 +187,9 @@ class InitSource:
         elif reply.kind == b"C":
             channel, pidfd = reply.fds
             self._hand_over(InitProcess(channel, pidfd, frozenset(self._asked.popleft())))
+        elif reply.kind == b"L" and self._way_out is not None:
+            self._listeners = Listeners.of(reply.fds)
+            self._way_out.serve(self._listeners)
         elif reply.kind == b"E":
             self._lost(LaunchError(self._explain(reply.body)))
 
@@ -208,6 +217,8 @@ class InitSource:
             self._loop.remove_reader(self._control)
             self._control.close()
             self._reap()
+            if self._way_out is not None and self._listeners is not None:
+                self._way_out.stop(self._listeners)
         self._settle()
         self.drop_spares()
         while self._waiting:
@@ -236,10 +247,15 @@ class ZygoteProcess(InitSource):
     """The zygote of one policy. `searched` are the roots in which it covers the sockets of others."""
 
     def __init__(
-        self, settings: Message, fds: Sequence[int], interpreter: Sequence[str], searched: Sequence[str] = ()
+        self,
+        settings: Message,
+        fds: Sequence[int],
+        interpreter: Sequence[str],
+        searched: Sequence[str] = (),
+        way_out: WayOut | None = None,
     ) -> None:
         self._helper = HelperProcess(interpreter, ENTRY, searched)
-        super().__init__(self._helper.control)
+        super().__init__(self._helper.control, way_out)
         with suppress(OSError):  # it ended at once, which is noticed like any other end
             send(self._control, settings, fds)
 
@@ -357,7 +373,9 @@ def receive(channel: socket.socket) -> Reply:
 
 
 def _received(channel: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]]]:
-    data, control, _, _ = channel.recvmsg(LARGEST_REPLY, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+    data, control, _, _ = channel.recvmsg(
+        LARGEST_REPLY, socket.CMSG_SPACE(4 * MOST_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
+    )
     return data, control
 
 

@@ -84,13 +84,18 @@ def cover_link(path: bytes, content: bytes) -> None:
 
 
 def cover_with_text(path: bytes, content: bytes) -> None:
+    os.close(show_text(path, content))
+
+
+def show_text(path: bytes, content: bytes) -> int:
+    """Show a file with this content at a path, which commands cannot change. Returns a descriptor that can."""
     kernel.mount(b"tmpfs", SCRATCH, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
-    file = SCRATCH + b"/link"
-    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o444)
+    file = SCRATCH + b"/text"
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o444)
     os.write(fd, content)
-    os.close(fd)
     kernel.bind(file, path, kernel.ATTR_RDONLY)
     kernel.unmount(SCRATCH)
+    return fd
 
 
 class HostSockets:

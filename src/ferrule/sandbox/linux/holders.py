@@ -24,6 +24,7 @@ from ferrule.sandbox.linux.client import (
 from ferrule.sandbox.linux.launcher import kernel_version
 from ferrule.sandbox.linux.root import PrivateRoot
 from ferrule.sandbox.linux.seccomp import build_filters
+from ferrule.sandbox.way_out import WayOut, wire_way_out
 
 ENTRY = """
 import gc, sys
@@ -53,13 +54,15 @@ OOM_SCORE = b"500"
 """When memory is short, the kernel ends a container's commands before anything of the host."""
 
 
-def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int) -> Message:
-    """Build the message that makes a holder. `memory_bytes` is 0 where a control group bounds the memory."""
+def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int, way_out: WayOut | None = None) -> Message:
+    """Build the message that makes a holder. `memory_bytes` is 0 where a control group bounds the memory. `way_out` is
+    also given to `MotherProcess.holder`."""
     filters = build_filters(inet=True, user=root.user, group=root.user)
     return {
         "ids": (root.user, root.user),
         "host_name": os.fsencode(root.host_name),
         "root": root.wire(),
+        "way_out": wire_way_out(way_out),
         "writable": [os.fsencode(path) for path in root.writable],
         "memory_bytes": memory_bytes,
         "disk_bytes": disk_bytes,
@@ -78,8 +81,8 @@ def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int) -> Messag
 class HolderProcess(InitSource):
     """The holder of one container. It is asked for its first init at once, while it still builds its root."""
 
-    def __init__(self, control: socket.socket) -> None:
-        super().__init__(control)
+    def __init__(self, control: socket.socket, way_out: WayOut | None = None) -> None:
+        super().__init__(control, way_out)
         self.pid = 0
         self.exceeded: set[str] = set()
         """What commands used too much of, and were ended for: memory, disk."""
@@ -146,11 +149,11 @@ class MotherProcess:
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self.alive = True
 
-    def holder(self, settings: Message, groups: Sequence[int] = ()) -> HolderProcess:
+    def holder(self, settings: Message, groups: Sequence[int] = (), way_out: WayOut | None = None) -> HolderProcess:
         """Begin a container; `groups` are the open `cgroup.procs` files that it enters. Waits for nothing."""
         ours, theirs = control_pair()
         with theirs:
-            holder = HolderProcess(ours)
+            holder = HolderProcess(ours, way_out)
             self._unborn.append(holder)
             try:
                 send(self._control, settings, (theirs.fileno(), *groups))

@@ -32,7 +32,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP 
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 SECCOMP_MODE_FILTER, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5414, 0x80045430, 0x40045431
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8913, 0x8914, 0x8916, 1
 SIGINT, SIGKILL, SIGUSR1, SIGTERM, SIGCHLD, SIGSTOP = 2, 9, 10, 15, 17, 19
 ST_RDONLY = 1
 CAPABILITY_VERSION = 0x20080522
@@ -94,12 +94,17 @@ def enter_namespaces(network: bool, more: int = 0, ids: tuple[int, int] | None =
 
 
 def raise_loopback() -> None:
+    (flags,) = struct.unpack_from("H", interface_request(SIOCGIFFLAGS, struct.pack("16sH22x", b"lo", 0)), 16)
+    interface_request(SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))
+
+
+def interface_request(number: int, request: bytes) -> bytes:
+    """Ask or tell the kernel about a network interface (netdevice(7))."""
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
-    request = bytearray(struct.pack("16sH22x", b"lo", 0))
-    fcntl.ioctl(probe.fileno(), SIOCGIFFLAGS, request)
-    flags = struct.unpack_from("H", request, 16)[0]
-    fcntl.ioctl(probe.fileno(), SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))
-    probe.close()
+    try:
+        return fcntl.ioctl(probe.fileno(), number, request)
+    finally:
+        probe.close()
 
 
 def clone_process(namespaces: bool) -> int:

@@ -17,8 +17,9 @@ import select
 import struct
 
 from . import kernel
-from .filesystem import DEVICES, closed_kernel_files, cover_socket
+from .filesystem import DEVICES, closed_kernel_files, cover_socket, show_text
 from .kernel import StepError
+from .listeners import listen
 from .messages import receive, send, send_failure
 from .private_root import build_root
 from .processes import children, signal_quietly
@@ -63,7 +64,10 @@ class Holder(InitServer):
             self.watch.folders.append(b"/proc/self/fd/%d" % layer)
         kernel.enter_namespaces(network=False, more=kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP, ids=settings["ids"])
         kernel.set_host_name(settings["host_name"])
-        build_root(settings["root"])
+        way_out = settings["way_out"]
+        build_root(settings["root"], [path for path, _ in way_out or ()])
+        if way_out is not None:
+            self.way_out = [*listen(), *(show_text(os.path.realpath(path), text) for path, text in way_out)]
         if search:
             cover_sockets(search, binds)
         settings["hidden"] = closed_kernel_files(root)

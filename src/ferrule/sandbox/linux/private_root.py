@@ -20,8 +20,8 @@ READ_ONLY = kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV
 WRITABLE = kernel.ATTR_NOSUID | kernel.ATTR_NODEV
 
 
-def build_root(plan: dict) -> None:  # type: ignore[type-arg]  # `typing` is not imported
-    """Replace the file system by what the plan lists. Raises `StepError`."""
+def build_root(plan: dict, places: list[bytes]) -> None:  # type: ignore[type-arg]  # `typing` is not imported
+    """Replace the file system by what the plan lists. Files can be mounted at `places` then. Raises `StepError`."""
     # Private, not slave: a slave would receive the host's later mounts.
     kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     devices = device_trees()
@@ -48,6 +48,8 @@ def build_root(plan: dict) -> None:  # type: ignore[type-arg]  # `typing` is not
         write(path, content)
     for target, tree, folder in trees:
         kernel.attach(tree, make_place(target, folder))
+    for path in places:
+        make_place(path, folder=False)
     build_dev(devices, SHARED_MEMORY)
     if not plan["image"]:
         kernel.set_attributes(READ_ONLY, path=b"/", recursive=False)

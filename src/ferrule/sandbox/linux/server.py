@@ -30,12 +30,14 @@ class InitServer:
         self.sockets: HostSockets | None = None
         self.landlock = kernel.landlock_abi()
         self.ruleset: int | None = None
+        self.way_out: list[int] = []  # what the client gets to serve, see `listeners.py`
 
     def run(self) -> None:
         """Serve until the other end of the control socket is closed."""
         try:
             self.start()
             gc.freeze()
+            self.pass_out()
             send(self.control, b"R", bytes((self.landlock,)))
             self.serve()
         except (OSError, StepError) as error:
@@ -45,6 +47,14 @@ class InitServer:
     def start(self) -> None:
         """Build what confines the commands. Raises `StepError`."""
         raise NotImplementedError
+
+    def pass_out(self) -> None:
+        """Give the way out to the client, and keep nothing of it that a command could inherit."""
+        if self.way_out:
+            send(self.control, b"L", fds=tuple(self.way_out))
+        for fd in self.way_out:
+            os.close(fd)
+        self.way_out = []
 
     def look(self) -> None:
         """Do what has to be done again and again."""

@@ -12,8 +12,9 @@ import os
 import struct
 
 from . import kernel
-from .filesystem import DEVICES, HostSockets, build_tree
+from .filesystem import DEVICES, HostSockets, build_tree, show_text
 from .kernel import SIGKILL, StepError
+from .listeners import listen
 from .messages import receive
 from .processes import children, descendants, signal_quietly
 from .server import InitServer
@@ -43,6 +44,8 @@ class Zygote(InitServer):
                 self.sockets = HostSockets(settings["sockets"])
             kernel.enter_namespaces(network)
             build_tree(roots)
+            if settings["way_out"] is not None:
+                self.way_out = [*listen(), *(show_text(*shown) for shown in settings["way_out"])]
             if self.sockets:
                 self.sockets.cover()
                 if self.search:
