@@ -1,79 +1,58 @@
-"""The images that were imported: `FERRULE_HOME/images`, a folder each.
+"""The images that were imported: `FERRULE_HOME/images`, a folder each (`shelf.py`).
 
     NAME/rootfs       its files
          owners       whom they belong to, where the disk cannot say it (`owners.py`)
          image.json   what it is and how to run it; made last
-    .import-XXXX      one that is being made, or left by a process that was killed
-    .removed-XXXX     one that is being removed
-    .lock             held for a moment while one of those begins
-
-Each folder is locked: shared by those who use it, alone by whoever makes or removes it. It gets its name when it is
-whole, so nobody sees half an image. A power cut is no kill: after one, what was
-imported in the last half minute may have to be imported again.
 """
 
-import fcntl
 import os
 import re
-import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from ferrule.containers.images.errors import ImageError, UnknownImage, explained
-from ferrule.containers.images.folders import OPEN
 from ferrule.containers.images.limits import ImportLimits
 from ferrule.containers.images.owners import write_owners
+from ferrule.containers.images.shelf import Shelf
 from ferrule.containers.images.source import ImageConfig, ImageSource, read_image
 from ferrule.containers.images.unpack import unpack
-from ferrule.containers.removal import remove_tree
-from ferrule.locks import try_lock, try_share
 
-ROOT, OWNERS, RECORD, LOCK = "rootfs", "owners", "image.json", ".lock"
-STAGED, REMOVED = ".import-", ".removed-"
+ROOT, OWNERS, RECORD = "rootfs", "owners", "image.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names are folders, and parts of mount options."""
 BAD_NAME = "{!r} is no name for an image: take letters, digits, `.`, `_` and `-`, at most 100, and begin with a letter"
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _ENDINGS = re.compile(r"\.(tar|tgz|gz|zst|oci)\b", re.IGNORECASE)
-_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An image that can be used.
+class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of image.json.
 
-    `root` is the folder with its files: mount it read-only. `size` in bytes. With `owned` the files belong on disk to
-    those whom the image names; else all are ours, and `owners` is the table (`read_owners`). `left_out`: what was not
-    unpacked, and how often.
+    `size` in bytes. With `owned` the files belong on disk to those whom the image names; else all are ours.
+    `left_out`: what was not unpacked, and how often.
     """
+
+    config: ImageConfig
+    reference: str
+    digest: str
+    size: int
+    entries: int
+    created_at: float
+    owned: bool
+    left_out: dict[str, int]
+
+
+class Image(ImageRecord, frozen=True, kw_only=True):
+    """An image that can be used. `root` is the folder with its files: mount it read-only. `owners` is the table of
+    owners (`read_owners`)."""
 
     name: str
     root: Path
     owners: Path
-    config: ImageConfig
-    reference: str
-    digest: str
-    size: int
-    entries: int
-    created_at: float
-    owned: bool
-    left_out: dict[str, int]
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of image.json."""
-
-    config: ImageConfig
-    reference: str
-    digest: str
-    size: int
-    entries: int
-    created_at: float
-    owned: bool
-    left_out: dict[str, int]
 
 
 class Images:
@@ -82,15 +61,12 @@ class Images:
     def __init__(self, store: Path) -> None:
         """The folder need not exist."""
         self.store = store
+        self._shelf = Shelf(store)
 
     def list(self) -> list[Image]:
         """Return all images, by name."""
-        try:
-            names = sorted(os.listdir(self.store))
-        except FileNotFoundError:
-            return []
         found = []
-        for name in names:
+        for name in self._shelf.names():
             with suppress(UnknownImage):
                 found.append(self.get(name))
         return found
@@ -102,7 +78,7 @@ class Images:
         if not NAME.fullmatch(name):
             raise unknown
         try:
-            record = msgspec.json.decode((folder / RECORD).read_bytes(), type=_Record)
+            record = msgspec.json.decode((folder / RECORD).read_bytes(), type=ImageRecord)
         except (OSError, msgspec.DecodeError) as error:
             raise unknown from error
         told = {field: getattr(record, field) for field in record.__struct_fields__}
@@ -119,14 +95,7 @@ class Images:
 
     def hold(self, name: str) -> int:
         """Return a descriptor that keeps an image from being removed while any copy of it is open."""
-        with self._locked():
-            image = self.get(name)
-            with explained(image.root):
-                lock = os.open(image.root.parent, OPEN)
-            if not try_share(lock):
-                os.close(lock)
-                raise UnknownImage(f"the image {name} is being removed")
-        return lock
+        return self._shelf.hold(name, lambda: self.get(name))
 
     def import_(
         self,
@@ -148,7 +117,10 @@ class Images:
             raise ImageError(BAD_NAME.format(name))
         limits = limits or ImportLimits()
         self.sweep()
-        with self._staging() as (staged, lock), read_image(path, reference, scratch=staged, limits=limits) as source:
+        with (
+            self._shelf.staging() as (staged, lock),
+            read_image(path, reference, scratch=staged, limits=limits) as source,
+        ):
             chosen = name or default_name(source.reference, path)
             there = self._same(chosen, source)
             if there is None:
@@ -159,65 +131,11 @@ class Images:
 
     def remove(self, name: str) -> None:
         """Remove an image. Raises `UnknownImage`, and `ImageError` while it is used."""
-        gone = self.store / f"{REMOVED}{secrets.token_hex(8)}"
-        with self._locked():
-            folder = self.get(name).root.parent
-            with explained(folder):
-                lock = os.open(folder, OPEN)
-            try:
-                if not try_lock(lock):
-                    raise ImageError(f"the image {name} is in use: end the containers that run it first")
-                with explained(folder):
-                    folder.rename(gone)
-            except BaseException:
-                os.close(lock)
-                raise
-        _remove_all([(gone, lock)])
+        self._shelf.remove(name, lambda: self.get(name))
 
     def sweep(self) -> None:
         """Remove what killed processes have left. Raises `ImageError` if it cannot be removed."""
-        if not self.store.is_dir():
-            return
-        with self._locked():
-            left = [held for name in os.listdir(self.store) if (held := self._held(name)) is not None]
-        _remove_all(left)
-
-    def _held(self, name: str) -> tuple[Path, int] | None:
-        """Lock a remnant that nobody has."""
-        if not name.startswith((STAGED, REMOVED)):
-            return None
-        try:
-            lock = os.open(self.store / name, OPEN)
-        except OSError:  # removed meanwhile, or nothing of ours
-            return None
-        if try_lock(lock):
-            return self.store / name, lock
-        os.close(lock)
-        return None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with explained(self.store):
-            self.store.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.store / LOCK, _LOCK, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
-
-    @contextmanager
-    def _staging(self) -> Iterator[tuple[Path, int]]:
-        """Make a folder for an image that is being made, and lock it; it is removed unless it gets another name."""
-        staged = self.store / f"{STAGED}{secrets.token_hex(8)}"
-        with self._locked(), explained(staged):
-            staged.mkdir(mode=0o700)
-            lock = os.open(staged, OPEN)
-            try_lock(lock)
-        try:
-            yield staged, lock
-        finally:
-            _remove_all([(staged, lock)])
+        self._shelf.sweep()
 
     def _same(self, name: str, source: ImageSource) -> Image | None:
         """Return the image that has the name already. Raises `ImageError` if it is another one."""
@@ -236,7 +154,7 @@ class Images:
         with explained(root):
             root.mkdir(mode=0o755)
         made = unpack(source, root, limits, own=own)
-        record = _Record(
+        record = ImageRecord(
             config=source.config,
             reference=source.reference,
             digest=source.digest,
@@ -252,22 +170,9 @@ class Images:
 
     def _publish(self, staged: Path, lock: int, name: str, source: ImageSource) -> None:
         """Give a whole image its name, unless another process has meanwhile given it to one."""
-        with self._locked():
+        with self._shelf.locked():
             if self._same(name, source) is None:
-                with explained(self.store / name):
-                    staged.rename(self.store / name)
-                fcntl.flock(lock, fcntl.LOCK_UN)
-
-
-def _remove_all(held: Sequence[tuple[Path, int]]) -> None:
-    """Remove folders that we have locked, and let go of them."""
-    try:
-        for folder, _ in held:
-            with explained(folder):
-                remove_tree(folder)
-    finally:
-        for _, lock in held:
-            os.close(lock)
+                self._shelf.publish(staged, lock, name)
 
 
 def default_name(reference: str, path: Path) -> str:
