@@ -15,6 +15,7 @@ import msgspec
 
 from ferrule.config import ferrule_home
 from ferrule.containers.container import Container
+from ferrule.containers.data_stack import DataStack
 from ferrule.containers.errors import ContainerError, ContainerExpired
 from ferrule.containers.host import ContainerInfo, ContainerSettings
 from ferrule.containers.place import Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
@@ -23,13 +24,15 @@ from ferrule.process.run import uninterrupted
 from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
 from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
-from ferrule.sandbox.linux.root import Layers, PrivateRoot
+from ferrule.sandbox.linux.root import Bind, Layers, PrivateRoot
 from ferrule.sync import LoopBound, close_at_exit
 
 MAX_CONTAINERS = 256
 """At once: each takes some megabytes of memory and a few processes."""
 REMEMBERED = 1000
 """Ids of ended containers, so that their users are told what happened to them."""
+IMAGES = "images"
+"""The folder of `FERRULE_HOME` with images and the data stack."""
 SHORTEST_WAIT = 0.05
 """Seconds between two looks for expired containers."""
 GONE = "container {} has ended and its files are gone (containers end after {:g} minutes without use): make a new one"
@@ -62,6 +65,9 @@ class LocalHost(LoopBound):
         self._interpreter = interpreter
         self._containers: dict[str, Container] = {}
         self._groups: dict[str, Group] = {}
+        self._stack = DataStack(Path(ferrule_home(), IMAGES))
+        self._held: dict[str, int] = {}
+        """What keeps the data stack of each running container."""
         self._ended: deque[str] = deque(maxlen=REMEMBERED)
         self._mother: MotherProcess | None = None
         self._spares: deque[Container] = deque()
@@ -173,7 +179,7 @@ class LocalHost(LoopBound):
         await self.prepare()
         own = container.settings
         groups = find_groups() if self._limits.groups else ""  # known since `prepare`
-        root = _root(slot, own)
+        root = _root(slot, own, None if own.root else self._packages(container))
         with ExitStack() as stack:
             entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
             settings = settings_of(root, 0 if entrances else self.memory_bytes(own), own.disk_bytes, container.way_out)
@@ -183,6 +189,8 @@ class LocalHost(LoopBound):
 
     async def let_go(self, container: Container) -> None:
         """Clean up after the processes of a container have ended."""
+        if container.id in self._held:
+            os.close(self._held.pop(container.id))
         group = self._groups.pop(container.id, None)
         if group is not None:
             await group.remove()
@@ -199,6 +207,14 @@ class LocalHost(LoopBound):
         """Count the processes of a container that were ended because its memory was used up."""
         group = self._groups.get(container.id)
         return group.killed() if group is not None else 0
+
+    def _packages(self, container: Container) -> Bind | None:
+        """Return the data stack, if there is one, and keep it until the container's processes have ended."""
+        used = self._stack.use()
+        if used is None:
+            return None
+        bind, self._held[container.id] = used
+        return bind
 
     def _group(self, container: Container, groups: Groups) -> Group:
         own = container.settings
@@ -294,14 +310,19 @@ async def _made(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:
         raise
 
 
-def _root(slot: Slot, own: ContainerSettings) -> PrivateRoot:
+def _root(slot: Slot, own: ContainerSettings, packages: Bind | None) -> PrivateRoot:
     image = None
     if own.root is not None:
         if not Path(own.root).is_dir():
             raise ContainerError(f"{own.root} is no folder with the files of an image")
         image = Layers(base=os.path.realpath(own.root), upper=slot.path("upper"), work=slot.path("work"))
     return PrivateRoot(
-        data=slot.path("data"), tmp=slot.path("tmp"), home=slot.path("home"), binds=own.binds, image=image
+        data=slot.path("data"),
+        tmp=slot.path("tmp"),
+        home=slot.path("home"),
+        binds=own.binds,
+        packages=packages,
+        image=image,
     )
 
 

@@ -1,9 +1,13 @@
 """Report for `ferrule doctor` whether containers work on this machine, by making one."""
 
 import asyncio
+from pathlib import Path
 
+from ferrule.config import ferrule_home
+from ferrule.containers.data_stack import DataStack
 from ferrule.containers.host import ContainerSettings
-from ferrule.containers.local import LocalHost
+from ferrule.containers.images.errors import UnknownImage
+from ferrule.containers.local import IMAGES, LocalHost
 from ferrule.protocol.errors import FerruleError
 from ferrule.sandbox.linux.cgroups import Groups, find_groups
 
@@ -11,6 +15,9 @@ TRIAL_SECONDS = 20.0
 """A container takes milliseconds; a busy machine much longer."""
 TOGETHER = "  limits: memory, processes and processors of a container together, by {}"
 WATCHED = "  limits: memory of each process, and of all together by a look five times a second; no limit on processors"
+STACK = "  Python data stack: {}"
+NO_STACK = "none: `ferrule runtime build` makes one"
+OTHER_PYTHON = "for another Python than this machine's: run `ferrule runtime build` again ({})"
 NO_GROUPS = "  not available: control groups: {}"
 
 
@@ -27,6 +34,13 @@ async def containers_report() -> list[str]:
     if done.stdout.text() != "works\n":
         return [f"Containers: none: a first command failed with code {done.exit_code}: {done.stderr.text().strip()}"]
     groups = await asyncio.to_thread(find_groups)
-    if isinstance(groups, Groups):
-        return ["Containers: work", TOGETHER.format(groups.title)]
-    return ["Containers: work", WATCHED, NO_GROUPS.format(groups)]
+    limits = [TOGETHER.format(groups.title)] if isinstance(groups, Groups) else [WATCHED, NO_GROUPS.format(groups)]
+    return ["Containers: work", *limits, STACK.format(_stack())]
+
+
+def _stack() -> str:
+    try:
+        record = DataStack(Path(ferrule_home(), IMAGES)).get()
+    except UnknownImage:
+        return NO_STACK
+    return record.line() if record.fits else OTHER_PYTHON.format(record.line())

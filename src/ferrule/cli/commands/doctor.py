@@ -57,7 +57,7 @@ WRITTEN = {
     "trust/": "what you have confirmed of projects",
     "sandbox/": "the sandbox's own state",
     "caches/": "caches of build tools, by commands, where you have set caches = true",
-    "images/": "what `ferrule runtime import` unpacks",
+    "images/": "what `ferrule runtime import` and `build` unpack",
     "memory.sqlite": "what `ferrule memory add` keeps",
     "mcp_logins/": "tokens of `ferrule mcp login`",
 }

@@ -1,9 +1,10 @@
-"""`ferrule runtime`: the images that containers run on."""
+"""`ferrule runtime`: the images that containers run on, and the data stack of those that need none."""
 
 import argparse
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -12,14 +13,24 @@ import msgspec
 
 from ferrule.cli.exit_codes import DONE
 from ferrule.cli.options import Parser, print_warnings
+from ferrule.cli.running import run_interruptibly
 from ferrule.config import ferrule_home
-from ferrule.containers.images import Image, Images
+from ferrule.containers.data_stack import NAME as STACK
+from ferrule.containers.data_stack import DataStack
+from ferrule.containers.images import Image, Images, UnknownImage
+from ferrule.containers.local import IMAGES
+from ferrule.containers.stack_build import build_stack
 from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.errors import UsageError
 
 DESCRIPTION = """\
 Import images for containers, list and remove them. An image is an OCI layout (a folder, or a tar of it) or what
-`docker save` writes; no daemon is needed, and no root."""
+`docker save` writes; no daemon is needed, and no root. `build` makes the Python data stack (numpy, pandas, matplotlib,
+pillow, openpyxl, pypdf) for containers without an image."""
+NOTHING = (
+    "there are no images and no data stack; `ferrule runtime import LAYOUT|TAR` unpacks an image, `ferrule runtime "
+    "build` makes the data stack"
+)
 EXAMPLES = """\
 docker save python:3.11 -o python.tar && ferrule runtime import python.tar
 skopeo copy docker://debian:12 oci:debian && ferrule runtime import debian"""
@@ -32,18 +43,21 @@ def main(arguments: list[str]) -> int:
     images = Images(images_folder())
     if options.action == "import":
         return _import(images, options)
+    stack = DataStack(images.store)
+    if options.action == "build":
+        return _build(stack, options)
     if options.action == "rm":
-        images.remove(options.name)
+        stack.remove() if options.name == STACK else images.remove(options.name)
         print(f"removed {options.name}")
         return DONE
     if options.action == "list":
-        return _list(images, as_json=options.json)
-    raise UsageError("`ferrule runtime` knows import, list and rm (see ferrule runtime --help)")
+        return _list(images, stack, as_json=options.json)
+    raise UsageError("`ferrule runtime` knows build, import, list and rm (see ferrule runtime --help)")
 
 
 def images_folder() -> Path:
     """Return where this user's images lie."""
-    return Path(ferrule_home(), "images")
+    return Path(ferrule_home(), IMAGES)
 
 
 def _parser() -> Parser:
@@ -54,7 +68,9 @@ def _parser() -> Parser:
     imported.add_argument("source", metavar="LAYOUT|TAR", help="an OCI layout, or an archive of `docker save`")
     imported.add_argument("--name", metavar="NAME", help="what to call it here; else by its own name")
     imported.add_argument("--ref", metavar="REF", help="which image, if the source has several")
-    listed = actions.add_parser("list", help="list the images")
+    built = actions.add_parser("build", help="make or update the Python data stack")
+    built.add_argument("--index-url", metavar="URL", help="the package index; else as pip is configured")
+    listed = actions.add_parser("list", help="list the images and the data stack")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
     actions.add_parser("rm", help="remove an image").add_argument("name", metavar="NAME")
     return parser
@@ -74,12 +90,25 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _list(images: Images, *, as_json: bool) -> int:
-    found = images.list()
-    for image in found:
-        print(msgspec.json.encode(_shown(image)).decode() if as_json else safe(_line(image)))
-    if not found and not as_json:
-        print("there are no images; `ferrule runtime import LAYOUT|TAR` unpacks one", file=sys.stderr)
+def _build(stack: DataStack, options: argparse.Namespace) -> int:
+    record = run_interruptibly(build_stack(stack, _say, index_url=options.index_url))
+    print(safe(f"{STACK}  {record.line()}"))
+    return DONE
+
+
+def _say(text: str) -> None:
+    print(safe(text), file=sys.stderr, flush=True)
+
+
+def _list(images: Images, stack: DataStack, *, as_json: bool) -> int:
+    lines = [(_shown(image), _line(image)) for image in images.list()]
+    with suppress(UnknownImage):
+        record = stack.get()
+        lines.append(({"name": STACK, **msgspec.to_builtins(record)}, f"{STACK}  {record.line()}"))
+    for shown, line in lines:
+        print(msgspec.json.encode(shown).decode() if as_json else safe(line))
+    if not lines and not as_json:
+        print(NOTHING, file=sys.stderr)
     return DONE
 
 

@@ -1,8 +1,8 @@
 """The images that were imported: `FERRULE_HOME/images`, a folder each (`shelf.py`).
 
-    NAME/rootfs       its files
-         owners       whom they belong to, where the disk cannot say it (`owners.py`)
-         image.json   what it is and how to run it; made last
+NAME/rootfs       its files
+     owners       whom they belong to, where the disk cannot say it (`owners.py`)
+     image.json   what it is and how to run it; made last
 """
 
 import os

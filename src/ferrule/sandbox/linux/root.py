@@ -78,13 +78,15 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     """The root of one container. `data`, `tmp` and `home` are folders on disk, at `/mnt/data`, `/tmp` and the home.
 
-    With an image, commands run as its root user, who has no right outside, and its home is the image's.
+    `packages` are what the machine's own Python shall find, mounted where it looks. With an image, commands run as its
+    root user, who has no right outside, and its home is the image's.
     """
 
     data: str
     tmp: str
     home: str
     binds: tuple[Bind, ...] = ()
+    packages: Bind | None = None
     image: Layers | None = None
     host_name: str = HOST_NAME
 
@@ -116,7 +118,8 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
         files = {"hosts": _HOSTS.format(self.host_name), "hostname": f"{self.host_name}\n"}
         if self.image is None:
             tops, links = _tops()
-            shown = [Bind("/usr", "/usr"), *tops, *_etc(), *shown]
+            packages = [self.packages] if self.packages else []
+            shown = [Bind("/usr", "/usr"), *packages, *tops, *_etc(), *shown]
             files |= {"passwd": _PASSWD + _NOBODY, "group": _GROUP, "nsswitch.conf": _NSSWITCH}
         return {
             "image": self.image
