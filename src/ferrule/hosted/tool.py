@@ -14,6 +14,8 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.items import OutputBody, ResponseItem
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.tools.conversation import Shared
+from ferrule.web.marks import Source
 
 
 class ToolRefused(FerruleError):
@@ -27,13 +29,16 @@ class ToolRefused(FerruleError):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose calls these are. `lane` names the conversation, `include` what the client wants to see beside the usual;
-    `containers` are those that the client's own items name, the newest last."""
+    """Whose calls these are: those of one response. `lane` names the conversation, `items` are what came before the
+    response, as the model knows it. `include` is what the client wants to see beside the usual; `containers` are those
+    that the client's own items name, the newest last. `shared` keeps what tools remember until the response ends."""
 
     owner: str
     lane: str
     include: frozenset[str] = frozenset()
     containers: tuple[str, ...] = ()
+    items: tuple[ResponseItem, ...] = ()
+    shared: Shared = msgspec.field(default_factory=Shared)
 
 
 class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +86,11 @@ class HostedTool(ABC):
 
     kind: ClassVar[str]
 
+    @property
+    def goes_first(self) -> bool:
+        """True if it is run here even where the model's server knows a tool of this type itself."""
+        return False
+
     def is_meant(self, tool: JsonObject) -> bool:
         """Return whether this is the declared tool."""
         return tool.get("type") == self.kind
@@ -99,9 +109,13 @@ class HostedTool(ABC):
         """Run a call, tell its items, and return what the model reads. Raises `RespondToModel` for a call that is
         wrong, before anything is told."""
 
+    def sources(self, scope: Scope) -> Mapping[int, Source] | None:
+        """Return the pages that marks of the model's text may cite, by their numbers; None: it has no marks."""
+        return None
+
     async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
-        """Return the annotations of a text of the model, each with its indices. `used` are the containers of the
-        response's calls."""
+        """Return further annotations of a text of the model, each with its indices in the text without marks. `used`
+        are the containers of the response's calls."""
         return ()
 
     def replayed(self, item: JsonObject, called: Callable[[str], str]) -> tuple[ResponseItem, ...]:

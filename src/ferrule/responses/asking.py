@@ -115,6 +115,8 @@ class Asker:
     def _to_upstream(self, item: JsonObject, plan: ToolPlan) -> tuple[ResponseItem, ...]:
         """Return a client's item as the upstream model knows it: a call of ours is a call and its output."""
         for tool in self._hosted:
+            if self._upstream.knows(tool.kind) and not tool.goes_first:
+                continue  # the model's server runs it, and knows its items
             if replayed := tool.replayed(item, plan.called):
                 return replayed
         return (to_upstream(item, plan.names, self._upstream.knows),)

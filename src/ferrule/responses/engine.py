@@ -289,6 +289,7 @@ class ResponseEngine:
             lane=lane,
             include=frozenset(known.include or ()),
             containers=containers_in(asked.input),
+            items=upstream.items,
         )
         hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls)
         run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.options, hosted)
@@ -302,6 +303,7 @@ class ResponseEngine:
         except Exception:
             log.exception("%s failed", ledger.id)
             ending = Ending("failed", run.usage, "server_error", BROKEN)
+        await uninterrupted(hosted.close())
         await uninterrupted(self._conclude(asked, ledger, run, ending, cache, kept))
 
     async def _conclude(

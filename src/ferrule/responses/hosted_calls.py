@@ -18,6 +18,7 @@ from ferrule.protocol.items import (
 )
 from ferrule.protocol.json_text import JsonObject
 from ferrule.responses.ledger import Ledger
+from ferrule.web.marks import Cited, MarkReader, Source, cited
 
 MOST_CALLS = 256
 """Calls of one response where the client names no limit: a model that makes more does not end by itself."""
@@ -45,6 +46,7 @@ class HostedCalls:
 
     def __init__(self, tools: Mapping[str, Hosted], scope: Scope, ledger: Ledger, limit: int | None = None) -> None:
         self._tools = tools
+        self._readers: dict[tuple[str, int], MarkReader] = {}
         self._scope = scope
         self._ledger = ledger
         self._left = MOST_CALLS if limit is None else limit
@@ -71,16 +73,34 @@ class HostedCalls:
             ]
         return [task.result() for task in tasks]
 
+    async def close(self) -> None:
+        """Let go of what the tools remembered."""
+        await self._scope.shared.close()
+
+    def shown(self, item_id: str, part: int, delta: str) -> str:
+        """Return what the client reads of a piece of the model's text: it without citation marks."""
+        if self._sources() is None:
+            return delta
+        return self._readers.setdefault((item_id, part), MarkReader()).feed(delta)
+
     async def annotated(self, item: ResponseItem) -> ResponseItem:
-        """Return a message with the annotations that our tools know; anything else as it is."""
+        """Return a message as the client reads it: without citation marks, with the annotations that our tools know;
+        anything else as it is."""
         if not self._tools or not isinstance(item.view, Message):
             return item
         fields: JsonObject = msgspec.json.decode(item.raw)
-        parts = [part for part in fields.get("content") or () if isinstance(part, dict) and part.get("text")]
-        found = [await self._citations(str(part["text"])) for part in parts]
-        for part, citations in zip(parts, found, strict=True):
-            part["annotations"] = [*(part.get("annotations") or ()), *citations]
-        return read_item(msgspec.json.encode(fields), item.origin) if any(found) else item
+        sources = self._sources()
+        for part in fields.get("content") or ():
+            if isinstance(part, dict) and part.get("text"):
+                text, marked = Cited(str(part["text"])) if sources is None else cited(str(part["text"]), sources)
+                found = [*(one.annotation for one in marked), *await self._citations(text)]
+                part |= {"text": text, "annotations": [*(part.get("annotations") or ()), *found]}
+        return read_item(msgspec.json.encode(fields), item.origin)
+
+    def _sources(self) -> Mapping[int, Source] | None:
+        """Return what marks may cite; None: there are no marks."""
+        known = (hosted.tool.sources(self._scope) for hosted in self._tools.values())
+        return next((sources for sources in known if sources is not None), None)
 
     async def _citations(self, text: str) -> Sequence[JsonObject]:
         used = containers_in(self._ledger.output)

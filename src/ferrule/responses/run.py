@@ -191,7 +191,7 @@ class ResponseRun:
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 if isinstance(event, ItemDone):
-                    rejected += self._end(await self._hosted.annotated(event.item))
+                    rejected += self._end(event.item, await self._hosted.annotated(event.item))
                 elif isinstance(event, ItemAdded) and self._may_stop:
                     self._incomplete = STEERED
                     break
@@ -208,8 +208,7 @@ class ResponseRun:
     def _take(self, event: ResponseEvent) -> None:
         match event:
             case TextDelta(item_id=item_id) if item := self._open.get(item_id):
-                logprobs = event.logprobs if self._options.logprobs else b""
-                self._ledger.say(item, "refusal" if event.refusal else "output_text", event.part, event.delta, logprobs)
+                self._say(item, event)
             case ReasoningDelta(item_id=item_id) if item := self._open.get(item_id):
                 self._ledger.say(item, "summary_text" if event.summary else "reasoning_text", event.part, event.delta)
             case ToolInputDelta(item_id=item_id) if item := self._open.get(item_id):
@@ -223,6 +222,16 @@ class ResponseRun:
             case Completed():
                 self._add_usage(event.usage)
                 self._incomplete = event.incomplete
+
+    def _say(self, item: OpenItem, event: TextDelta) -> None:
+        """Tell a piece of a message, as the client reads it."""
+        if event.refusal:
+            self._ledger.say(item, "refusal", event.part, event.delta)
+            return
+        logprobs = event.logprobs if self._options.logprobs else b""
+        text = self._hosted.shown(event.item_id, event.part, event.delta)
+        if text or logprobs:
+            self._ledger.say(item, "output_text", event.part, text, logprobs)
 
     def _begin(self, event: ItemAdded) -> None:
         """Tell of an item that begins; one that may turn out wrong, or changes its kind, waits until it is whole."""
@@ -260,13 +269,14 @@ class ResponseRun:
         is_ours = self._hosted.has(namespace, name) or (namespace is None and name in self._plan.natives)
         return is_ours or (namespace, name) in self._plan.grammars
 
-    def _end(self, item: ResponseItem) -> Iterator[_Rejected]:
-        """Tell of a whole item, unless it is a call of ours, which tells of itself. Yields it if it is a wrong call."""
+    def _end(self, item: ResponseItem, shown: ResponseItem) -> Iterator[_Rejected]:
+        """Tell of a whole item, of which the client reads `shown`, unless it is a call of ours, which tells of itself.
+        Yields it if it is a wrong call."""
         if self._hosted.names(item):
             self.said.append(item)
             return
         try:
-            kind, fields = self._public(item)
+            kind, fields = self._public(shown)
         except RespondToModel as error:
             yield _Rejected(item, str(error))
             return

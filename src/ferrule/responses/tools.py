@@ -197,7 +197,7 @@ class ToolPlan(msgspec.Struct, frozen=True):
         """The names of the functions that stand for tools with items of their own, by the tools' types: of a tool's
         functions the first."""
         natives = {tool.kind: name for name, tool in self.natives.items()}
-        return {entry.tool.kind: name for name, entry in reversed(tuple(self.hosted.items()))} | natives
+        return {_kind(entry.declared): name for name, entry in reversed(tuple(self.hosted.items()))} | natives
 
     def called(self, function: str) -> str:
         """Return the name by which the model knows a function of ours."""
@@ -214,15 +214,16 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
     hosted: dict[str, Hosted] = {}
     not_run: list[str] = []
     for tool, shape in zip(given, shapes, strict=True):
-        kind = str(tool["type"])
+        kind = _kind(tool)
         native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
         here = next((one for one in own if one.is_meant(tool)), None)
+        is_ours = here is not None and here.goes_first
         if isinstance(shape, _Function | _Custom | _Namespace):
             specs.append(_declared(shape))
             not_run += shape.unknown if isinstance(shape, _Namespace) else ()
         elif isinstance(shape, _ToolSearch) and shape.execution == "client":
             specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
-        elif knows(kind):
+        elif knows(kind) and not is_ours:
             specs.append(RawTool(definition=tool))
         elif native is not None:
             name = _free_name(native.name, taken)
@@ -285,10 +286,14 @@ def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[Tool
     return (mode if kept else "none"), kept
 
 
+def _kind(tool: JsonObject) -> str:
+    return str(tool.get("type"))
+
+
 def _meant(tool: JsonObject, plan: ToolPlan) -> tuple[JsonValue, ...]:
     """Return the names of the functions that an allowed tool stands for."""
-    kind = str(tool.get("type"))
-    hosted = tuple(name for name, entry in plan.hosted.items() if entry.tool.kind == kind)
+    kind = _kind(tool)
+    hosted = tuple(name for name, entry in plan.hosted.items() if _kind(entry.declared) == kind)
     return (tool["name"],) if tool.get("name") else hosted or (plan.names.get(kind, kind),)
 
 

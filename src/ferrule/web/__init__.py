@@ -1,0 +1,1 @@
+"""The web: search backends, pages as text, citations. Wire-free."""
