@@ -17,7 +17,7 @@ def may_ask(permissions: Permissions) -> bool:
 
 
 def without_escalation(parameters: JsonSchema) -> JsonSchema:
-    """The schema without the arguments that ask for more rights."""
+    """Return the schema without the arguments that ask for more rights."""
     kept = {name: node for name, node in parameters.mapping["properties"].items() if name not in ESCALATION_FIELDS}
     return JsonSchema({**parameters.mapping, "properties": kept})
 
@@ -34,7 +34,7 @@ def described(template: str, windows: str | None, state: ConversationState, plat
 
 
 def roles_text(roles: Mapping[str, str]) -> str:
-    """The kinds of sub-agents, one a line; nothing where there is only the plain one."""
+    """Return the kinds of sub-agents, one a line; nothing where there is only the plain one."""
     lines = [f"- {name}: {description}" if description else f"- {name}" for name, description in roles.items()]
     return "\n".join(["\nRoles (agent_type):", *lines]) if lines else ""
 

@@ -156,7 +156,7 @@ def _permissions(request: EscalationRequest) -> SandboxPermissions:
 
 
 def working_directory(ctx: ToolContext, workdir: str | None) -> str:
-    """The absolute directory of a command. Raises `RespondToModel` that names it, if there is none."""
+    """Return the absolute directory of a command. Raises `RespondToModel` that names it, if there is none."""
     path = ctx.files.path(workdir or ctx.cwd)
     if os.path.isdir(path):
         return path
@@ -197,7 +197,7 @@ def shell_word(commands: Commands, name: str, env: Mapping[str, str]) -> str:
 
 
 def _login_script(argv: Sequence[str]) -> str | None:
-    """The script, if the command line is a login shell with a script and nothing else."""
+    """Return the script, if the command line is a login shell with a script and nothing else."""
     if len(argv) < 3 or os.path.basename(argv[0]) not in POSIX_SHELLS:
         return None
     options = "".join(option.removeprefix("-") for option in argv[1:-1] if option.startswith("-"))

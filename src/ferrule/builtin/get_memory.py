@@ -43,7 +43,7 @@ class GetMemoryExecutor(ToolExecutor[GetMemoryAction, GetMemoryObservation]):
         self._store = MemoryStore(home)
 
     def __call__(self, action: GetMemoryAction) -> GetMemoryObservation:
-        """The memory. Raises `RespondToModel`."""
+        """Return the memory. Raises `RespondToModel`."""
         try:
             memory_id = str(UUID(action.memory_id))
         except ValueError as error:

@@ -62,7 +62,7 @@ class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
         self._searcher = Searcher(state.commands)
 
     async def __call__(self, action: GlobAction, ctx: ToolContext) -> GlobObservation:
-        """The paths. Raises `RespondToModel`."""
+        """Return the paths. Raises `RespondToModel`."""
         folder, pattern = _split(action.pattern, ctx.files.path(action.path or ctx.cwd))
         if not pattern:
             raise RespondToModel("pattern must not be empty")
@@ -85,7 +85,7 @@ class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
 
 
 def _split(pattern: str, folder: str) -> tuple[str, str]:
-    """The folder to search and the glob below it; an absolute glob names its own folder."""
+    """Return the folder to search and the glob below it; an absolute glob names its own folder."""
     pattern = pattern.strip()
     if pattern.startswith("~"):
         pattern = os.path.expanduser(pattern)

@@ -78,7 +78,7 @@ class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
         self._searcher = Searcher(state.commands)
 
     async def __call__(self, action: GrepAction, ctx: ToolContext) -> GrepObservation:
-        """The files, lines or counts. Raises `RespondToModel`."""
+        """Return the files, lines or counts. Raises `RespondToModel`."""
         if not action.pattern:
             raise RespondToModel("pattern must not be empty")
         context = action.context or 0

@@ -55,7 +55,7 @@ class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
         self._searcher = Searcher(state.commands)
 
     async def __call__(self, action: GrepFilesAction, ctx: ToolContext) -> GrepFilesObservation:
-        """The paths. Raises `RespondToModel`."""
+        """Return the paths. Raises `RespondToModel`."""
         pattern = action.pattern.strip()
         limit = min(whole(action.limit, "limit", DEFAULT_LIMIT), MAX_LIMIT)
         if not pattern:

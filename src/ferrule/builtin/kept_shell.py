@@ -273,7 +273,7 @@ class KeptShell:
 
 
 def _code_of(ended: asyncio.Future[ExitStatus]) -> int:
-    """The exit code of a shell: that of SIGKILL for one that was lost with its sandbox, or cannot be killed."""
+    """Return the exit code of a shell: that of SIGKILL for one that was lost with its sandbox, or cannot be killed."""
     if not ended.done() or ended.cancelled() or ended.exception() is not None:
         return ExitStatus(signal=signal.SIGKILL).shell_code
     return ended.result().shell_code

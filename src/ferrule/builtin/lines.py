@@ -99,7 +99,7 @@ def skip_lines(file: Source, count: int) -> bool:
 
 
 def lines_from(file: Source) -> Iterator[bytes]:
-    """The lines from here on, without their newline, each at most `KEPT` bytes. An empty rest is no line."""
+    """Return the lines from here on, without their newline, each at most `KEPT` bytes. An empty rest is no line."""
     rest = b""
     dropping = False
     while block := _read(file, 64 * 1024):

@@ -60,7 +60,7 @@ class ListDirExecutor(ToolExecutor[ListDirAction, ListDirObservation]):
     """Runs on a thread: a large tree takes a while."""
 
     def __call__(self, action: ListDirAction, ctx: ToolContext) -> ListDirObservation:
-        """The entries asked for. Raises `RespondToModel`."""
+        """Return the entries asked for. Raises `RespondToModel`."""
         offset = whole(action.offset, "offset", 1)
         limit = whole(action.limit, "limit", DEFAULT_LIMIT)
         depth = whole(action.depth, "depth", DEFAULT_DEPTH)

@@ -49,7 +49,7 @@ class NativeShellObservation(Observation):
         return all(isinstance(one.outcome, ShellExit) and one.outcome.exit_code == 0 for one in self.results)
 
     def to_output(self, call_id: str) -> ToolOutput:
-        """The answer as its own kind of item."""
+        """Return the answer as its own kind of item."""
         item = ShellCallOutput(call_id=call_id, output=self.results, max_output_length=self.max_output_length)
         return ToolOutput(item, self.success, True)
 

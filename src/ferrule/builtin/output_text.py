@@ -37,11 +37,11 @@ class OutputText(msgspec.Struct, frozen=True):
         return None if self.omitted else count_lines(self.text)
 
     def cut(self, budget: OutputBudget) -> str:
-        """The text within the budget."""
+        """Return the text within the budget."""
         return truncate_text(self.text, budget, self.omitted)
 
     def cut_with_warning(self, budget: OutputBudget) -> str:
-        """The text within the budget; if that cuts it, it starts with how much there was."""
+        """Return the text within the budget; if that cuts it, it starts with how much there was."""
         return truncate_with_warning(self.text, budget, self.omitted)
 
     def notes(self, *more: str | None) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class OutputText(msgspec.Struct, frozen=True):
 
 
 def output_text(captured: Captured) -> OutputText:
-    """The readable form of an output. NUL and bytes that are no UTF-8 become U+FFFD."""
+    """Return the readable form of an output. NUL and bytes that are no UTF-8 become U+FFFD."""
     raw = captured.text()
     text = visible_text(raw).replace("\0", REPLACEMENT)
     genuine = captured.head.count(REPLACEMENT.encode()) + captured.tail.count(REPLACEMENT.encode())

@@ -70,7 +70,7 @@ class RequestUserInputExecutor(ToolExecutor[RequestUserInputAction, RequestUserI
         self._wait_seconds = wait_seconds
 
     async def __call__(self, action: RequestUserInputAction, ctx: ToolContext) -> RequestUserInputObservation:
-        """The answers. Raises `RespondToModel`: too many questions, or nobody answered."""
+        """Return the answers. Raises `RespondToModel`: too many questions, or nobody answered."""
         count = len(action.questions)
         if not 1 <= count <= MAX_QUESTIONS:
             raise RespondToModel(f"request_user_input takes 1 to {MAX_QUESTIONS} questions, not {count}")

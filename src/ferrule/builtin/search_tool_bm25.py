@@ -27,7 +27,7 @@ class SearchAction(Action):
 
 
 def checked(action: SearchAction) -> tuple[str, int]:
-    """The query and the limit. Raises `RespondToModel` where there is nothing to look for."""
+    """Return the query and the limit. Raises `RespondToModel` where there is nothing to look for."""
     if not action.query.strip():
         raise RespondToModel("query must not be empty")
     limit = DEFAULT_LIMIT if action.limit is None else action.limit

@@ -114,7 +114,7 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     native: NativeSpec | None = None
 
     def spec(self, state: ConversationState) -> ToolSpec:
-        """The spec that the model sees. Imports nothing heavy."""
+        """Return the spec that the model sees. Imports nothing heavy."""
         if self.native is not None:
             return self.native
         if self.freeform is not None and state.profile.apply_patch == "freeform":
@@ -127,7 +127,7 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
     def create(self, state: ConversationState) -> Sequence[Any]:
-        """The tool, ready to run."""
+        """Return the tool, ready to run."""
         module = import_module(f"ferrule.builtin.{ALIASES.get(self.name, self.name)}")
         return made_for(module.TOOL, state)
 

@@ -56,7 +56,7 @@ class ToolSearchObservation(Observation):
         return pydantic_core.to_json(self.tools).decode()
 
     def to_output(self, call_id: str) -> ToolOutput:
-        """The native answer."""
+        """Return the native answer."""
         specs = tuple(msgspec.Raw(spec.encode()) for spec in self.loaded)
         item = ToolSearchOutput(tools=specs, execution="client", call_id=call_id, status="completed")
         return ToolOutput(item, True, True)

@@ -60,7 +60,7 @@ class Callbacks:
 
 
 def answers_of(front_end: FrontEnd | None) -> Answers:
-    """What is answered behind a front end."""
+    """Return which kinds of requests are answered behind a front end."""
     if isinstance(front_end, Callbacks):
         return front_end.answers
     answered = front_end is not None and front_end.can_answer
@@ -68,7 +68,7 @@ def answers_of(front_end: FrontEnd | None) -> Answers:
 
 
 def policy_for(given: str | None, on_approval: Approver | None) -> AskForApproval:
-    """The approval policy of this name; without one, `on-request` where a function decides, else `never`."""
+    """Return the approval policy of this name; without one, `on-request` where a function decides, else `never`."""
     if given is not None:
         return as_approval_policy(given)
     return AskForApproval.NEVER if on_approval is None else AskForApproval.ON_REQUEST
@@ -77,7 +77,7 @@ def policy_for(given: str | None, on_approval: Approver | None) -> AskForApprova
 def callbacks(
     on_event: Listener | None, on_approval: Approver | None, on_question: Questioned | None
 ) -> Callbacks | None:
-    """The front end of these functions, or None where there is none of them."""
+    """Return the front end of these functions, or None where there is none of them."""
     given = (on_event, on_approval, on_question)
     return None if given == (None, None, None) else Callbacks(*given)
 

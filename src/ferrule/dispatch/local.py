@@ -27,7 +27,7 @@ def open_local(
     on_approval: Approver | None,
     on_question: Questioned | None,
 ) -> LocalContext:
-    """A context in `cwd`, an absolute path; starts nothing. Raises `UsageError` for a directory that is none."""
+    """Return a context in `cwd`, an absolute path; starts nothing. Raises `UsageError` for a directory that is none."""
     if not os.path.isdir(cwd):
         raise UsageError(f"the working directory {cwd} does not exist")
     home = ferrule_home()

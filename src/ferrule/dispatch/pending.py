@@ -62,7 +62,7 @@ class PendingTable:
         self._given[call_id, fingerprint] = answer
 
     def given(self, question: Question) -> Answer | None:
-        """The preloaded answer to a question, once; only to exactly what was shown."""
+        """Return the preloaded answer to a question, once; only to exactly what was shown."""
         if not isinstance(question, ExecApproval):
             return None
         return self._given.pop((question.call_id, question.fingerprint), None)

@@ -74,7 +74,7 @@ class RuleBased:
 
 
 def _hinted(hints: ToolAnnotations, unsaid: SecurityRisk) -> SecurityRisk:
-    """The risk by what a tool says of itself; `unsaid` where it does not say whether it destroys."""
+    """Return the risk by what a tool says of itself; `unsaid` where it does not say whether it destroys."""
     if hints.readOnlyHint or hints.destructiveHint is False:
         return SecurityRisk.LOW
     return SecurityRisk.HIGH if hints.destructiveHint else unsaid

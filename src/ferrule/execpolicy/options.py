@@ -49,12 +49,12 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text as a set; how the tables of this package are written."""
+    """Return the words of a text as a set: the tables of this package are written so."""
     return frozenset(text.split())
 
 
 def options(
     short: str = "", valued: str = "", long: str = "", *, numeric: bool = False, operands: int | None = None
 ) -> Options:
-    """An `Options` whose long names are given as one text, without their dashes."""
+    """Return an `Options` whose long names are given as one text, without their dashes."""
     return Options(short, valued, frozenset("--" + name for name in words(long)), numeric, operands)

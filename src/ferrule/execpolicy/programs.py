@@ -6,7 +6,7 @@ TRUSTED_DIRECTORIES = frozenset(
 
 
 def base_name(program: str) -> str:
-    """The last component, without a trailing `.exe`."""
+    """Return the last component, without a trailing `.exe`."""
     return program.rpartition("/")[2].removesuffix(".exe")
 
 
@@ -17,5 +17,5 @@ def is_trusted(program: str) -> bool:
 
 
 def trusted_name(program: str) -> str | None:
-    """The base name of a program in a trusted place, else None: `./git` must not pass for `git`."""
+    """Return the base name of a program in a trusted place, else None: `./git` must not pass for `git`."""
     return program.rpartition("/")[2] if is_trusted(program) else None

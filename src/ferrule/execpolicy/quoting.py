@@ -14,12 +14,12 @@ _ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", stri
 
 
 def beyond_ascii(text: str) -> int:
-    """How many characters stand beyond ASCII."""
+    """Count the characters beyond ASCII."""
     return 0 if text.isascii() else sum(char > "\x7f" for char in text)
 
 
 def _ansi_character(found: re.Match[str]) -> str:
-    """The character; NUL for what is none."""
+    """Return the character that an escape means; NUL for a code point that is none."""
     number = found["octal"]
     if number is not None:
         return chr(int(number, 8) & 0xFF)
@@ -46,5 +46,5 @@ def expand_braces(source: str) -> tuple[str, ...]:
 
 
 def unescape(text: str) -> str:
-    """The inside of `$'...'` as the characters that it means."""
+    """Return the inside of `$'...'` as the characters that it means."""
     return _ANSI_ESCAPE.sub(_ansi_character, text)

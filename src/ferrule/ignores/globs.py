@@ -27,7 +27,7 @@ class Rule(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def glob_regex(glob: str) -> "re.Pattern[str]":
-    """The whole-path pattern of a glob; paths come from `os`, with surrogate escapes. Raises `GlobError`."""
+    """Return the whole-path pattern of a glob; paths come from `os`, with surrogate escapes. Raises `GlobError`."""
     return re.compile(_Reader(glob).whole(), re.DOTALL)
 
 
@@ -41,7 +41,7 @@ def rule_of(line: str) -> Rule | None:
 
 
 def parse_rule(line: str) -> Rule | None:
-    """The same, but raises `GlobError` for a bad glob."""
+    """Return the same. Raises `GlobError` for a bad glob."""
     try:
         return _parsed(line)
     except GlobError as error:

@@ -158,7 +158,7 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
         self._foreign = ForeignValidator(tool.schema, self.told)
 
     def parameters(self) -> JsonSchema:
-        """The schema as the model is told."""
+        """Return the schema as the model is told."""
         return self.told.schema
 
     @cached_property
@@ -173,11 +173,11 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
         return isinstance(payload, McpPayload | FunctionPayload)
 
     def function_payload(self, arguments: str) -> ToolPayload:
-        """The call as the server and the tool that are meant."""
+        """Return the call as the server and the tool that are meant."""
         return McpPayload(self.mcp_tool.server, self.mcp_tool.name, arguments)
 
     def read_action(self, invocation: ToolInvocation) -> MCPToolAction:
-        """The arguments, checked. Raises `RespondToModel` that names what is wrong."""
+        """Check the arguments. Raises `RespondToModel`, which names what is wrong."""
         payload = invocation.payload
         if invocation.decoded is not msgspec.UNSET:
             data = validate_value(invocation.decoded, self._foreign)
@@ -188,17 +188,17 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
         return MCPToolAction.model_construct(data=data)
 
     def action_from_arguments(self, arguments: Mapping[str, JsonValue]) -> MCPToolAction:
-        """The arguments, checked against the server's schema. Raises `RespondToModel` that names what is wrong."""
+        """Check the arguments against the server's schema. Raises `RespondToModel`, which names what is wrong."""
         return MCPToolAction(data=validate_value(dict(arguments), self._foreign))
 
 
 def mcp_tool_to_openai_tool(name: str, tool: McpTool, told: Sanitized | None = None) -> ResponsesApiTool:
-    """What the model sees of a tool, under `name`. `strict` is false: its schema is somebody else's."""
+    """Return what the model sees of a tool, under `name`. `strict` is false: its schema is somebody else's."""
     schema = (told or sanitize(tool.schema, tool=tool.name)).schema
     return ResponsesApiTool(name=name, description=shown_description(tool.description), parameters=schema, strict=False)
 
 
 def shown_description(text: str) -> str:
-    """A server's words about its tool, without characters that a person would not see, and not without end."""
+    """Return a server's description of its tool, cut to length, without characters that a person would not see."""
     seen = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     return seen if len(seen) <= MAX_DESCRIPTION else f"{seen[:MAX_DESCRIPTION]}..."

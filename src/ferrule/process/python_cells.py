@@ -125,7 +125,7 @@ def png_of(value: object) -> bytes | None:
 
 
 def cut(text: str) -> str:
-    """The beginning and the end of a text that is too long, without halves of surrogate pairs."""
+    """Return the beginning and the end of a text that is too long, without halves of surrogate pairs."""
     if len(text) > MAX_TEXT:
         half = MAX_TEXT // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters omitted …\n{text[-half:]}"
@@ -189,7 +189,7 @@ class PyplotFinder:
 
 
 def described(error: BaseException) -> str:
-    """The traceback as the interpreter prints it, with the frames of cells and what they call."""
+    """Return the traceback as the interpreter prints it, with the frames of cells and what they call."""
     try:
         told = traceback.TracebackException(type(error), error, error.__traceback__)
         waiting = [told]
@@ -212,7 +212,7 @@ def of_cells(stack: list[traceback.FrameSummary]) -> list[traceback.FrameSummary
 
 
 def status_of(request: SystemExit) -> int:
-    """The exit code that `sys.exit` asks for."""
+    """Return the exit code that `sys.exit` asks for."""
     code = request.code
     return 0 if code is None else code & 0xFF if isinstance(code, int) else 1
 

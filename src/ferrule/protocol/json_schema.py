@@ -42,7 +42,7 @@ class JsonSchema:
         return self._encoded
 
     def view(self) -> "SchemaVariant":
-        """The schema as the nearest of the five kinds, which cannot express enums, unions or formats."""
+        """Return the schema as the nearest of the five kinds, which cannot express enums, unions or formats."""
         mapping = self.mapping
         description = mapping.get("description")
         match _kind(mapping):

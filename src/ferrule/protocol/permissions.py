@@ -79,7 +79,7 @@ _POLICIES: dict[SandboxMode, SandboxPolicy] = {
 
 
 def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
-    """The policy that a mode's name means. Raises `UsageError` for another word."""
+    """Return the policy that a mode's name means. Raises `UsageError` for another word."""
     if not isinstance(sandbox, str):
         return sandbox
     try:
@@ -89,7 +89,7 @@ def as_policy(sandbox: str | SandboxPolicy) -> SandboxPolicy:
 
 
 def as_approval_policy(policy: str) -> AskForApproval:
-    """The approval policy of this name. Raises `UsageError` for another word."""
+    """Return the approval policy of this name. Raises `UsageError` for another word."""
     try:
         return AskForApproval(policy)
     except ValueError as error:

@@ -13,8 +13,8 @@ from ferrule.sandbox.caches import cache_variables, project_caches
 
 
 def with_caches(settings: Settings) -> tuple[SandboxPolicy, dict[str, str]]:
-    """The policy under which commands may write there, and the variables by which tools find it. Without the setting
-    neither changes. Makes the folder; raises `UsageError` where that fails."""
+    """Make the folder of caches. Returns the policy under which commands may write there, and the variables by which
+    tools find it; without the setting neither changes. Raises `UsageError` where that fails."""
     policy = settings.sandbox_policy
     if not settings.caches or not isinstance(policy, WorkspaceWrite):
         return policy, {}

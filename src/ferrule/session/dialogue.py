@@ -266,7 +266,7 @@ def _has_image(item: ResponseItem) -> bool:
 
 
 def _restored(stored: StoredSession, settings: Settings, model_name: str) -> list[ResponseItem]:
-    """The items of a stored session, without the images that this server has refused."""
+    """Return the items of a stored session, without the images that this server has refused."""
     who = (settings.provider_name, model_name)
     marks = {mark for refused in stored.refused if (refused.provider, refused.model) == who for mark in refused.items}
     return without_marked(settled(stored.responses), marks)

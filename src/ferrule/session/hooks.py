@@ -272,7 +272,7 @@ class SessionHooks:
 
 
 def _read_answer(hook: HookCommand, printed: bytes) -> HookOutput | None:
-    """The answer on standard output. Nothing, or text that is not meant as JSON, says nothing."""
+    """Return the answer on standard output. Nothing, or text that is not meant as JSON, says nothing."""
     text = printed.strip()
     if not text.startswith(b"{"):
         return None
@@ -293,7 +293,7 @@ def _matches(matcher: re.Pattern[str], name: JsonValue) -> bool:
 
 
 def _as_hooks_see(invocation: ToolInvocation, tool_input: JsonValue) -> tuple[str, JsonValue]:
-    """The tool's name and input: every tool that runs commands is `Bash`, every one that patches `apply_patch`."""
+    """Return the tool's name and input: what runs commands is `Bash`, what patches is `apply_patch`."""
     name, field = invocation.tool_name, COMMAND_FIELDS.get(invocation.key)
     if field is not None and isinstance(tool_input, dict):
         return "Bash", {"command": _script(field, given_command(tool_input, field))}
@@ -310,7 +310,7 @@ def _script(field: str, command: Command | None) -> str:
 
 
 def _patch_text(tool_input: JsonValue) -> str:
-    """The patch, whichever form of the tool was called: text, an argument, or one native operation."""
+    """Return the patch, whichever form of the tool was called: text, an argument, or one native operation."""
     if isinstance(tool_input, dict) and "path" in tool_input:
         return operation_text(tool_input["type"], tool_input["path"], tool_input.get("diff", ""))
     return patch_text(tool_input) or ""
@@ -356,7 +356,7 @@ def _feedback(answer: HookOutput) -> str | None:
 
 
 def hook_base(session_id: str, cwd: str, model: str, permission_mode: str, transcript: str | None) -> HookInput:
-    """The input that all hooks of a session share."""
+    """Return the input that all hooks of a session share."""
     return HookInput(
         hook_event_name="SessionStart",
         session_id=session_id,

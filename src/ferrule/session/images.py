@@ -39,8 +39,8 @@ def bounded(items: tuple[ResponseItem, ...], limit: int = MAX_IMAGE_BYTES) -> tu
 
 
 def without_refused(items: Sequence[ResponseItem]) -> list[ResponseItem] | None:
-    """The items without the images that a server can have refused: those that no answer of the model has followed yet,
-    else (it is another model's history) all. None: there is no image."""
+    """Return the items without the images that a server can have refused: those that no answer of the model has
+    followed yet, else (it is another model's history) all. Returns None where there is no image."""
     new = len(items)
     while new and (answered_id(items[new - 1].view) is not None or _is_users(items[new - 1])):
         new -= 1

@@ -53,7 +53,7 @@ def base_instructions(effort: ReasoningEffort | None) -> str:
 
 
 def with_examples(instructions: str, examples: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """The instructions, and behind them how tools are used, under `# Examples`."""
+    """Return the instructions, and behind them how tools are used, under `# Examples`."""
     shown = [f"## {name}\n\n" + "\n\n".join(texts) for name, texts in examples]
     return "\n\n".join([instructions, "# Examples", *shown]) if shown else instructions
 

@@ -21,7 +21,7 @@ async def open_offline(
     tools: Sequence[ToolLike] | None = None,
     hooks: Sequence[Hook] = (),
 ) -> tuple[Session, WireModel]:
-    """The session, and the model that it would ask. Without a configured model it is the documented default."""
+    """Return the session, and the model that it would ask. Without a configured model it is the documented default."""
     model = open_model(settings.provider or ProviderSettings(name="openai"))
     name = settings.model.model or model.accepts.default_model or DEFAULT_MODEL
     settings = msgspec.structs.replace(

@@ -231,7 +231,7 @@ def _session_hooks(
 
 
 def _with_risk(profile: ModelProfile, chosen: ToolProfile, settings: Settings) -> ModelProfile:
-    """The model's profile, which says whether it is asked for the risk of its calls: a tool profile that the user chose
+    """Return the model's profile with whether it is asked for the risk of its calls: a tool profile that the user chose
     knows better, and a user who wants risky calls confirmed needs the estimate."""
     asked = profile.security_risk if settings.profile is None else chosen.security_risk
     return msgspec.structs.replace(profile, security_risk=asked or settings.confirmation == "risky")
@@ -240,7 +240,7 @@ def _with_risk(profile: ModelProfile, chosen: ToolProfile, settings: Settings) -
 def _with_servers(
     toolset: Toolset, mcp_servers: dict[str, McpServerSettings], settings: Settings, env: Mapping[str, str]
 ) -> "McpSource | None":
-    """The MCP servers, which start now and are not waited for."""
+    """Return the MCP servers, which start now and are not waited for."""
     if not mcp_servers:
         return None
     from ferrule.mcp.source import McpSource

@@ -10,7 +10,7 @@ from ferrule.tools.catalogue import matching_names, registered_tools
 
 
 def without_unknown(settings: Settings, profiles: Profiles) -> tuple[Settings, tuple[str, ...]]:
-    """The settings without what the project chose and nobody has, and a sentence for each of that."""
+    """Return the settings without what the project chose and nobody has, and a sentence for each of that."""
     warnings: list[str] = []
     profile, tools = settings.profile, settings.tools
     if "profile" in settings.project_chose and profile is not None and profile not in profiles.tools:

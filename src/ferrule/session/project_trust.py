@@ -53,7 +53,7 @@ async def load_asking(
 
 
 def trust_question(project: Inspection, shown: Sequence[Change]) -> UserInputRequest:
-    """The question about these files, in the form in which a model asks; control characters are written as escapes."""
+    """Return the question about these files in the form in which a model asks, control characters as escapes."""
     lines = [f"{project.top} holds files that you have not confirmed. Are they to be read?"]
     for change in shown:
         lines += ["", f"{change.how}: {change.path}", *(f"  {line}" for line in would_do(project, change))]

@@ -145,7 +145,7 @@ def expand_profile(
     profile: ModelProfile,
     features: Features = Features(),  # noqa: B008 - frozen
 ) -> list[str]:
-    """The built-in tools of a model: its form of shell, its form of patches, and what its tool set includes."""
+    """Return the built-in tools of a model: its form of shell, its form of patches, and what its tool set includes."""
     names = list(SHELL_TOOLS[select_shell(profile, features, current_platform())])
     if profile.apply_patch != "none":
         names.append("apply_patch")

@@ -210,7 +210,7 @@ class Toolset(LoopBound, Closing):
         return [entry for source in self._sources if isinstance(source, DefinitionSource) for entry in source.examples]
 
     def specs(self, wire: Wire = "responses") -> list[dict[str, JsonValue]]:
-        """The `tools` of a request to the Responses API, or with "chat" to Chat Completions."""
+        """Return the `tools` of a request to the Responses API, or with "chat" to Chat Completions."""
         specs = [entry.spec for entry in self.current()[0]]
         if wire == "responses":
             told = searched_for(specs)
@@ -380,7 +380,7 @@ def tool_sources(
 def _call_of(
     name: str, arguments: Mapping[str, JsonValue] | str, call_id: str | None, registry: ToolRegistry
 ) -> ItemView:
-    """The item with which a model would make this call."""
+    """Return the item with which a model would make this call."""
     call_id = call_id or f"call_{secrets.token_hex(8)}"
     namespace = None
     if registry.handler(name) is None:

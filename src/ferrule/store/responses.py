@@ -264,7 +264,7 @@ def _chain(tx: Connection, owner: str, response_id: str) -> tuple[StoredResponse
 
 
 def _links(number: int) -> CTE:
-    """The numbers of a response and all that it continues: by construction of the same owner, and each above its
+    """Return the numbers of a response and all that it continues: by construction of the same owner, and each above its
     parent's, so that their order is that of the chain."""
     chain = select(literal(number).label("number"), literal(1).label("length")).cte("chain", recursive=True)
     return chain.union_all(

@@ -124,7 +124,7 @@ class ToolContext(msgspec.Struct, frozen=True):
         on_approval: Approver | None = None,
         on_question: Questioned | None = None,
     ) -> "LocalContext":
-        """A context of its own, for a tool that is called in plain code: `with ToolContext.local() as ctx`.
+        """Return a context of its own, for a tool that is called in plain code: `with ToolContext.local() as ctx`.
 
         What a tool does is confined as in a session. To call a tool of an MCP server is to approve of it, unless
         `on_approval` is there to be asked. Close it, or leave its `with`: commands that still run end then. Raises

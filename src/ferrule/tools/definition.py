@@ -136,7 +136,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return [cls(**params)]
 
     def _execution(self, blocking: bool | None) -> Execution:
-        """How the executor is called, decided once."""
+        """Return how the executor is called, decided once."""
         executor = self.executor
         if executor is None:
             return Execution(_no_executor, True)

@@ -116,7 +116,7 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
 
 
 def told(planned: Plan) -> str:
-    """The summary, and where a match was forgiving."""
+    """Return the summary, and where a match was forgiving."""
     notes = [note for operation in planned.operations for note in operation.notes]
     return planned.summary() + "".join(f"{note}\n" for note in notes)
 
@@ -179,7 +179,7 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
         return isinstance(payload, CustomPayload) or super().matches_kind(payload)
 
     def read_action(self, invocation: ToolInvocation) -> ApplyPatchAction:
-        """The patch, which a model may have wrapped in JSON where text is wanted."""
+        """Return the patch, which a model may have wrapped in JSON where text is wanted."""
         payload = invocation.payload
         if isinstance(payload, CustomPayload) and invocation.decoded is msgspec.UNSET:
             return ApplyPatchAction(input=patch_text(payload.input) or "")

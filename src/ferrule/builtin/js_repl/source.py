@@ -49,7 +49,7 @@ def _timeout_of(options: str) -> int | None:
 
 
 def _javascript(text: str) -> str:
-    """The text, if it is not JavaScript in some wrapping."""
+    """Return the text, if it is not JavaScript in some wrapping."""
     stripped = text.strip()
     if stripped.startswith("```"):
         raise RespondToModel(f"js_repl does not take Markdown fences: {_RAW}")

@@ -79,7 +79,7 @@ class ReadFileExecutor(ToolExecutor[ReadFileAction, ReadFileObservation]):
     """Runs on a thread: a long file takes a while."""
 
     def __call__(self, action: ReadFileAction, ctx: ToolContext) -> ReadFileObservation:
-        """The lines asked for. Raises `RespondToModel`."""
+        """Return the lines asked for. Raises `RespondToModel`."""
         offset = whole(action.offset, "offset", 1)
         limit = whole(action.limit, "limit", DEFAULT_LIMIT)
         if offset < 1:

@@ -100,7 +100,7 @@ def _wide_texts(file: FileIO, block: bytes) -> Iterator[str]:
 
 
 def _matching_lines(texts: Iterable[str], path: str, pattern: LinePattern, search: Search) -> Iterator[FoundLine]:
-    """The matching lines with those around them, each once, in order."""
+    """Return the matching lines with those around them, each once, in order."""
     first = 1
     shown = 0
     after = 0

@@ -70,7 +70,7 @@ class Dated:
             self._ages.append(age)
 
     def newest(self, limit: int | None) -> list[str]:
-        """The paths, the last changed first, those of the same time by name."""
+        """Return the paths, the last changed first, those of the same time by name."""
         aged = zip(self._ages, self._names, strict=True)
         chosen = sorted(aged) if limit is None else heapq.nsmallest(limit, aged)
         return [os.fsdecode(name) for _, name in chosen]

@@ -31,7 +31,7 @@ _RECORD = re.compile(
 
 
 def find_ripgrep(env: Mapping[str, str], places: Places = NOWHERE) -> Located:
-    """The program: on PATH, else where the `ripgrep` wheel puts it; never in `places`, where commands can write."""
+    """Find the program on PATH, else where the `ripgrep` wheel puts it; never in `places`, where commands can write."""
     folders = (env.get("PATH", os.defpath), sysconfig.get_path("scripts"))
     return locate("rg", os.pathsep.join(folders), places)
 

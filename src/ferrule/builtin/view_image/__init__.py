@@ -54,7 +54,7 @@ class ViewImageExecutor(ToolExecutor[ViewImageAction, ViewImageObservation]):
         self._profile = profile
 
     def __call__(self, action: ViewImageAction, ctx: ToolContext) -> ViewImageObservation:
-        """The image. Raises `RespondToModel`."""
+        """Return the image. Raises `RespondToModel`."""
         if not self._profile.image_input:
             raise RespondToModel(BLIND)
         path = ctx.files.path(action.path)

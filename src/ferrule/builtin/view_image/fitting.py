@@ -31,7 +31,7 @@ class Fitted(NamedTuple):
 
 
 def fitted(data: bytes) -> Fitted:
-    """The image as it is if it fits, else smaller. Raises `BadImage`."""
+    """Return the image as it is if it fits, else smaller. Raises `BadImage`."""
     header = read_header(data)
     if header is None or 0 in header[1:]:
         raise BadImage("invalid or unsupported image data; PNG, JPEG, GIF and WebP can be viewed")

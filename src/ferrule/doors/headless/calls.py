@@ -127,7 +127,7 @@ def call_line(call: Call) -> str:
 
 
 def _command(command: Command, workdir: JsonValue = None) -> Call:
-    """A command, or the patch that it applies, in `workdir`."""
+    """Return a command, or the patch that it applies, in `workdir`."""
     found = patch_in(command)
     if found is None:
         return CommandCall(command if isinstance(command, str) else command_text(command))
