@@ -63,7 +63,8 @@ class Guard:
         self.allowed = allowed
         self._hosts = read_hosts(hosts or {})
         self._resolve = resolve or system_addresses
-        self._report = report
+        self.listeners = [] if report is None else [report]
+        """Are told of each refusal."""
 
     def check(self, host: str, port: int) -> str:
         """Return the name of a host as DNS compares it, if it may be asked for. Raises `Refused`."""
@@ -80,8 +81,8 @@ class Guard:
     def refused(self, host: str, port: int, text: str) -> Refused:
         """Tell a refusal to whoever wants to know, and return it as an error."""
         log.info("refused: %s", text)
-        if self._report is not None:
-            self._report(Refusal(host, port, text))
+        for listener in self.listeners:
+            listener(Refusal(host, port, text))
         return Refused(text)
 
     async def lookup(self, host: str, port: int) -> tuple[Target, ...]:

@@ -1,0 +1,165 @@
+"""One open way out: what serves a container's connections, and how programs in it find that."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+from ferrule.egress.authority import Authority, roots
+from ferrule.egress.doors import Ways, serve_http, serve_https, serve_proxy
+from ferrule.egress.guard import Guard, Refusal
+from ferrule.egress.secrets import Secret, Secrets
+
+log = logging.getLogger("ferrule.egress")
+
+PROXY = "http://127.0.0.1:3128"
+"""Where the proxy listens, inside."""
+HOSTS_PATH = "/etc/hosts"
+BUNDLE_PATH = "/etc/ssl/certs/ca-certificates.crt"
+"""Where most programs of Linux look for roots; the others are told by variables."""
+BUNDLE_VARIABLES = (
+    "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT",
+    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE",
+)  # fmt: skip
+LOCAL = "localhost,127.0.0.1,::1"
+MAX_CONNECTIONS = 256
+"""At once, of one container: more than programs open, and few enough that all containers together stay below the
+system's limit on descriptors. Further ones wait."""
+MAX_TOLD = 100
+"""Refusals that are kept until somebody asks."""
+BREATH_S = 0.5
+"""Until the next try when the process has no descriptor left."""
+SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Listening(Protocol):
+    """The listening sockets of one network namespace."""
+
+    @property
+    def proxy(self) -> socket.socket: ...
+    @property
+    def https(self) -> socket.socket: ...
+    @property
+    def http(self) -> socket.socket: ...
+    def close(self) -> None:
+        """Close them."""
+        ...
+
+
+Door = Callable[[Ways, socket.socket], Coroutine[Any, Any, None]]
+
+
+class Egress:
+    """The way out of one container or session. Close it to end its connections. Raises `BadSecret`, and `UsageError`
+    for a `ca_file` that cannot be read, or if secrets need a package that is missing."""
+
+    def __init__(self, guard: Guard, secrets: Iterable[Secret] = (), *, ca_file: str | None = None) -> None:
+        self._refusals: deque[Refusal] = deque(maxlen=MAX_TOLD)
+        guard.listeners.append(self._refusals.append)
+        names = guard.allowed.exact if guard.allowed is not None else ()
+        own = Secrets(secrets)
+        self._names = dict(zip(_addresses(), names, strict=False))
+        self._authority = Authority() if own else None
+        self._ways = Ways(guard, self._names, own, self._authority, ca_file)
+        self._bundle = roots(ca_file) + (self._authority.pem if self._authority else b"")
+        self._changes_roots = bool(own) or ca_file is not None
+        self._serving: dict[int, tuple[Listening, list[asyncio.Task[None]]]] = {}
+        self._connections: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    @property
+    def files(self) -> Sequence[tuple[str, bytes]]:
+        """Paths inside, and what is shown there."""
+        shown = [(HOSTS_PATH, self.hosts_file.encode())]
+        return [*shown, (BUNDLE_PATH, self._bundle)] if self._changes_roots else shown
+
+    @property
+    def hosts_file(self) -> str:
+        """Addresses of the allowed names, for programs that know no proxy."""
+        lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
+        return "\n".join([*lines, *(f"{address} {name}" for address, name in self._names.items()), ""])
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables by which programs find the proxy and the roots, and the placeholders of secrets."""
+        proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), PROXY)
+        found = {**proxies, "NO_PROXY": LOCAL, "no_proxy": LOCAL, "NODE_USE_ENV_PROXY": "1"}
+        if self._changes_roots:
+            found |= dict.fromkeys(BUNDLE_VARIABLES, BUNDLE_PATH)
+        return {**found, **self._ways.secrets.environment}
+
+    def take_refusals(self) -> list[str]:
+        """Return, once, what was refused: sentences for the model, none twice."""
+        told = dict.fromkeys(refusal.text for refusal in self._refusals)
+        self._refusals.clear()
+        return [*told]
+
+    def serve(self, listeners: Listening) -> None:
+        """Begin to serve one more network namespace."""
+        doors = ((listeners.proxy, serve_proxy), (listeners.https, serve_https), (listeners.http, serve_http))
+        self._serving[id(listeners)] = listeners, [asyncio.create_task(self._accept(*door)) for door in doors]
+
+    def stop(self, listeners: Listening) -> None:
+        """End that, because the namespace ends."""
+        _, tasks = self._serving.pop(id(listeners), (None, ()))
+        for task in tasks:
+            task.cancel()
+        listeners.close()
+
+    async def aclose(self) -> None:
+        """End all connections."""
+        tasks = [task for _, serving in self._serving.values() for task in serving]
+        self._serving.clear()
+        tasks += self._connections
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self, listening: socket.socket, door: Door) -> None:
+        listening.setblocking(False)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno not in SHORT_OF:
+                    return
+                await asyncio.sleep(BREATH_S)
+                continue
+            try:
+                await self._room.acquire()
+            except BaseException:
+                connection.close()
+                raise
+            task = asyncio.create_task(_served(door, self._ways, connection))
+            self._connections.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._connections.discard(task)
+        self._room.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a connection of a container failed", exc_info=error)
+
+
+async def _served(door: Door, ways: Ways, connection: socket.socket) -> None:
+    with connection:
+        try:
+            await door(ways, connection)
+        except OSError as error:
+            log.debug("a connection of a container broke off: %s", error)
+
+
+def _addresses() -> Iterable[str]:
+    """Yield addresses of loopback that nothing else uses."""
+    for number in range(1, 1 << 16):
+        yield f"127.64.{number >> 8}.{number & 255}"
