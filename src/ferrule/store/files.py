@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
@@ -14,9 +14,6 @@ from ferrule.store.errors import StoreError, StoreRefusal, TooLarge
 from ferrule.store.part import Part
 from ferrule.store.records import FileRecord, Page, Paging, Upload, UploadPart
 from ferrule.store.schema import files, upload_parts, uploads
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MAX_FILE_BYTES = 512 << 20
 MAX_PART_BYTES = 64 << 20
@@ -126,38 +123,6 @@ class Files(Part):
     async def expire_files(self, now: int) -> int:
         """Delete the files, and end the uploads, whose time has come; return how many."""
         return await self._forgotten(_expire, now)
-
-    async def _kept(
-        self,
-        received: Received,
-        work: Callable[Concatenate[Connection, Received, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Make a content known to the database, or delete it. If this is cancelled, what was committed counts."""
-        change = asyncio.ensure_future(self._database.write(work, received, *args, **kwargs))
-        try:
-            return await asyncio.shield(change)
-        finally:
-            await asyncio.wait([change])
-            # Nobody knows how one ends that is cancelled with all others: the next start looks.
-            if not change.cancelled() and (change.exception() or change.result() is None):
-                await asyncio.to_thread(self._contents.remove, [received.name])
-
-    async def _forgotten(
-        self,
-        work: Callable[Concatenate[Connection, P], tuple[T, Sequence[str]]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run a change, then delete the contents that it names, even if this is cancelled."""
-
-        async def change() -> T:
-            result, contents = await self._database.write(work, *args, **kwargs)
-            await asyncio.to_thread(self._contents.remove, contents)
-            return result
-
-        return await asyncio.shield(change())
 
 
 def known_contents(tx: Connection) -> set[str]:

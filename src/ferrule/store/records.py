@@ -98,6 +98,29 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     details: bytes = b"{}"
 
 
+class SkillVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a skill, which never changes. The store gives it its number `version` and counts its `bytes`."""
+
+    id: str
+    skill: str
+    created_at: int
+    name: str
+    description: str
+    version: int = 0
+    bytes: int = 0
+
+
+class Skill(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill. `name` and `description` are those of its default version; `latest_version` is the newest there is."""
+
+    id: str
+    created_at: int
+    name: str
+    description: str
+    default_version: int
+    latest_version: int
+
+
 class Paging(msgspec.Struct, frozen=True, kw_only=True):
     """Which page of a list: the entries after, or before, the one with this id, in this order."""
 

@@ -119,6 +119,28 @@ container_files = table(
     column("path", Text),
 )
 """Files of containers that a client brought; all others were made inside."""
+skills = table(
+    "skills",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("default_version", Integer),
+    column("last_version", Integer),
+)
+"""`last_version` was given last; it may be deleted by now."""
+skill_versions = table(
+    "skill_versions",
+    column("number", Integer),
+    column("id", Text),
+    column("skill", Integer),
+    column("version", Integer),
+    column("created_at", BigInteger),
+    column("name", Text),
+    column("description", Text),
+    column("bytes", BigInteger),
+    column("content", Text),
+)
 
 _FIRST = (
     """
@@ -263,4 +285,32 @@ _THIRD = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
+_FOURTH = (
+    """
+    create table skills (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        default_version integer not null,
+        last_version integer not null
+    )
+    """,
+    "create index skills_by_owner on skills (owner, number)",
+    """
+    create table skill_versions (
+        number integer primary key,
+        id text not null unique,
+        skill integer not null references skills (number) on delete cascade,
+        version integer not null,
+        created_at integer not null,
+        name text not null,
+        description text not null,
+        bytes integer not null,
+        content text not null unique,
+        unique (skill, version)
+    )
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)

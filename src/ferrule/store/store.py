@@ -14,10 +14,11 @@ from ferrule.store.database import Database
 from ferrule.store.files import Files, known_contents
 from ferrule.store.keys import Keys
 from ferrule.store.responses import Responses
+from ferrule.store.skills import Skills, known_bundles
 from ferrule.sync import AsyncClosing
 
 
-class Store(Responses, Conversations, Files, Containers, Keys, AsyncClosing):
+class Store(Responses, Conversations, Files, Containers, Skills, Keys, AsyncClosing):
     """All that a gateway keeps, in one SQLite file and a folder beside it. `open` makes one; its owner closes it.
 
     Any number of tasks may use it at once.
@@ -54,7 +55,7 @@ class Store(Responses, Conversations, Files, Containers, Keys, AsyncClosing):
                 database = Database(path)
             resources.callback(database.close)
             if not shared:
-                contents.sweep(database.query(known_contents))
+                contents.sweep(database.query(known_contents) | database.query(known_bundles))
             return cls(database, contents, resources.pop_all())
 
     async def aclose(self) -> None:
