@@ -33,7 +33,9 @@ for line in 'mount -t tmpfs x /mnt' 'unshare -U true' 'unshare -r true' 'chroot 
     'ip link set lo down' \
     'chown 0 /mnt/data' 'chmod u+s /usr/bin/env' 'cp /usr/bin/env /tmp/e && chmod u+s /tmp/e' \
     'echo 1 > /proc/sys/kernel/core_pattern' 'echo x > /usr/x' 'echo > /dev/tcp/192.0.2.1/80' 'setpriv --reuid=0 true' \
-    'echo > /dev/udp/192.0.2.1/53' 'exec 3< /dev/tcp/127.0.0.1/22'; do
+    'echo > /dev/udp/192.0.2.1/53' 'exec 3< /dev/tcp/127.0.0.1/22' 'touch /mnt/skills/x' 'rm -r /mnt/skills/s' \
+    'echo x > /mnt/skills/s/SKILL.md' 'chmod 777 /mnt/skills/s' 'mv /mnt/skills/s /mnt/skills/t' 'umount /mnt/skills' \
+    'ln /mnt/skills/s/SKILL.md /mnt/data/l' 'mount -o remount,bind,rw /mnt/skills' '! cat /mnt/skills/s/SKILL.md'; do
     bash -c "$line" > /dev/null 2>&1 && echo "$line"
 done
 """
@@ -62,6 +64,8 @@ async def attack(scene: Scene) -> None:
     inside = {name: f"/mnt/data/{name}" for name in OWN}
     for name in OWN:
         (container.folder / name).mkdir()
+    (container.skills_folder / "s").mkdir()
+    (container.skills_folder / "s" / "SKILL.md").write_text("as it was")
     (container.folder / "scene.json").write_text(json.dumps(scene.values | inside))
     readable_by(scene.user, container.folder.parent)
     before = scene.snapshot()
@@ -72,10 +76,11 @@ async def attack(scene: Scene) -> None:
         opened = {name for name, result in results.items() if result.startswith("OPEN") and not name.startswith("ok_")}
         working = {name: result for name, result in results.items() if name.startswith("ok_") and result != "OPEN"}
         more = await container.run(MORE)
+        skill = (container.skills_folder / "s" / "SKILL.md").read_text()
         await container.aclose()
     assert opened == WHAT_IS_ITS_OWN
     assert set(working) == NOT_THERE
-    assert more.stdout.text() == ""
+    assert (more.stdout.text(), skill) == ("", "as it was")
     assert {path: what for path, what in scene.snapshot().items() if "containers" not in path} == before
     assert scene.reached() == []
     assert scene.victim.poll() is None

@@ -51,6 +51,9 @@ def listing(folder: Path) -> dict[str, bytes | None]:
 
 
 async def changed(container: Container) -> None:
+    (container.skills_folder / "SKILL.md").write_text("read me")
+    await container.run("cat /mnt/skills/SKILL.md && echo x > /mnt/skills/SKILL.md || rm -r /mnt/skills")
+    assert (container.skills_folder / "SKILL.md").read_text() == "read me"
     done = await container.run(
         "id -u; cat /etc/hosts | head -1; rm /etc/passwd /bin/rm; mkdir /new; echo x > /etc/x; ls /"
     )

@@ -20,7 +20,7 @@ echo -- ; cat /proc/self/cgroup
 echo -- ; ls /sys 2>&1; cat /proc/keys /proc/cmdline /proc/timer_list 2> /dev/null | wc -c; ls /etc
 echo -- ; cat /proc/net/dev | tail -n +3 | cut -d: -f1; getent hosts localhost
 echo -- ; df --output=size /dev/shm | tail -1
-echo -- ; for place in / /usr /etc /opt /mnt /var /dev /proc/sys; do touch $place/x 2> /dev/null && echo $place; done
+echo -- ; for place in / /usr /etc /opt /mnt /mnt/skills /var /dev /proc/sys; do touch $place/x 2> /dev/null && echo $place; done
 echo -- ; for place in /mnt/data /tmp /var/tmp ~ /dev/shm; do touch $place/x || echo $place; done
 """
 
@@ -37,7 +37,7 @@ async def test_what_a_command_sees(container: Container, place: Path) -> None:
     assert own <= set(root.split()) <= own | set(TOP)
     assert first.replace(" ", "").split() == ["ferrule", "ferrule"] or first.split() == ["ferrule", "ferrule"]
     shown = [line.split()[3] for line in mounts.splitlines() if str(place.parent) in line]
-    assert {Path(path).name for path in shown} == {"data", "tmp", "home"}
+    assert {Path(path).name for path in shown} == {"data", "tmp", "home", "skills"}
     assert all(line.split(":")[2] == "/" for line in groups.split()), "the host's groups are named"
     assert "cannot access '/sys'" in closed and closed.splitlines()[1].strip() == "0"
     assert not {"shadow", "sudoers", "environment", "machine-id", "fstab", "resolv.conf"} & set(closed.split())
@@ -109,7 +109,7 @@ async def test_mounted_folders(host: LocalHost, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "write") == ["new"]
 
 
-@pytest.mark.parametrize("target", ["/", "/etc", "/usr/share", "/mnt/data/x", "/mnt", "/a/../b", "/proc/x", "/bin"])
+@pytest.mark.parametrize("target", ["/", "/etc", "/usr/share", "/mnt/data/x", "/mnt", "/mnt/skills", "/a/../b", "/proc/x", "/bin"])
 def test_where_nothing_may_be_mounted(tmp_path: Path, target: str) -> None:
     with pytest.raises(UsageError):
         checked_bind(Bind(str(tmp_path), target))

@@ -150,6 +150,11 @@ class Container(Closing):
         return self._slot.data
 
     @property
+    def skills_folder(self) -> Path:
+        """The host's path of `/mnt/skills`, which commands can only read."""
+        return self._slot.skills
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment of a command that brings none."""
         user = IMAGE_USER if self.settings.root else {}

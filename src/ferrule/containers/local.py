@@ -18,7 +18,7 @@ from ferrule.containers.container import Container
 from ferrule.containers.data_stack import DataStack
 from ferrule.containers.errors import ContainerError, ContainerExpired
 from ferrule.containers.host import ContainerInfo, ContainerSettings
-from ferrule.containers.place import Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
+from ferrule.containers.place import SKILLS, Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
 from ferrule.process.launcher import LaunchError
 from ferrule.process.run import uninterrupted
 from ferrule.sandbox.environment import NESTED, is_inside
@@ -320,6 +320,7 @@ def _root(slot: Slot, own: ContainerSettings, packages: Bind | None) -> PrivateR
         data=slot.path("data"),
         tmp=slot.path("tmp"),
         home=slot.path("home"),
+        skills=slot.path(SKILLS),
         binds=own.binds,
         packages=packages,
         image=image,

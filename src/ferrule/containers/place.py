@@ -3,6 +3,7 @@
     PLACE/ID/record.json   what it is; its time of change is the last use
              lock          locked while a process has it
              data/ tmp/ home/   what is mounted inside
+             skills/            what is shown read-only inside
              upper/ work/       the layer over an image
 
 The default place is `/var/tmp/ferrule-UID/`, because commands see the path of what is mounted: it tells nothing of the
@@ -29,7 +30,8 @@ from ferrule.locks import try_lock
 PREFIX = "cntr_"
 SHARED = "/var/tmp"
 RECORD, LOCK = "record.json", "lock"
-FOLDERS = ("data", "tmp", "home")
+SKILLS = "skills"
+FOLDERS = ("data", "tmp", "home", SKILLS)
 LAYERS = ("upper", "work")
 """Folders with what commands change of an image."""
 IN_USE = "{} is in use by another process of yours: end that one first"
@@ -73,6 +75,10 @@ class Slot:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def skills(self) -> Path:
+        return self.folder / SKILLS
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
@@ -153,6 +159,7 @@ def take_slot(place: Path, container_id: str) -> Slot:
         if not try_lock(lock):
             raise ContainerError(IN_USE.format(container_id))
         slot = Slot(folder, _record(folder), lock)
+        slot.skills.mkdir(mode=0o755, exist_ok=True)  # an older Ferrule made none
         slot.last_used = (folder / RECORD).stat().st_mtime
     except (OSError, msgspec.DecodeError) as error:
         os.close(lock)

@@ -14,6 +14,7 @@ from ferrule.sandbox.plan import is_within
 USER: Final = "user"
 HOME: Final = "/home/user"
 DATA: Final = "/mnt/data"
+SKILLS: Final = "/mnt/skills"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ID: Final = 1000
 """The number of the user and of its group inside."""
@@ -32,7 +33,7 @@ ETC: Final = (
 """Entries of the host's `/etc` that programs need and that hold neither keys nor names. `/etc/ssl` itself holds private
 keys, and shell profiles often hold the passwords of proxies."""
 FOLDERS: Final = ("/proc", "/mnt", "/home", "/run", "/var", "/opt", "/srv", "/root")
-TAKEN: Final = ("/proc", "/dev", "/sys", "/etc", "/usr", DATA, "/tmp", *(f"/{name}" for name in TOP))
+TAKEN: Final = ("/proc", "/dev", "/sys", "/etc", "/usr", DATA, SKILLS, "/tmp", *(f"/{name}" for name in TOP))
 """Where nothing else may be mounted."""
 _PASSWD = f"root:x:0:0:root:/root:/usr/sbin/nologin\n{USER}:x:{ID}:{ID}:{USER}:{HOME}:/bin/bash\n"
 _NOBODY = f"nobody:x:{NOBODY}:{NOBODY}:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -76,7 +77,8 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """The root of one container. `data`, `tmp` and `home` are folders on disk, at `/mnt/data`, `/tmp` and the home.
+    """The root of one container. `data`, `tmp` and `home` are folders on disk, at `/mnt/data`, `/tmp` and the home;
+    `skills`, if there is one, is shown read-only at `/mnt/skills`.
 
     `packages` are what the machine's own Python shall find, mounted where it looks. With an image, commands run as its
     root user, who has no right outside, and its home is the image's.
@@ -85,6 +87,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     tmp: str
     home: str
+    skills: str | None = None
     binds: tuple[Bind, ...] = ()
     packages: Bind | None = None
     image: Layers | None = None
@@ -114,6 +117,8 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     def wire(self) -> dict[str, object]:
         """Return the root as the holder builds it, in order."""
         shown = [bind for bind in self.binds if not bind.writable]
+        if self.skills is not None:
+            shown.append(Bind(self.skills, SKILLS))
         links: list[tuple[str, str]] = []
         files = {"hosts": _HOSTS.format(self.host_name), "hostname": f"{self.host_name}\n"}
         if self.image is None:
