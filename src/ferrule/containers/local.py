@@ -75,6 +75,7 @@ class LocalHost(LoopBound):
         self._timer: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._opened = False
+        self._works = False
         self._forget_exit: Callable[[], None] = lambda: None
 
     @classmethod
@@ -101,6 +102,11 @@ class LocalHost(LoopBound):
             self._opened = True
             self._forget_exit = close_at_exit(self.aclose)
             await asyncio.to_thread(_sweep, self._place)
+
+    async def check(self) -> None:
+        """Raise `ContainerError` if no container can be made here: the first time, one is."""
+        if not self._works:
+            await self.discard(await self.create(ContainerSettings(temporary=True)))
 
     async def create(self, settings: ContainerSettings = _DEFAULT) -> Container:
         """Make a container and start it. Raises `ContainerError`."""
@@ -238,6 +244,7 @@ class LocalHost(LoopBound):
         except BaseException:
             await uninterrupted(container.expire())
             raise
+        self._works = True
         return container
 
     def _keep(self, container: Container) -> None:

@@ -30,7 +30,7 @@ LONGEST_PART, LONGEST_PATH = 255, 1024
 """Bytes of a name and of a path: more cannot be a file's name, or is no honest one."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """A skill's name, which is also that of its folder. The standard has lower case letters, digits and hyphens alone."""
-NAMES = "a skill's name has letters, digits, '-', '_' and '.', begins with a letter or a digit, and has at most 64 characters"
+NAMES = "it has letters, digits, '-', '_' and '.' alone, begins with a letter or a digit, and has at most 64 characters"
 _BLOCK = 64 << 10
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1

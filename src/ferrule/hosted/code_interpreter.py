@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ferrule.containers import ContainerError
 from ferrule.hosted.containers import ClientContainer, ClientContainers
-from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling, ToolRefused
+from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling
 from ferrule.process.kernel import CellResult, CellTimedOut, KernelDied, KernelLost
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import ContentPart, InputImage, InputText
@@ -26,6 +25,8 @@ MODEL_BUDGET = OutputBudget(10_000)
 """Of what a call printed that the model reads: as of a command of a session."""
 NAME = "python"
 """The model's function."""
+KNOWN = {"type", "file_ids", "memory_limit", "network_policy"}
+"""Fields of a container."""
 DESCRIPTION = (
     "Run Python in a container that keeps its state from call to call. Standard output, errors, the value of the last "
     "expression and open figures come back. Files are in /mnt/data, also those that the user gave; write results for "
@@ -54,12 +55,14 @@ class CodeInterpreter(HostedTool):
         self._containers = containers
         self._cell_ms = int(cell_seconds * 1000)
 
-    async def check(self, tool: JsonObject, owner: str) -> None:
-        """Look up the container, or the files for a new one. Raises `ToolRefused`."""
-        try:
-            await self._containers.check(owner, *_named(tool), "container")
-        except ContainerError as error:
-            raise ToolRefused(str(error), "container", status=404) from error
+    async def check(self, tool: JsonObject, owner: str) -> str:
+        """Look up the container, or the files for a new one. Returns what the model is told of its skills. Raises
+        `ToolRefused`."""
+        return await self._containers.check(owner, *_named(tool), "container", by="container")
+
+    def not_run(self, tool: JsonObject) -> Sequence[str]:
+        """Return the fields of the container that are only kept."""
+        return sorted(_named(tool)[1].keys() - KNOWN)
 
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""

@@ -22,6 +22,7 @@ from ferrule.containers import (
     UnknownContainer,
 )
 from ferrule.containers.data import list_files, make_file
+from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, SkillParam, skills_note
 from ferrule.hosted.tool import Scope, ToolRefused
 from ferrule.process.kernel import Kernel
 from ferrule.process.python_kernel import start_python
@@ -46,12 +47,15 @@ NO_FILE = "there is no file {!r}"
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A client's settings for a container: files that are copied into it, memory, and minutes without use after which
-    it ends; None for the server's own. A `network_policy` is only kept: containers have no network."""
+    it ends; None for the server's own. A `network_policy` is only kept: containers have no network. `skills` are those
+    that it has, `others` are fields that are only shown."""
 
     file_ids: tuple[str, ...] = ()
     memory_limit: MemoryLimit = DEFAULT_MEMORY
     minutes: int | None = None
     network_policy: JsonObject | None = None
+    skills: tuple[ShownSkill, ...] = ()
+    others: JsonObject = {}
 
 
 class State(msgspec.Struct, frozen=True):
@@ -74,6 +78,8 @@ class ClientContainer:
         self.box = box
         self.turn = asyncio.Lock()
         """Held while a cell runs: there is one at a time."""
+        self.skills: dict[str, str] = {}
+        """The keys of the skills that were written since it was opened, by their names."""
         self._kernel: Kernel | None = None
 
     @property
@@ -97,11 +103,21 @@ class ClientContainers:
         self._store = store
         self._idle_seconds = idle_seconds
         self._clock = clock
+        self.skills = ClientSkills(store)
         self._open: dict[str, ClientContainer] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def create(self, owner: str, wanted: Wanted, *, name: str = "", lane: str | None = None) -> ClientContainer:
-        """Make a container. Raises `ContainerError`; `UnknownFile` for a file that does not exist."""
+    async def create(
+        self,
+        owner: str,
+        wanted: Wanted,
+        *,
+        name: str = "",
+        lane: str | None = None,
+        skills: Sequence[FoundSkill] = (),
+    ) -> ClientContainer:
+        """Make a container. Raises `ContainerError`; `UnknownFile` for a file that does not exist; `ToolRefused` for a
+        skill that was deleted meanwhile."""
         idle = self._idle_seconds if wanted.minutes is None else wanted.minutes * 60
         settings = ContainerSettings(memory_bytes=MEMORY_LIMITS[wanted.memory_limit], idle_seconds=idle)
         box = await self._host.create(settings)
@@ -113,17 +129,39 @@ class ClientContainers:
             lane=lane,
             details=msgspec.json.encode(wanted),
         )
+        made = ClientContainer(record, box)
         try:
             await self._store.add_container(record)
             for file_id in wanted.file_ids:
                 await self.bring(record, box, file_id)
+            await self.add_skills(made, skills)
         except BaseException:
             await self._store.delete_container(owner, box.id)
             await box.aclose()
             raise
         self._open = {place.id: place for place in self._open.values() if place.box.status == "running"}
-        made = self._open[box.id] = ClientContainer(record, box)
+        self._open[box.id] = made
         return made
+
+    async def add_skills(self, place: ClientContainer, skills: Sequence[FoundSkill]) -> None:
+        """Show skills in a container. Raises `ContainerError`, and `ToolRefused` for one that was deleted meanwhile."""
+        async with self._lock(f"{place.id}\0skills"):
+            missing = [skill for skill in skills if place.skills.get(skill.shown.name) != skill.key]
+            try:
+                await self.skills.write(place.record.owner, place.box.skills_folder, missing)
+            except OSError as error:
+                raise ContainerError(f"the skills cannot be written: {error.strerror}") from error
+            place.skills |= {skill.shown.name: skill.key for skill in missing}
+            await self._note_skills(place, [skill.shown for skill in missing])
+
+    async def _note_skills(self, place: ClientContainer, skills: Sequence[ShownSkill]) -> None:
+        """Store which skills a container has, for requests that name it."""
+        wanted = details_of(place.record)
+        kept = {skill.name: skill for skill in (*wanted.skills, *skills)}
+        if tuple(kept.values()) != wanted.skills:
+            details = msgspec.json.encode(msgspec.structs.replace(wanted, skills=tuple(kept.values())))
+            await self._store.change_container(place.record.owner, place.id, details)
+            place.record = msgspec.structs.replace(place.record, details=details)
 
     async def get(self, owner: str, container_id: str) -> ClientContainer:
         """Return a client's container. Raises `UnknownContainer`, and `ContainerExpired` if it has ended."""
@@ -159,22 +197,31 @@ class ClientContainers:
             record = await self._store.container_of(scope.owner, scope.lane)
             return await self._or_new(record, scope, wanted)
 
-    async def check(self, owner: str, named: str | None, declared: JsonObject, param: str) -> None:
-        """Look up the container that a tool names, or the files for a new one. `param` is the field that names them.
-        Raises `ToolRefused`."""
+    async def check(self, owner: str, named: str | None, declared: JsonObject, param: str, *, by: str) -> str:
+        """Look up the container that a tool names in the field `by`, or what `param` declares of a new one. Returns
+        what the model is told of its skills. Raises `ToolRefused`."""
         try:
             if named is not None:
-                await self.get(owner, named)
-            else:
-                await self.check_files(owner, wanted_of(declared).file_ids)
+                return skills_note(details_of((await self.get(owner, named)).record).skills)
+            await self.check_files(owner, wanted_of(declared).file_ids)
+            found = await self.skills.find(owner, skills_of(declared), f"{param}.skills")
+            await self._host.check()
+            return skills_note([skill.shown for skill in found])
         except UnknownFile as error:
-            raise ToolRefused(str(error), f"{param}.file_ids", status=404) from error
+            raise ToolRefused(str(error), f"{param}.file_ids", status=404, code="not_found") from error
+        except ContainerError as error:
+            raise refused(error, by if named is not None else param) from error
 
     async def place(self, scope: Scope, named: str | None, declared: JsonObject) -> ClientContainer:
         """Return the container that a tool names, or the conversation's own. Raises `RespondToModel`."""
         try:
-            return await (self.of(scope, wanted_of(declared)) if named is None else self.get(scope.owner, named))
-        except ContainerError as error:
+            if named is not None:
+                return await self.get(scope.owner, named)
+            found = await self.skills.find(scope.owner, skills_of(declared), "skills")
+            place = await self.of(scope, wanted_of(declared))
+            await self.add_skills(place, found)
+            return place
+        except (ContainerError, ToolRefused) as error:
             raise RespondToModel(str(error)) from error
 
     async def _or_new(self, record: ContainerRecord | None, scope: Scope, wanted: Wanted) -> ClientContainer:
@@ -265,6 +312,20 @@ def _write(file: FileIO, block: bytes) -> None:
 def details_of(record: ContainerRecord) -> Wanted:
     """Return what a container's maker wanted."""
     return msgspec.json.decode(record.details, type=Wanted)
+
+
+def refused(error: ContainerError, param: str) -> ToolRefused:
+    """Return what a client is told of a container that cannot be had; `param` is the field that names it."""
+    if isinstance(error, ContainerExpired):
+        return ToolRefused(str(error), param, status=404, code="container_expired")
+    if isinstance(error, UnknownContainer):
+        return ToolRefused(str(error), param, status=404, code="not_found")
+    return ToolRefused(str(error), param, status=503, code="container_unavailable")
+
+
+def skills_of(declared: JsonObject) -> tuple[SkillParam, ...]:
+    """Return the skills that a tool declares. Their fields were checked when the request was read."""
+    return msgspec.convert(declared.get("skills") or (), tuple[SkillParam, ...])
 
 
 def wanted_of(declared: JsonObject) -> Wanted:

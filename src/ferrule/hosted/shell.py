@@ -8,10 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from ferrule.containers import ContainerError
 from ferrule.hosted.containers import ClientContainer, ClientContainers
 from ferrule.hosted.shell_output import told
-from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling, ToolRefused
+from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import OutputBody
@@ -24,6 +23,8 @@ MODEL_BUDGET = OutputBudget(10_000)
 """Of what one command printed that the model reads: as of a command of a session."""
 MOST_COMMANDS = 64
 """In one call: more is a script."""
+KNOWN = {"type", "container_id", "file_ids", "memory_limit", "network_policy", "skills"}
+"""Fields of an environment."""
 HERE = ("container_auto", "container_reference")
 NAME = "shell"
 """The model's function."""
@@ -64,12 +65,14 @@ class HostedShell(HostedTool):
         """Return whether this is the declared tool."""
         return tool.get("type") == "shell" and (tool.get("environment") or {}).get("type") in HERE
 
-    async def check(self, tool: JsonObject, owner: str) -> None:
-        """Look up the container, or the files for a new one. Raises `ToolRefused`."""
-        try:
-            await self._containers.check(owner, *_named(tool), "environment")
-        except ContainerError as error:
-            raise ToolRefused(str(error), "environment.container_id", status=404) from error
+    async def check(self, tool: JsonObject, owner: str) -> str:
+        """Look up the container, or the files and skills for a new one. Returns what the model is told of the skills.
+        Raises `ToolRefused`."""
+        return await self._containers.check(owner, *_named(tool), "environment", by="environment.container_id")
+
+    def not_run(self, tool: JsonObject) -> Sequence[str]:
+        """Return the fields of the environment that are only kept."""
+        return sorted(tool["environment"].keys() - KNOWN)
 
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""

@@ -20,12 +20,13 @@ from ferrule.web.marks import Source
 
 class ToolRefused(FerruleError):
     """A request declares a tool that can never run: one sentence for the client. `param` is the field below the
-    tool."""
+    tool, `code` a word for programs."""
 
-    def __init__(self, message: str, param: str, *, status: int = 400) -> None:
+    def __init__(self, message: str, param: str, *, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
         self.param = param
         self.status = status
+        self.code = code
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +96,14 @@ class HostedTool(ABC):
         """Return whether this is the declared tool."""
         return tool.get("type") == self.kind
 
-    async def check(self, tool: JsonObject, owner: str) -> None:
-        """Look up what the declared tool names. Raises `ToolRefused`."""
-        return
+    def not_run(self, tool: JsonObject) -> Sequence[str]:
+        """Return the fields of the declared tool that are only kept."""
+        return ()
+
+    async def check(self, tool: JsonObject, owner: str) -> str:
+        """Look up what the declared tool names. Returns what the model is told beside the functions' descriptions.
+        Raises `ToolRefused`."""
+        return ""
 
     @abstractmethod
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:

@@ -13,6 +13,7 @@ from ferrule.protocol.json_text import JsonObject
 from ferrule.protocol.settings import ModelSettings
 from ferrule.responses.attachments import Attachments
 from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.failures import tool_refusal
 from ferrule.responses.history import Histories, History, ResponseCache
 from ferrule.responses.request import (
     Compacting,
@@ -72,7 +73,6 @@ class Asker:
         if not model:
             raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
         plan = plan_tools(known.tools or (), knows, self._hosted)
-        await _check(plan, known.tools or (), owner)
         history = await self._before(request, owner, cache, plan)
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner)
@@ -86,6 +86,7 @@ class Asker:
         everything = (*history.items, *new)
         found = [] if knows("tool_search") else _brought(everything, known.tools or ())
         brought = plan_tools([*(known.tools or ()), *found], knows, self._hosted) if found else plan
+        brought = await _checked(brought, known.tools or (), owner)
         choice, specs = choose_tool(known.tool_choice, brought)
         items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))
         updated = _updated(known, everything)
@@ -122,14 +123,18 @@ class Asker:
         return (to_upstream(item, plan.names, self._upstream.knows),)
 
 
-async def _check(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> None:
-    """Let tools that run here look up what they name. Raises `ApiError`."""
-    for entry in plan.hosted.values():
+async def _checked(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> ToolPlan:
+    """Let tools that run here look up what they name. Returns the plan with what they tell the model of it. Raises
+    `ApiError`."""
+    entries = {id(entry.declared): entry for entry in plan.hosted.values()}
+    notes: dict[int, str] = {}
+    for key, entry in entries.items():
         try:
-            await entry.tool.check(entry.declared, owner)
+            notes[key] = await entry.tool.check(entry.declared, owner)
         except ToolRefused as error:
-            param = f"tools[{declared.index(entry.declared)}].{error.param}"
-            raise ApiError(f"{param}: {error}", status=error.status, param=param) from error
+            place = next((at for at, tool in enumerate(declared) if tool is entry.declared), None)
+            raise tool_refusal(error, "input" if place is None else f"tools[{place}].{error.param}") from error
+    return plan.with_notes({name: notes[id(entry.declared)] for name, entry in plan.hosted.items()})
 
 
 def _options(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonObject]) -> RunOptions:

@@ -7,8 +7,9 @@ server, its address or its key, is for whoever runs the gateway: it goes to the 
 import logging
 import re
 
+from ferrule.hosted.tool import ToolRefused
 from ferrule.model.stream import ContentRefused, ContextOverflow, ModelError, ToolsUnusable
-from ferrule.responses.errors import ApiError
+from ferrule.responses.errors import INVALID, ApiError
 from ferrule.store import StoreError, StoreFull
 
 log = logging.getLogger("ferrule.responses")
@@ -41,6 +42,12 @@ def api_error(error: ModelError) -> ApiError:
     if error.status in _OF_THE_GATEWAY or 300 <= (error.status or 0) < 400:
         text = UNUSABLE
     return ApiError(text, status=502, kind="server_error", code="server_error")
+
+
+def tool_refusal(error: ToolRefused, param: str) -> ApiError:
+    """Return what is told of a tool that can never run; `param` is the field that is wrong."""
+    kind = INVALID if error.status < 500 else "server_error"
+    return ApiError(f"{param}: {error}", status=error.status, kind=kind, code=error.code, param=param)
 
 
 def store_error(error: StoreError) -> ApiError:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ferrule.hosted.containers import MemoryLimit
+from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.tool import HostedTool
 from ferrule.model.stream import ForcedTool, ToolChoice
 from ferrule.protocol.errors import UsageError
@@ -110,7 +111,7 @@ class _CodeInterpreter(msgspec.Struct, frozen=True):
 
 
 class _ShellAuto(_NewContainer, frozen=True, tag="container_auto"):
-    skills: tuple[JsonObject, ...] = ()
+    skills: tuple[SkillParam, ...] = ()
 
 
 class _ShellReference(msgspec.Struct, frozen=True, tag="container_reference"):
@@ -182,7 +183,8 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
     `echoed`: as the response shows them. `specs`: for the upstream. `natives`: tools with items of their own that the
     upstream is told of as functions, by the functions' names. `grammars`: of freeform tools, by namespace and name.
-    `hosted`: tools that are run here, by the names of their functions. `not_run`: types of tools that nobody runs.
+    `hosted`: tools that are run here, by the names of their functions. `not_run`: types of tools, and fields of tools,
+    that nobody runs.
     """
 
     echoed: tuple[JsonObject, ...] = ()
@@ -202,6 +204,13 @@ class ToolPlan(msgspec.Struct, frozen=True):
     def called(self, function: str) -> str:
         """Return the name by which the model knows a function of ours."""
         return next((name for name, entry in self.hosted.items() if entry.function == function), function)
+
+    def with_notes(self, notes: Mapping[str, str]) -> "ToolPlan":
+        """Return the plan with more in the descriptions of functions, by their names."""
+        if not any(notes.values()):
+            return self
+        specs = [_noted(spec, notes.get(spec_name(spec), "")) for spec in self.specs]
+        return msgspec.structs.replace(self, specs=tuple(specs))
 
 
 def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: Sequence[HostedTool] = ()) -> ToolPlan:
@@ -236,6 +245,7 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
                 taken.add(name)
                 hosted[name] = Hosted(here, tool, function.name)
                 specs.append(msgspec.structs.replace(function, name=name))
+            not_run += here.not_run(tool)
         else:
             not_run.append(kind)
     _check_twins(specs)
@@ -247,6 +257,12 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
         hosted,
         tuple(dict.fromkeys(not_run)),
     )
+
+
+def _noted(spec: ToolSpec, note: str) -> ToolSpec:
+    if not isinstance(spec, ResponsesApiTool):
+        return spec
+    return msgspec.structs.replace(spec, description=spec.description + note)
 
 
 def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:

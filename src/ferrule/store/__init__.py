@@ -8,6 +8,7 @@ from importlib import import_module
 from ferrule.protocol.errors import UsageError
 from ferrule.store.errors import StoreError, StoreFull, StoreInUse, StoreRefusal, TooLarge
 from ferrule.store.records import (
+    LATEST,
     ContainerRecord,
     Conversation,
     Entry,
@@ -19,6 +20,7 @@ from ferrule.store.records import (
     StoredResponse,
     Upload,
     UploadPart,
+    Which,
 )
 
 TYPE_CHECKING = False
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ferrule.store.store import Store
 
 __all__ = [
+    "LATEST",
     "ContainerRecord",
     "Content",
     "Conversation",
@@ -47,6 +50,7 @@ __all__ = [
     "TooLarge",
     "Upload",
     "UploadPart",
+    "Which",
 ]
 
 _HOMES = {"Content": "contents", "Store": "store"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from ferrule.store import paging
@@ -31,6 +31,10 @@ class Containers(Part):
     async def containers(self, owner: str, paging: Paging, name: str | None = None) -> Page[ContainerRecord]:
         """Return a page of an owner's containers, all or those of a name."""
         return await self._database.read(_page, owner, paging, name)
+
+    async def change_container(self, owner: str, container_id: str, details: bytes) -> bool:
+        """Store other details; False if there is no such container."""
+        return await self._database.write(_change, owner, container_id, details)
 
     async def delete_container(self, owner: str, container_id: str) -> bool:
         """Forget a container; False if there is none."""
@@ -70,6 +74,11 @@ def _page(tx: Connection, owner: str, which: Paging, name: str | None) -> Page[C
     if name is not None:
         scope &= containers.c.name == name
     return paging.read_page(tx, select(containers.c.number, *_FIELDS), scope, which, _record)
+
+
+def _change(tx: Connection, owner: str, container_id: str, details: bytes) -> bool:
+    of_this = (containers.c.owner == owner) & (containers.c.id == container_id)
+    return tx.execute(update(containers).where(of_this).values(details=details)).rowcount > 0
 
 
 def _delete(tx: Connection, owner: str, container_id: str) -> bool:

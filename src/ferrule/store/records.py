@@ -110,6 +110,12 @@ class SkillVersion(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
+Which = int | None
+"""The number of a skill's version; None for the default one."""
+LATEST = -1
+"""Stands for the newest version."""
+
+
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """A skill. `name` and `description` are those of its default version; `latest_version` is the newest there is."""
 

@@ -11,16 +11,11 @@ from ferrule.store import paging
 from ferrule.store.contents import Content, Received
 from ferrule.store.errors import StoreRefusal
 from ferrule.store.part import Part
-from ferrule.store.records import FileRecord, Page, Paging, Skill, SkillVersion
+from ferrule.store.records import LATEST, FileRecord, Page, Paging, Skill, SkillVersion, Which
 from ferrule.store.schema import skill_versions, skills
 
 MAX_BUNDLE_BYTES = 32 << 20
 """Bytes of the zip of a version: what it holds has at most 25 MB unpacked."""
-
-Which = int | None
-"""The number of a version; None for the default one."""
-LATEST = -1
-"""Stands for the newest version."""
 
 _LAST = (
     select(func.max(skill_versions.c.version))
@@ -118,9 +113,7 @@ def _create(tx: Connection, received: Received, owner: str, version: SkillVersio
     return made
 
 
-def _add(
-    tx: Connection, received: Received, owner: str, version: SkillVersion, default: bool
-) -> SkillVersion | None:
+def _add(tx: Connection, received: Received, owner: str, version: SkillVersion, default: bool) -> SkillVersion | None:
     found = tx.execute(select(skills).where(skills.c.owner == owner, skills.c.id == version.skill)).first()
     if found is None:
         return None
@@ -190,9 +183,7 @@ def _delete(tx: Connection, owner: str, skill_id: str) -> tuple[bool, list[str]]
     return gone.rowcount > 0, forgotten
 
 
-def _delete_version(
-    tx: Connection, owner: str, skill_id: str, version: int
-) -> tuple[SkillVersion | None, list[str]]:
+def _delete_version(tx: Connection, owner: str, skill_id: str, version: int) -> tuple[SkillVersion | None, list[str]]:
     row, skill = _row(tx, owner, skill_id, version), _skill(tx, owner, skill_id)
     if row is None or skill is None:
         return None, []

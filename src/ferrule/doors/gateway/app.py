@@ -8,7 +8,7 @@ from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from ferrule.doors.gateway import containers, conversations, files, responses, uploads
+from ferrule.doors.gateway import containers, conversations, files, responses, skills, uploads
 from ferrule.doors.gateway.guard import Guard
 from ferrule.doors.gateway.http import error_answer
 from ferrule.doors.gateway.services import Services
@@ -43,6 +43,12 @@ ROUTES: Mapping[str, Mapping[str, Handler]] = {
     "/containers/{id}/files": {"GET": containers.files, "POST": containers.add_file},
     "/containers/{id}/files/{file}": {"GET": containers.file, "DELETE": containers.delete_file},
     "/containers/{id}/files/{file}/content": {"GET": containers.content},
+    "/skills": {"GET": skills.list_skills, "POST": skills.create},
+    "/skills/{id}": {"GET": skills.retrieve, "POST": skills.update, "DELETE": skills.delete},
+    "/skills/{id}/content": {"GET": skills.content},
+    "/skills/{id}/versions": {"GET": skills.list_versions, "POST": skills.create_version},
+    "/skills/{id}/versions/{version}": {"GET": skills.retrieve_version, "DELETE": skills.delete_version},
+    "/skills/{id}/versions/{version}/content": {"GET": skills.version_content},
     "/uploads": {"POST": uploads.create},
     "/uploads/{id}/parts": {"POST": uploads.add_part},
     "/uploads/{id}/complete": {"POST": uploads.complete},

@@ -26,8 +26,11 @@ from ferrule.hosted.containers import (
     details_of,
     file_id_of,
 )
-from ferrule.protocol.json_text import JsonObject
+from ferrule.hosted.skills import SkillParam
+from ferrule.hosted.tool import ToolRefused
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.errors import ApiError, not_found
+from ferrule.responses.failures import tool_refusal
 from ferrule.responses.request import read
 from ferrule.store import ContainerRecord
 from ferrule.store.files import MAX_FILE_BYTES
@@ -35,6 +38,10 @@ from ferrule.store.paging import page_of
 
 MAX_MINUTES = 20
 """Minutes without use after which a container ends, at most: the API's limit."""
+
+
+SECRET = ("domain_secrets",)
+"""Fields that are never shown."""
 
 
 class ExpiresAfter(msgspec.Struct, frozen=True):
@@ -50,6 +57,7 @@ class _Create(msgspec.Struct, frozen=True):
     memory_limit: MemoryLimit | None = None
     expires_after: ExpiresAfter | None = None
     network_policy: JsonObject | None = None
+    skills: tuple[SkillParam, ...] = ()
 
 
 class _FileById(msgspec.Struct, frozen=True):
@@ -58,20 +66,30 @@ class _FileById(msgspec.Struct, frozen=True):
 
 async def create(services: Services, request: Request) -> Response:
     """`POST /containers`."""
-    asked = read(await body_of(request, services.settings.max_body_bytes), _Create)
+    body = await body_of(request, services.settings.max_body_bytes)
+    asked, others = read(body, _Create), _others(read(body, dict[str, JsonValue]))
+    owner, containers = owner_of(request), _containers(services)
+    try:
+        found = await containers.skills.find(owner, asked.skills, "skills")
+    except ToolRefused as error:
+        raise tool_refusal(error, error.param) from error
     wanted = Wanted(
         file_ids=asked.file_ids,
         memory_limit=asked.memory_limit or DEFAULT_MEMORY,
         minutes=None if asked.expires_after is None else asked.expires_after.minutes,
         network_policy=asked.network_policy,
+        others={name: value for name, value in others.items() if name not in SECRET},
     )
     try:
-        made = await _containers(services).create(owner_of(request), wanted, name=asked.name)
+        made = await containers.create(owner, wanted, name=asked.name, skills=found)
     except UnknownFile as error:
         raise ApiError(f"file_ids: {error}", status=404, code="not_found", param="file_ids") from error
+    except ToolRefused as error:
+        raise tool_refusal(error, error.param) from error
     except ContainerError as error:
         raise ApiError(str(error), status=503, kind="server_error", code="container_unavailable") from error
-    headers = {"x-ferrule-not-run": "network_policy"} if asked.network_policy else None
+    kept = [*(["network_policy"] if asked.network_policy else ()), *sorted(others)]
+    headers = {"x-ferrule-not-run": ", ".join(kept)} if kept else None
     (shown,) = await _shown(services, made.record)
     return JsonAnswer(shown, headers=headers)
 
@@ -157,6 +175,11 @@ async def delete_file(services: Services, request: Request) -> Response:
     return deleted(request.path_params["file"], "container.file.deleted")
 
 
+def _others(given: JsonObject) -> JsonObject:
+    """Return the fields that nobody knows here."""
+    return {name: value for name, value in given.items() if name not in _Create.__struct_fields__}
+
+
 def _containers(services: Services) -> ClientContainers:
     if services.containers is None:
         raise ApiError("This server runs no containers: they need Linux.", status=501, code="not_supported")
@@ -190,7 +213,7 @@ async def _shown(services: Services, *records: ContainerRecord) -> list[JsonObje
 
 def _container_shown(record: ContainerRecord, state: State) -> JsonObject:
     wanted = details_of(record)
-    return {
+    return wanted.others | {
         "id": record.id,
         "object": "container",
         "created_at": record.created_at,

@@ -52,18 +52,28 @@ class Form(msgspec.Struct, frozen=True):
             raise ApiError(f"{name}: a file is missing", code="missing_required_parameter", param=name)
         return value
 
+    def files(self, name: str) -> list[UploadFile]:
+        """Return the files in a field, also those of `name[]`. Raises `ApiError` if there is none."""
+        given = [value for key, value in self.fields.multi_items() if key in (name, f"{name}[]")]
+        found = [value for value in given if isinstance(value, UploadFile)]
+        if not found:
+            raise ApiError(f"{name}: a file is missing", code="missing_required_parameter", param=name)
+        return found
+
 
 @asynccontextmanager
-async def form_of(request: Request, limit: int) -> AsyncIterator[Form]:
-    """Read a form whose file has at most `limit` bytes. Raises `ApiError`, and `StoreError` if there is no place for
-    it."""
+async def form_of(request: Request, limit: int, *, files: int = 1, param: str | None = None) -> AsyncIterator[Form]:
+    """Read a form with at most so many files, which have at most `limit` bytes together; `param` is the field that they
+    are in. Raises `ApiError`, and `StoreError` if there is no place for them."""
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise ApiError(f"Send the file as {FORM}.", status=415, code="unsupported_media_type")
-    reading = limited(request, limit + OVERHEAD).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    reading = limited(request, limit + OVERHEAD).form(
+        max_files=files, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES
+    )
     try:
         fields = await reading
     except (MultiPartException, FormParserError) as error:
-        raise ApiError(f"The form cannot be read: {error}", code="invalid_form") from error
+        raise ApiError(f"The form cannot be read: {error}", code="invalid_form", param=param) from error
     except OSError as error:
         kind = StoreFull if error.errno in NO_SPACE else StoreError
         raise kind(f"{tempfile.gettempdir()} takes no more of a file that is uploaded: {error.strerror}") from error

@@ -6,6 +6,7 @@ from collections import Counter
 import msgspec
 
 from ferrule.hosted.containers import ClientContainers
+from ferrule.hosted.skills import ClientSkills
 from ferrule.protocol.settings import GatewaySettings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.errors import ApiError
@@ -27,6 +28,11 @@ class Services(msgspec.Struct, frozen=True):
     running: "Running"
     containers: ClientContainers | None = None
     """None where there can be none."""
+
+    @property
+    def skills(self) -> ClientSkills:
+        """The clients' skills, which can be kept without containers, too."""
+        return self.containers.skills if self.containers else ClientSkills(self.store)
 
 
 class Running:
