@@ -109,7 +109,9 @@ async def test_mounted_folders(host: LocalHost, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "write") == ["new"]
 
 
-@pytest.mark.parametrize("target", ["/", "/etc", "/usr/share", "/mnt/data/x", "/mnt", "/mnt/skills", "/a/../b", "/proc/x", "/bin"])
+@pytest.mark.parametrize(
+    "target", ["/", "/etc", "/usr/share", "/mnt/data/x", "/mnt", "/mnt/skills", "/a/../b", "/proc/x", "/bin"]
+)
 def test_where_nothing_may_be_mounted(tmp_path: Path, target: str) -> None:
     with pytest.raises(UsageError):
         checked_bind(Bind(str(tmp_path), target))

@@ -9,16 +9,16 @@ import pytest
 from openai import OpenAI
 
 from ferrule.testing import ScriptedModel, function_call
-from ferrule.testing.request import Request
+from ferrule.testing.request import Request, call_output
 from ferrule.testing.steps import Simple
 from tests.gateway.served import Served, new_place, serving
 
 
 def does(request: Request) -> Simple:
     """Run what the user said: a command after `$`, else Python; then tell what came out."""
-    if list(request.body["messages"])[-1]["role"] == "tool":  # type: ignore[call-overload]
+    if call_output(request.items[-1]) is not None:
         return f"It said {request.outputs[-1].text} sandbox:/mnt/data/made.txt"
-    text = request.user_text
+    text = request.user_text.rpartition("\n")[2] if request.outputs else request.user_text
     if text.startswith("$"):
         return function_call("shell", {"commands": [text[1:]]})
     return function_call("python", {"code": text})

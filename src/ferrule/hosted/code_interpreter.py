@@ -55,6 +55,11 @@ class CodeInterpreter(HostedTool):
         self._containers = containers
         self._cell_ms = int(cell_seconds * 1000)
 
+    @property
+    def goes_first(self) -> bool:
+        """True: no other server has the containers, files and skills of our clients."""
+        return True
+
     async def check(self, tool: JsonObject, owner: str) -> str:
         """Look up the container, or the files for a new one. Returns what the model is told of its skills. Raises
         `ToolRefused`."""

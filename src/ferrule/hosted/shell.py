@@ -61,6 +61,11 @@ class HostedShell(HostedTool):
         self._containers = containers
         self._command_ms = int(command_seconds * 1000)
 
+    @property
+    def goes_first(self) -> bool:
+        """True: no other server has the containers, files and skills of our clients."""
+        return True
+
     def is_meant(self, tool: JsonObject) -> bool:
         """Return whether this is the declared tool."""
         return tool.get("type") == "shell" and (tool.get("environment") or {}).get("type") in HERE

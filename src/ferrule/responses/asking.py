@@ -115,12 +115,13 @@ class Asker:
 
     def _to_upstream(self, item: JsonObject, plan: ToolPlan) -> tuple[ResponseItem, ...]:
         """Return a client's item as the upstream model knows it: a call of ours is a call and its output."""
+        knows = self._upstream.knows
         for tool in self._hosted:
-            if self._upstream.knows(tool.kind) and not tool.goes_first:
+            if knows(tool.kind) and not tool.goes_first:
                 continue  # the model's server runs it, and knows its items
             if replayed := tool.replayed(item, plan.called):
                 return replayed
-        return (to_upstream(item, plan.names, self._upstream.knows),)
+        return (to_upstream(item, plan.names, lambda kind: knows(kind) and not plan.is_ours(kind)),)
 
 
 async def _checked(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> ToolPlan:

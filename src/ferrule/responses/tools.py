@@ -205,6 +205,10 @@ class ToolPlan(msgspec.Struct, frozen=True):
         """Return the name by which the model knows a function of ours."""
         return next((name for name, entry in self.hosted.items() if entry.function == function), function)
 
+    def is_ours(self, kind: str) -> bool:
+        """Return whether a tool of this type is run here."""
+        return any(entry.tool.kind == kind for entry in self.hosted.values())
+
     def with_notes(self, notes: Mapping[str, str]) -> "ToolPlan":
         """Return the plan with more in the descriptions of functions, by their names."""
         if not any(notes.values()):
