@@ -20,7 +20,8 @@ echo -- ; cat /proc/self/cgroup
 echo -- ; ls /sys 2>&1; cat /proc/keys /proc/cmdline /proc/timer_list 2> /dev/null | wc -c; ls /etc
 echo -- ; cat /proc/net/dev | tail -n +3 | cut -d: -f1; getent hosts localhost
 echo -- ; df --output=size /dev/shm | tail -1
-echo -- ; for place in / /usr /etc /opt /mnt /mnt/skills /var /dev /proc/sys; do touch $place/x 2> /dev/null && echo $place; done
+echo -- ; for place in / /usr /etc /opt /mnt /mnt/skills /var /dev /proc/sys; do
+    touch $place/x 2> /dev/null && echo $place; done
 echo -- ; for place in /mnt/data /tmp /var/tmp ~ /dev/shm; do touch $place/x || echo $place; done
 """
 

@@ -31,9 +31,10 @@ class Shout(HostedTool):
         self.begun = asyncio.Event()
         self.held: asyncio.Event | None = None
 
-    async def check(self, tool: Json, owner: str) -> None:
+    async def check(self, tool: Json, owner: str) -> str:
         if tool["loudness"] > 9:
             raise ToolRefused("nothing is that loud", "loudness")
+        return ". Mind the neighbours"
 
     def functions(self, tool: Json) -> Sequence[ResponsesApiTool]:
         return [
@@ -107,6 +108,7 @@ async def test_a_call_of_ours_is_run_and_the_model_goes_on(here: Served, shout: 
     (seen,) = here.model.last_request.outputs
     assert seen.text == "HEY"
     assert here.model.last_request.body["parallel_tool_calls"] is False
+    assert "Loudness 3. Mind the neighbours" in json.dumps(here.model.last_request.body["tools"])
     assert ledger.object["usage"]["output_tokens"] > 0
     here.model.add("And so on.")
     await here.ask(input="and?", previous_response_id=ledger.id, owner="somebody")

@@ -7,6 +7,7 @@ import pytest
 
 from ferrule.store import ContainerRecord, Conversation, FileRecord, Page, Paging, Store, Upload, UploadPart
 from tests.store.places import a_response, finish, item
+from tests.store.test_skills import version
 
 Call = Callable[[Store, str], Awaitable[object]]
 
@@ -17,6 +18,11 @@ async def content() -> AsyncIterator[bytes]:
 
 async def read(store: Store, owner: str) -> list[bytes]:
     found = await store.content(owner, "file-1")
+    return [] if found is None else [block async for block in found]
+
+
+async def read_skill(store: Store, owner: str) -> list[bytes]:
+    found = await store.skill_content(owner, "skill_1")
     return [] if found is None else [block async for block in found]
 
 
@@ -54,6 +60,16 @@ CALLS: dict[str, Call] = {
     "containers": lambda store, owner: store.containers(owner, Paging()),
     "note_upload": lambda store, owner: store.note_upload(owner, "cntr_1", "more"),
     "uploads_in": lambda store, owner: store.uploads_in(owner, "cntr_1"),
+    "change_container": lambda store, owner: store.change_container(owner, "cntr_1", b"{}"),
+    "skill": lambda store, owner: store.skill(owner, "skill_1"),
+    "skills": lambda store, owner: store.skills(owner, Paging()),
+    "skill_version": lambda store, owner: store.skill_version(owner, "skill_1"),
+    "skill_versions": lambda store, owner: store.skill_versions(owner, "skill_1", Paging()),
+    "skill_content": read_skill,
+    "add_skill_version": lambda store, owner: store.add_skill_version(owner, version(3), b"zip", default=True),
+    "set_default_version": lambda store, owner: store.set_default_version(owner, "skill_1", 2),
+    "delete_skill_version": lambda store, owner: store.delete_skill_version(owner, "skill_1", 2),
+    "delete_skill": lambda store, owner: store.delete_skill(owner, "skill_1"),
     "delete_container": lambda store, owner: store.delete_container(owner, "cntr_1"),
 }
 """A call for each method that takes an owner. Made by the owner, it returns something."""
@@ -61,7 +77,7 @@ CALLS: dict[str, Call] = {
 OF_NO_OWNER = {"append_events", "expire", "expire_files", "unfinished"}
 """Called by the gateway itself, never with an id that a client sent."""
 
-CREATES = {"add_container", "create_conversation", "create_file", "create_response", "create_upload"}
+CREATES = {"add_container", "create_conversation", "create_file", "create_response", "create_skill", "create_upload"}
 KEYS = {"add_key", "has_keys", "keys", "owner_of", "remove_key"}
 
 
@@ -79,6 +95,8 @@ async def fill(store: Store) -> None:
     await store.add_part("us", UploadPart(id="part_1", upload="upload_1", created_at=1), content(), now=1)
     await store.add_container(ContainerRecord(id="cntr_1", owner="us", created_at=1, lane="resp_1"))
     await store.note_upload("us", "cntr_1", "a.csv")
+    await store.create_skill("us", version(1), b"zip")
+    await store.add_skill_version("us", version(2), b"zip", default=False)
 
 
 def test_every_method_is_looked_at() -> None:
@@ -108,6 +126,8 @@ async def everything(store: Store) -> list[object]:
         await store.upload("us", "upload_1"),
         await store.container("us", "cntr_1"),
         await store.uploads_in("us", "cntr_1"),
+        await store.skill("us", "skill_1"),
+        await store.skill_versions("us", "skill_1", Paging()),
     ]
 
 

@@ -53,20 +53,6 @@ async def test_a_number_is_never_given_twice(store: Store) -> None:
     assert raised.value.param == "default_version"
 
 
-async def test_others_see_none_of_it(store: Store) -> None:
-    await store.create_skill("us", version(1), b"one")
-    assert await store.skill("them", "skill_1") is None
-    assert (await store.skills("them", Paging())).data == ()
-    assert await store.skill_version("them", "skill_1") is None
-    assert await store.skill_versions("them", "skill_1", Paging()) is None
-    assert await store.skill_content("them", "skill_1") is None
-    assert await store.add_skill_version("them", version(2), b"two", default=True) is None
-    assert await store.set_default_version("them", "skill_1", 1) is None
-    assert await store.delete_skill_version("them", "skill_1", 1) is None
-    assert not await store.delete_skill("them", "skill_1")
-    assert [skill.id for skill in (await store.skills("us", Paging())).data] == ["skill_1"]
-
-
 async def test_what_is_deleted_is_gone_from_the_disk_and_what_is_kept_outlives_the_store(tmp_path: Path) -> None:
     folder = tmp_path / f"{FILE}.files"
     async with await Store.open(tmp_path / FILE) as store:
