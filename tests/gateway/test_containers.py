@@ -65,7 +65,8 @@ def test_files_go_in_and_come_out(client: OpenAI) -> None:
     assert again.path == "/mnt/data/b c_2.csv"
     reply = client.responses.create(
         model="m",
-        input="import os; open('made.txt', 'w').write('x' * 9); os.mkfifo('trap'); os.symlink('/etc/passwd', 'l')",
+        input="import os; open('made.txt', 'w').write('x' * 9); os.mkfifo('trap'); os.symlink('/etc/passwd', 'l')"
+        "; open(b'n\\xff', 'w').close(); os.chmod('.', 0o500)",
         tools=[{"type": "code_interpreter", "container": made.id}],
     )
     assert reply.output[0].type == "code_interpreter_call" and reply.output[0].container_id == made.id
@@ -75,7 +76,10 @@ def test_files_go_in_and_come_out(client: OpenAI) -> None:
     assert cited.type == "container_file_citation" and cited.container_id == made.id
     assert said.content[0].text[cited.start_index : cited.end_index] == "sandbox:/mnt/data/made.txt"
     listed = {file.path: file for file in client.containers.files.list(made.id)}
-    assert sorted(listed) == [f"/mnt/data/{name}" for name in ("b c.csv", "b c_2.csv", "made.txt", "t.txt")]
+    names = ("b c.csv", "b c_2.csv", "made.txt", "n\ufffd", "t.txt")
+    assert sorted(listed) == [f"/mnt/data/{name}" for name in names]
+    odd = listed["/mnt/data/n\ufffd"]
+    assert client.containers.files.retrieve(odd.id, container_id=made.id).path == odd.path
     found = listed["/mnt/data/made.txt"]
     assert (found.source, found.bytes, found.id) == ("assistant", 9, cited.file_id)
     assert client.containers.files.content.retrieve(found.id, container_id=made.id).read() == b"x" * 9

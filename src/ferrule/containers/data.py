@@ -24,14 +24,23 @@ class DataFile(msgspec.Struct, frozen=True):
     bytes: int
     changed_at: float
 
+    @property
+    def shown(self) -> str:
+        """Its path as text: names need not be UTF-8."""
+        return os.fsencode(self.path).decode(errors="replace")
+
 
 class NoFile(Exception):
     """There is no regular file of this path, or it cannot be made."""
 
 
+class FolderClosed(Exception):
+    """Nobody can look into the folder: commands have closed it, and it is not ours to open."""
+
+
 def list_files(folder: Path) -> list[DataFile]:
-    """Return the regular files, by path. Blocking."""
-    top = os.open(folder, _FOLDER)
+    """Return the regular files, by path. Blocking. Raises `FolderClosed`."""
+    top = _top(folder)
     found: list[DataFile] = []
     for entry in _walk(top, "", 0):
         found.append(entry)
@@ -71,9 +80,9 @@ def open_file(folder: Path, path: str) -> int:
 
 def make_file(folder: Path, name: str) -> tuple[str, int]:
     """Make a file of this name, or of one like it if there is one. Returns its name and a descriptor to write it.
-    Raises `NoFile` for a name that cannot be."""
+    Raises `NoFile` for a name that cannot be, and `FolderClosed`."""
     name = plain_name(name)
-    top = os.open(folder, _FOLDER)
+    top = _top(folder)
     try:
         stem, dot, suffix = name.partition(".") if not name.startswith(".") else (name, "", "")
         for number in range(1, MOST_FILES):
@@ -110,12 +119,23 @@ def plain_name(name: str) -> str:
     return plain
 
 
+def _top(folder: Path) -> int:
+    """Open the folder itself, also one that commands have closed, as its owner may."""
+    try:
+        mode = os.stat(folder, follow_symlinks=False).st_mode
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
+        return os.open(folder, _FOLDER)
+    except PermissionError as error:
+        raise FolderClosed(str(folder)) from error
+
+
 def _parent(folder: Path, path: str) -> tuple[int, str]:
     """Open the folder of a path, link by link, without following any."""
     *folders, name = path.split("/")
     if not name or any(part in ("", ".", "..") for part in (*folders, name)) or len(folders) > DEEPEST:
         raise NoFile(path)
-    at = os.open(folder, _FOLDER)
+    at = _top(folder)
     for part in folders:
         try:
             inner = os.open(part, _FOLDER, dir_fd=at)

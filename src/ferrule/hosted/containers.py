@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
@@ -21,14 +22,15 @@ from ferrule.containers import (
     LocalHost,
     UnknownContainer,
 )
-from ferrule.containers.data import list_files, make_file
+from ferrule.containers.data import FolderClosed, NoFile, list_files, make_file, remove_file
 from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, SkillParam, skills_note
 from ferrule.hosted.tool import Scope, ToolRefused
 from ferrule.process.kernel import Kernel
 from ferrule.process.python_kernel import start_python
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonObject
-from ferrule.store import ContainerRecord
+from ferrule.store import ContainerRecord, StoreFull
+from ferrule.store.place import NO_SPACE
 
 if TYPE_CHECKING:
     from ferrule.store import Store
@@ -254,11 +256,14 @@ class ClientContainers:
             await content.aclose()
 
     async def put(self, record: ContainerRecord, box: Container, name: str, blocks: AsyncIterable[bytes]) -> str:
-        """Write a file of the client's into a container. Returns its path inside. Raises `NoFile` for an odd name."""
-        name, fd = await asyncio.to_thread(make_file, box.folder, name)
-        with os.fdopen(fd, "wb", buffering=0) as file:
-            async for block in blocks:
-                await asyncio.to_thread(_write, file, block)
+        """Write a file of the client's into a container. Returns its path inside. Raises `NoFile` for an odd name,
+        `FolderClosed`, and `StoreFull`."""
+        try:
+            name = await _written(box.folder, name, blocks)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise StoreFull(f"the disk with the containers is full ({box.folder})") from error
         await self._store.note_upload(record.owner, record.id, name)
         return name
 
@@ -273,7 +278,7 @@ class ClientContainers:
             try:
                 place = await self.get(scope.owner, container_id)
                 listed = await asyncio.to_thread(list_files, place.box.folder)
-            except (ContainerError, OSError):
+            except (ContainerError, FolderClosed, OSError):
                 continue  # it has ended meanwhile
             paths = {one.path for one in listed}
             if found := [_citation(place.id, link) for link in links if link[1] in paths]:
@@ -301,6 +306,20 @@ def _citation(container_id: str, link: re.Match[str]) -> JsonObject:
 def file_id_of(container_id: str, path: str) -> str:
     """Return the id of a container's file, which comes of its path alone."""
     return "cfile_" + hashlib.sha256(f"{container_id}\0{path}".encode(errors="surrogateescape")).hexdigest()[:40]
+
+
+async def _written(folder: Path, name: str, blocks: AsyncIterable[bytes]) -> str:
+    """Write a new file, or none: half of one would look like a whole one. Returns its name."""
+    name, fd = await asyncio.to_thread(make_file, folder, name)
+    try:
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            async for block in blocks:
+                await asyncio.to_thread(_write, file, block)
+    except BaseException:
+        with suppress(NoFile, FolderClosed):
+            remove_file(folder, name)
+        raise
+    return name
 
 
 def _write(file: FileIO, block: bytes) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from io import FileIO
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ferrule.containers import ContainerError, ContainerExpired, UnknownContainer
-from ferrule.containers.data import DataFile, NoFile, list_files, open_file, remove_file
+from ferrule.containers.data import DataFile, FolderClosed, NoFile, list_files, open_file, remove_file
 from ferrule.doors.gateway.forms import BLOCK, FORM, blocks_of, form_of
 from ferrule.doors.gateway.http import JsonAnswer, body_of, deleted, list_answer, owner_of, paging_of
 from ferrule.doors.gateway.services import Services
@@ -128,6 +129,8 @@ async def add_file(services: Services, request: Request) -> Response:
             path = await containers.bring(place.record, place.box, asked.file_id)
     except UnknownFile as error:
         raise not_found("file", asked.file_id) from error
+    except FolderClosed as error:
+        raise _closed() from error
     except NoFile as error:
         raise ApiError("file: it needs a name that a file can have", code="invalid_value", param="file") from error
     found = next((one for one in await _listed(place) if one.path == path), None)
@@ -161,7 +164,9 @@ async def content(services: Services, request: Request) -> Response:
     except NoFile as error:
         raise not_found("file", request.path_params["file"]) from error
     headers = {"x-content-type-options": "nosniff"}
-    return StreamingResponse(_blocks(fd), headers=headers, media_type="application/octet-stream")
+    return StreamingResponse(
+        _blocks(os.fdopen(fd, "rb", buffering=0)), headers=headers, media_type="application/octet-stream"
+    )
 
 
 async def delete_file(services: Services, request: Request) -> Response:
@@ -227,7 +232,14 @@ def _container_shown(record: ContainerRecord, state: State) -> JsonObject:
 
 
 async def _listed(place: ClientContainer) -> list[DataFile]:
-    return await asyncio.to_thread(list_files, place.box.folder)
+    try:
+        return await asyncio.to_thread(list_files, place.box.folder)
+    except FolderClosed as error:
+        raise _closed() from error
+
+
+def _closed() -> ApiError:
+    return ApiError(f"The container has closed {DATA} to everybody else: open it there.", status=409, code="conflict")
 
 
 async def _file(place: ClientContainer, request: Request) -> DataFile:
@@ -245,12 +257,12 @@ def _file_shown(container_id: str, found: DataFile, *, is_uploaded: bool) -> Jso
         "container_id": container_id,
         "created_at": int(found.changed_at),
         "bytes": found.bytes,
-        "path": f"{DATA}/{found.path}",
+        "path": f"{DATA}/{found.shown}",
         "source": "user" if is_uploaded else "assistant",
     }
 
 
-async def _blocks(fd: int) -> AsyncIterator[bytes]:
-    with os.fdopen(fd, "rb", buffering=0) as source:
+async def _blocks(source: FileIO) -> AsyncIterator[bytes]:
+    with source:
         while block := await asyncio.to_thread(source.read, BLOCK):
             yield block
