@@ -362,6 +362,12 @@ async def test_forged_messages_change_nothing(kernel: Kernel) -> None:
     assert len(result.error or "") > 200_000
 
 
+async def test_an_image_is_never_an_address(kernel: Kernel) -> None:
+    code = "import gc\nnext(x for x in gc.get_objects() if type(x).__name__ == 'Shown').urls.append('http://192.0.2.1')"
+    result = await kernel.run(code, LIMIT)
+    assert result.ok and result.images == ()
+
+
 async def test_children_do_not_answer(kernel: Kernel) -> None:
     forks = """
         import os, sys, signal

@@ -34,6 +34,9 @@ SAID = 1024
 ID_BYTES = 16
 """Of a cell's id: too many to guess for a cell that writes messages itself."""
 
+IMAGE = "data:image/"
+"""How the URL of an image begins that holds the image itself."""
+
 CallTool = Callable[[str, str, bool], Awaitable[JsonValue]]
 """Calls a tool by name; the text is JSON arguments, or with True what a cell gave as plain text."""
 
@@ -198,7 +201,9 @@ class Kernel:
             await self.kill()
 
     def _finished(self, result: _Result) -> CellResult:
-        return CellResult(result.ok, result.output, result.error, result.images, self._take_written())
+        # A cell can write a result of its own: an address would let it speak to the network through whoever looks.
+        images = tuple(url for url in result.images if url.startswith(IMAGE))
+        return CellResult(result.ok, result.output, result.error, images, self._take_written())
 
     def _take_written(self) -> Captured:
         self._stderr.catch_up()
