@@ -1,6 +1,7 @@
 """The containers of this machine: made, found, expired, removed; what a killed predecessor left is swept."""
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -37,6 +38,7 @@ SHORTEST_WAIT = 0.05
 """Seconds between two looks for expired containers."""
 GONE = "container {} has ended and its files are gone (containers end after {:g} minutes without use): make a new one"
 _DEFAULT = ContainerSettings()
+log = logging.getLogger("ferrule.containers")
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +113,11 @@ class LocalHost(LoopBound):
     async def create(self, settings: ContainerSettings = _DEFAULT) -> Container:
         """Make a container and start it. Raises `ContainerError`."""
         container = self._spare(settings) or await self._started(settings)
-        self._keep(container.publish())
+        try:
+            self._keep(container.publish())
+        except ContainerError:
+            await uninterrupted(container.expire())
+            raise
         self._refill()
         return container
 
@@ -169,8 +175,12 @@ class LocalHost(LoopBound):
 
     def adopt(self, settings: ContainerSettings) -> Container:
         """Make a container that starts at its first use. Blocking, for a moment."""
-        container = Container(self, new_slot(self._place, settings)).publish()
-        self._containers[container.id] = container
+        slot = new_slot(self._place, settings)
+        try:
+            container = self._containers[slot.record.id] = Container(self, slot).publish()
+        except ContainerError:
+            slot.remove()
+            raise
         return container
 
     @property
@@ -188,7 +198,9 @@ class LocalHost(LoopBound):
         root = _root(slot, own, None if own.root else self._packages(container))
         with ExitStack() as stack:
             entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
-            settings = settings_of(root, 0 if entrances else self.memory_bytes(own), own.disk_bytes, container.way_out)
+            settings = settings_of(
+                root, self.memory_bytes(own), own.disk_bytes, container.way_out, grouped=bool(entrances)
+            )
             if self._mother is None or not self._mother.alive:
                 self._mother = MotherProcess(self._interpreter)
             return self._mother.holder(settings, entrances, container.way_out)
@@ -288,7 +300,10 @@ class LocalHost(LoopBound):
             if container.busy:
                 container.touch()
             elif container.info.expires_at <= now:
-                await self.discard(container)
+                try:
+                    await self.discard(container)
+                except OSError as error:  # the others are to expire, too
+                    log.warning("the expired container %s cannot be removed: %s", container.id, error)
         self._schedule()
 
 

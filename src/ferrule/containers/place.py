@@ -12,12 +12,14 @@ user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes
 
 import fcntl
 import hashlib
+import logging
 import os
 import secrets
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -36,12 +38,30 @@ LAYERS = ("upper", "work")
 """Folders with what commands change of an image."""
 IN_USE = "{} is in use by another process of yours: end that one first"
 _ID_BYTES = 16
+log = logging.getLogger("ferrule.containers")
 
 
 def default_place(home: str) -> Path:
     """Return the place that belongs to one `FERRULE_HOME`."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:12]
-    return Path(SHARED, f"ferrule-{os.getuid()}", name)
+    return _own_folder() / name
+
+
+def _own_folder() -> Path:
+    """Return this user's folder among those of all. Anybody can take its usual name: then it has another one."""
+    usual = Path(SHARED, f"ferrule-{os.getuid()}")
+    if not os.path.lexists(usual) or _is_ours(usual):
+        return usual
+    others = sorted(path for path in Path(SHARED).glob(f"{usual.name}-*") if _is_ours(path))
+    return others[0] if others else Path(tempfile.mkdtemp(prefix=f"{usual.name}-", dir=SHARED))
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def make_place(place: Path) -> None:
@@ -49,8 +69,7 @@ def make_place(place: Path) -> None:
     try:
         for folder in (place.parent, place) if place.parent.parent == Path(SHARED) else (place,):
             folder.mkdir(mode=0o700, parents=folder is place, exist_ok=True)
-            found = folder.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            if not _is_ours(folder):
                 raise ContainerError(f"{folder} belongs to somebody else or others can write it: remove it")
     except OSError as error:
         raise ContainerError(f"containers cannot be kept in {place}: {error.strerror}") from error
@@ -90,8 +109,11 @@ class Slot:
             os.utime(self.folder / RECORD, (self.last_used, self.last_used))
 
     def publish(self) -> None:
-        """Write the record: from now on others see it, and it outlives us."""
-        (self.folder / RECORD).write_bytes(msgspec.json.encode(self.record))
+        """Write the record: from now on others see it, and it outlives us. Raises `ContainerError`; then remove it."""
+        try:
+            (self.folder / RECORD).write_bytes(msgspec.json.encode(self.record))
+        except OSError as error:
+            raise _not_made(self.folder.parent, error) from error
 
     def release(self) -> None:
         """Let go of it; the files stay."""
@@ -101,9 +123,11 @@ class Slot:
 
     def remove(self) -> None:
         """Remove it. Blocking, as long as there are files. Nothing may run in it any more."""
-        (self.folder / RECORD).unlink(missing_ok=True)  # first: from now on nobody lists it
-        remove_tree(self.folder)
-        self.release()
+        try:
+            (self.folder / RECORD).unlink(missing_ok=True)  # first: from now on nobody lists it
+            remove_tree(self.folder)
+        finally:
+            self.release()
 
 
 @contextmanager
@@ -130,18 +154,26 @@ def new_slot(place: Path, settings: ContainerSettings) -> Slot:
         with _locked(place):
             return _new_slot(place, settings)
     except OSError as error:
-        raise ContainerError(f"the container's folder cannot be made in {place}: {error.strerror}") from error
+        raise _not_made(place, error) from error
+
+
+def _not_made(place: Path, error: OSError) -> ContainerError:
+    return ContainerError(f"the container's folder cannot be made in {place}: {error.strerror}")
 
 
 def _new_slot(place: Path, settings: ContainerSettings) -> Slot:
     record = Record(id=PREFIX + secrets.token_hex(_ID_BYTES), created_at=time.time(), settings=settings)
     folder = place / record.id
     folder.mkdir(mode=0o700)
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try_lock(lock)
-    for name in (*FOLDERS, *(LAYERS if settings.root else ())):
-        (folder / name).mkdir(mode=0o755)
-    (folder / "tmp").chmod(0o1777)
+    with ExitStack() as undo:
+        undo.callback(remove_tree, folder)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        undo.callback(os.close, lock)
+        try_lock(lock)
+        for name in (*FOLDERS, *(LAYERS if settings.root else ())):
+            (folder / name).mkdir(mode=0o755)
+        (folder / "tmp").chmod(0o1777)
+        undo.pop_all()
     return Slot(folder, record, lock)
 
 
@@ -189,9 +221,13 @@ def sweep(place: Path) -> None:
     with _locked(place):
         over = [held for folder in _folders(place) if (held := _held_if_over(folder)) is not None]
     for folder, lock in over:
-        (folder / RECORD).unlink(missing_ok=True)
-        remove_tree(folder)
-        os.close(lock)
+        try:
+            (folder / RECORD).unlink(missing_ok=True)
+            remove_tree(folder)
+        except OSError as error:  # it stays, and must not be in the way of others
+            log.warning("the old container %s cannot be removed: %s", folder, error)
+        finally:
+            os.close(lock)
     tidy(place)
 
 
