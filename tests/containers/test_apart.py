@@ -1,6 +1,11 @@
 """Two containers never see each other."""
 
-from ferrule.containers import LocalHost
+import asyncio
+import resource
+from pathlib import Path
+
+from ferrule.containers import Container, LocalHost
+from tests.processes import until
 
 LEAVE = r"""
 echo secret > /tmp/shared-name; echo secret > ~/shared-name; echo secret > /dev/shm/shared-name
@@ -44,3 +49,48 @@ async def test_two_containers(host: LocalHost) -> None:
     assert again.stdout.text().count("reached") == 4, "services go on, for their own container"
     await first.aclose()
     await second.aclose()
+
+
+IN_FLIGHT = r"""
+import array, socket, time
+pairs, rights = [], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 253))]
+try:
+    while True:
+        pairs.append(socket.socketpair())
+        pairs[-1][0].setblocking(False)
+        try:
+            while True: pairs[-1][0].sendmsg([b"x"], rights)
+        except BlockingIOError: pass
+except OSError as error: print(error.errno)
+open("full", "w").close()
+time.sleep(1000)
+"""
+FEW = r"""
+import ctypes, os, resource
+libc = ctypes.CDLL(None)
+watches = sum(libc.inotify_init1(0) >= 0 for _ in range(1000))
+terminals = 0
+try:
+    while terminals < 1000: os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY); terminals += 1
+except OSError: pass
+print(watches, terminals, resource.getrlimit(resource.RLIMIT_SIGPENDING)[1])
+"""
+
+
+async def test_descriptors_on_their_way(host: LocalHost, container: Container) -> None:
+    """The kernel counts those of a user, and the commands of all containers are one user's."""
+    flood = asyncio.create_task(container.run(["python3", "-c", IN_FLIGHT], timeout=60))
+    await until((container.folder / "full").exists)
+    beside = await host.create()
+    assert (await beside.run("echo works")).stdout.text() == "works\n"
+    await beside.aclose()
+    flood.cancel()
+    await asyncio.wait([flood])
+
+
+async def test_what_all_programs_of_a_user_share(container: Container) -> None:
+    done = await container.run(["python3", "-c", FEW])
+    watches, terminals, signals = map(int, done.stdout.text().split())
+    most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    assert (watches, terminals) == (min(most // 4, 1000), 256), done.stderr.text()
+    assert signals == resource.getrlimit(resource.RLIMIT_SIGPENDING)[1] // 4

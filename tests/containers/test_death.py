@@ -12,6 +12,7 @@ import pytest
 from ferrule.containers import Container, LocalHost
 from ferrule.containers.container import RESTARTED
 from ferrule.process.launcher import LaunchError, Limits, Pipes
+from ferrule.sandbox.linux.holders import HolderProcess
 from tests.containers.test_life import folders
 from tests.processes import alive, running, until
 from tests.sandbox.test_death import SECONDS, inits_of
@@ -83,6 +84,36 @@ async def test_everything_at_once(host: LocalHost, container: Container, place: 
     done = await container.run("echo works")
     assert (done.stdout.text(), done.stderr.text()) == ("works\n", f"[{RESTARTED}]\n")
     assert folders(place) == [container.id]
+
+
+async def test_the_mother_before_it_has_made_a_holder(host: LocalHost, place: Path) -> None:
+    first = await host.create()
+    mother = parent_of(first.holder_pid)
+    os.kill(mother, signal.SIGSTOP)
+    making = asyncio.create_task(host.create())
+    await until(lambda: len(folders(place)) == 2)
+    os.kill(mother, signal.SIGKILL)
+    second = await making
+    assert (await second.run("echo works")).stdout.text() == "works\n"
+    await second.aclose()
+    await first.aclose()
+
+
+async def test_a_holder_before_it_is_ready(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    born = HolderProcess.born
+    killed: list[int] = []
+
+    def kill_the_first(holder: HolderProcess, pid: int, pidfd: int) -> None:
+        born(holder, pid, pidfd)
+        if not killed:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(HolderProcess, "born", kill_the_first)
+    container = await host.create()
+    assert (await container.run("echo works")).stdout.text() == "works\n"
+    assert container.holder_pid not in killed
+    await container.aclose()
 
 
 async def test_a_container_is_closed_while_it_starts(host: LocalHost, place: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.containers import Container, ContainerSettings, HostLimits, LocalHost
-from ferrule.process.launcher import Limits
+from ferrule.process.launcher import Limits, Pipes
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups
@@ -46,6 +46,38 @@ async def test_memory_of_all_together(limited: LocalHost) -> None:
         await container.aclose()
 
 
+HIDDEN = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.shmat.restype, libc.shmat.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+libc.shmdt.argtypes = [ctypes.c_void_p]
+def segment():
+    place = libc.shmat(libc.shmget(0, 120 << 20, 0o1600), None, 0)
+    ctypes.memset(place, 1, 120 << 20)
+    libc.shmdt(place)
+def file():
+    os.write(os.memfd_create("x"), bytes(120 << 20))
+for _ in range(2): globals()[sys.argv[1]]()
+sys.stdin.read()
+"""
+
+
+async def test_memory_that_no_process_shows(limited: LocalHost) -> None:
+    async with limited as host:
+        container = await host.create(MEMORY)
+        for kind in ("segment", "file"):
+            done = await run(
+                container,
+                ["python3", "-c", HIDDEN, kind],
+                env=container.environment, cwd="/mnt/data", stdio=Pipes(stdin=True), timeout_ms=40_000,
+            )  # fmt: skip
+            assert done.status.signal == 9 or "not implemented" in done.stderr.text(), done
+            assert not done.timed_out
+        fine = await container.run("python3 -c 'print(len(bytearray(100 << 20)))'; tail -n +2 /proc/sysvipc/shm")
+        assert fine.stdout.text() == f"{100 * MEGABYTE}\n"
+        await container.aclose()
+
+
 async def test_a_fork_bomb(limited: LocalHost) -> None:
     async with limited as host:
         container = await host.create(MEMORY)
@@ -65,6 +97,9 @@ async def test_a_disk_flood(host: LocalHost) -> None:
     assert "remove some" in flood.stderr.text()
     tidied = await container.run("rm f* big; ls | wc -l")
     assert (tidied.stdout.text(), tidied.stderr.text()) == ("0\n", "")
+    reserved = await container.run("fallocate -l 10M big; python3 -c 'import os; os.posix_fallocate(1, 0, 9)' > small")
+    assert "not supported" in reserved.stderr.text()
+    assert {path.name: path.stat().st_size for path in container.folder.iterdir()} == {"big": 0, "small": 9}
     await container.aclose()
 
 

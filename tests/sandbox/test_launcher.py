@@ -80,6 +80,7 @@ async def test_a_huge_environment(open_sandbox: OpenSandbox, workspace: Path) ->
         (["true"], "/no/such/folder", "cannot use the working directory /no/such/folder: No such file or directory"),
         ([], None, "the command is empty"),
         (["a\0b"], None, "NUL"),
+        (["a\ud800"], None, "half of a surrogate pair"),
         (["true", "x" * 3_000_000], None, "too long"),
     ],
 )

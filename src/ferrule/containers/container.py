@@ -14,6 +14,7 @@ from ferrule.containers.place import Slot
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.process.run import Completed, run, uninterrupted
+from ferrule.sandbox.linux.client import HelperEnded
 from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
@@ -298,6 +299,17 @@ class Container(Closing):
             return self._holder
 
     async def _start(self) -> None:
+        try:
+            await self._start_once()
+        except _NotStarted:  # killed before it was ready: nothing has run yet
+            await self._start_once()
+        if self._started_before:
+            self._notice = RESTARTED
+        self._started_before = True
+        self._killed = 0
+        self._set_spare_timer()
+
+    async def _start_once(self) -> None:
         if self._holder is not None:
             await self.stop()
         holder = self._holder = await self._host.holder_for(self, self._slot)
@@ -306,13 +318,9 @@ class Container(Closing):
         except BaseException as error:
             await uninterrupted(self.stop())
             if isinstance(error, LaunchError):
-                raise ContainerError(str(error)) from error
+                kind = _NotStarted if isinstance(error, HelperEnded) else ContainerError
+                raise kind(str(error)) from error
             raise
-        if self._started_before:
-            self._notice = RESTARTED
-        self._started_before = True
-        self._killed = 0
-        self._set_spare_timer()
 
     async def _attempt(self, holder: HolderProcess, request: Mapping[str, object], stdio: Stdio) -> ConfinedChild:
         def ended() -> None:

@@ -1,16 +1,18 @@
 """The client of one zygote: starts it, asks it for inits, and notices when it or one of them ends."""
 
 import asyncio
+import errno
 import marshal
 import os
+import resource
 import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -49,6 +51,10 @@ WireCover = tuple[str, bytes, bytes]
 WireCovers = Sequence[WireCover]
 """Protected paths as sent to an init: kind, path, content."""
 _CLOSED = b""
+
+
+class HelperEnded(LaunchError):
+    """A helper process ended without a reason: somebody killed it. A new one may do."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -133,7 +139,7 @@ class InitSource:
                 return init
             init.close()
         if self.failure is not None:
-            raise LaunchError(str(self.failure))
+            raise type(self.failure)(str(self.failure))
         future: asyncio.Future[InitProcess] = self._loop.create_future()
         self._waiting.append((future, covers))
         if len(self._asked) < len(self._waiting):
@@ -152,7 +158,7 @@ class InitSource:
             self._settle()
         await asyncio.shield(self._became_ready)
         if self.failure is not None:
-            raise LaunchError(str(self.failure))
+            raise type(self.failure)(str(self.failure))
 
     def _settle(self) -> None:
         if self._became_ready is not None and not self._became_ready.done() and (self.ready or self.failure):
@@ -232,7 +238,7 @@ class InitSource:
             while self.failure is None and (reply := receive(self._control)).kind:
                 self._heard(reply)
         if self.failure is None:
-            self._lost(LaunchError(f"the sandbox helper process ended{self._last_words()}"))
+            self._lost(HelperEnded(f"the sandbox helper process ended{self._last_words()}"))
 
     def _last_words(self) -> str:
         """Describe how it ended."""
@@ -355,7 +361,25 @@ def send(channel: socket.socket, message: Message, fds: Sequence[int] = ()) -> N
 
 def _send(channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
-    channel.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+    try:
+        channel.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+    except OSError as error:
+        if error.errno != errno.ETOOMANYREFS:
+            raise
+        with _all_descriptors():
+            channel.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+
+
+@contextmanager
+def _all_descriptors() -> Iterator[None]:
+    """Take all that we may have. The kernel compares our limit with the user's descriptors that are on their way
+    between processes, and commands may have sent half of the highest limit (`server.keep_shares`)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def receive(channel: socket.socket) -> Reply:

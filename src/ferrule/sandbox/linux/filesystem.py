@@ -17,6 +17,8 @@ TELLING = (
     b"keys", b"key-users", b"scsi", b"asound", b"acpi", b"timer_list", b"sched_debug", b"latency_stats", b"cmdline",
 )  # fmt: skip
 """In `/proc`: of the host's users and hardware, and how its kernel was started."""
+MAX_TERMINALS = 256
+"""Of the machine's 4096 (`kernel.pty.max`), which all mounts of devpts share."""
 VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 ATTEMPTS = 50
 """Tries to cover a path that comes and goes: a loop that removes and makes a folder rarely wins this often."""
@@ -171,7 +173,7 @@ def build_dev(devices: list[tuple[bytes, int]], shared_memory: bytes = b"mode=17
     os.mkdir(EMPTY_DIR, 0o555)
     os.close(os.open(SOCKET_COVER, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o400))
     # Without `gid=5`: the kernel would refuse, because the group of terminals is not mapped.
-    options = b"newinstance,ptmxmode=0666,mode=620"
+    options = b"newinstance,ptmxmode=0666,mode=620,max=%d" % MAX_TERMINALS
     kernel.mount(b"devpts", b"/dev/pts", b"devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
     os.symlink(b"pts/ptmx", b"/dev/ptmx")
     os.symlink(b"/proc/self/fd", b"/dev/fd")

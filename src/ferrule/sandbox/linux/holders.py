@@ -54,10 +54,12 @@ OOM_SCORE = b"500"
 """When memory is short, the kernel ends a container's commands before anything of the host."""
 
 
-def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int, way_out: WayOut | None = None) -> Message:
-    """Build the message that makes a holder. `memory_bytes` is 0 where a control group bounds the memory. `way_out` is
-    also given to `MotherProcess.holder`."""
-    filters = build_filters(inet=True, user=root.user, group=root.user)
+def settings_of(
+    root: PrivateRoot, memory_bytes: int, disk_bytes: int, way_out: WayOut | None = None, *, grouped: bool
+) -> Message:
+    """Build the message that makes a holder. `grouped`: a control group bounds the memory. `way_out` is also given to
+    `MotherProcess.holder`."""
+    filters = build_filters(inet=True, user=root.user, group=root.user, watched_disk=True, watched_memory=not grouped)
     return {
         "ids": (root.user, root.user),
         "host_name": os.fsencode(root.host_name),
@@ -65,6 +67,7 @@ def settings_of(root: PrivateRoot, memory_bytes: int, disk_bytes: int, way_out: 
         "way_out": wire_way_out(way_out),
         "writable": [os.fsencode(path) for path in root.writable],
         "memory_bytes": memory_bytes,
+        "grouped": grouped,
         "disk_bytes": disk_bytes,
         "watched": [os.fsencode(bind.target) for bind in root.own_folders],
         "binds": {os.fsencode(bind.source): os.fsencode(bind.target) for bind in root.binds},

@@ -21,6 +21,7 @@ from .filesystem import HostSockets, cover, cover_kernel_knobs, hide
 from .kernel import SIGINT, SIGKILL, SIGTERM, SIGUSR1, StepError
 from .messages import receive, send
 from .processes import descendants, is_starting, name_of, reap, signal_quietly
+from .watch import end_segments
 
 LARGEST_MESSAGE = 1 << 18
 """Bytes: more than `client.LARGEST_INLINE` allows."""
@@ -160,6 +161,8 @@ class Init:
             os.chdir(request["cwd"])
         except OSError as error:
             raise StepError(error.errno or 0, "chdir", request["cwd"]) from None
+        for kind, soft, hard in self.settings["shares"]:
+            resource.setrlimit(kind, (soft, hard))
         for kind, value in request["limits"]:
             limit(kind, value)
             if kind == resource.RLIMIT_NPROC and self.pid_max is not None:
@@ -229,6 +232,8 @@ class Init:
         while pid != self.command:
             pid, status, usage = os.wait3(0)
         survivors, linger = self.survivors()
+        if "memory_bytes" in self.settings:
+            end_segments(self.settings["memory_bytes"] // 2)  # the next command needs some, too
         body = struct.pack("iqdd?", status, usage.ru_maxrss, usage.ru_utime, usage.ru_stime, linger)
         send(self.channel, b"X", body + b"\0".join(survivors))
         if linger:

@@ -37,6 +37,10 @@ SIGINT, SIGKILL, SIGUSR1, SIGTERM, SIGCHLD, SIGSTOP = 2, 9, 10, 15, 17, 19
 ST_RDONLY = 1
 CAPABILITY_VERSION = 0x20080522
 
+USER_RESOURCES = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
+SHARE_OF_RESOURCES = 4
+"""A container's part of what all programs of a user may have of them is this part of it."""
+
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter lock, which a raw clone needs
 libc.syscall.restype = ctypes.c_long
 
@@ -65,6 +69,14 @@ def prctl(option: int, *arguments: int) -> int:
     return checked(libc.prctl(option, *wide), f"prctl {option}")
 
 
+def read_file(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 4096)
+    finally:
+        os.close(fd)
+
+
 def write_file(path: str, content: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -91,6 +103,17 @@ def enter_namespaces(network: bool, more: int = 0, ids: tuple[int, int] | None =
     write_file("/proc/self/uid_map", f"{inside[0]} {user} 1")
     if not network:
         raise_loopback()
+
+
+def bound_resources() -> None:
+    """Leave the rest of what the kernel counts for a user as a whole to other programs. Call it inside the namespaces;
+    they hold for those of the user, too."""
+    for name, whole in USER_RESOURCES:
+        try:
+            most = int(read_file(f"/proc/sys/fs/inotify/{whole}")) // SHARE_OF_RESOURCES
+            write_file(f"/proc/sys/user/{name}", str(most))
+        except (OSError, ValueError):
+            continue  # a kernel without it
 
 
 def raise_loopback() -> None:

@@ -215,6 +215,10 @@ def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Li
     texts = (*argv, *env, *env.values(), cwd)
     if any("\0" in text for text in texts):
         raise LaunchError("the command, its environment or its folder contains a NUL character")
+    try:
+        os.fsencode("".join(texts))
+    except UnicodeEncodeError as error:
+        raise LaunchError("the command, its environment or its folder contains half of a surrogate pair") from error
     return {
         "argv": [os.fsencode(word) for word in argv],
         "env": {os.fsencode(name): os.fsencode(value) for name, value in confined_environment(env).items()},

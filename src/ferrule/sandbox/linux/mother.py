@@ -25,7 +25,7 @@ from .private_root import build_root
 from .processes import children, signal_quietly
 from .server import InitServer, close_all_but
 from .socket_search import SocketSearch
-from .watch import TICK, Watch
+from .watch import TICK, Watch, end_segments
 
 NAME = b"ferrule"
 """What lists of processes show."""
@@ -34,7 +34,7 @@ NAME = b"ferrule"
 class Holder(InitServer):
     def __init__(self, control: _socket.socket, settings: dict) -> None:  # type: ignore[type-arg]
         super().__init__(control, settings)
-        self.watch = Watch(settings["memory_bytes"], settings["disk_bytes"], settings["watched"])
+        self.watch = Watch(settings["memory_bytes"], settings["grouped"], settings["disk_bytes"], settings["watched"])
 
     def look(self) -> None:
         """End what uses too much, and look again soon if commands run."""
@@ -43,6 +43,7 @@ class Holder(InitServer):
         self.tick = TICK if running else None
         if not running:
             return
+        end_segments(self.watch.memory_bytes)
         # The reason comes first, so that it is known when the command's end is.
         largest = self.watch.too_large(running)
         if largest is not None:
@@ -63,6 +64,7 @@ class Holder(InitServer):
             layer = os.open(settings["root"]["image"][1], os.O_PATH | os.O_CLOEXEC)
             self.watch.folders.append(b"/proc/self/fd/%d" % layer)
         kernel.enter_namespaces(network=False, more=kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP, ids=settings["ids"])
+        kernel.bound_resources()
         kernel.set_host_name(settings["host_name"])
         way_out = settings["way_out"]
         build_root(settings["root"], [path for path, _ in way_out or ()])

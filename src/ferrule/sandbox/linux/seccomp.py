@@ -137,6 +137,10 @@ _ACTS_ON_A_PROCESS: Final[dict[str, tuple[int | None, int | None]]] = {
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
 }
+# Memory that no process's size shows.
+_HIDDEN_MEMORY: Final[dict[str, tuple[int | None, int | None]]] = {"memfd_create": (319, 279)}
+_FALLOCATE: Final = (285, 47)
+_PUNCH_HOLE = 3  # FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE: frees space
 # (call, the kind that means all processes of a user): the first argument is the kind, the second the process or group.
 _PRIORITIES: Final = (((141, 140), 2), ((251, 30), 3))  # setpriority, ioprio_set
 # (call, arguments that name users, arguments that name groups)
@@ -183,9 +187,17 @@ class Filters(msgspec.Struct, frozen=True):
     processes, and their shared memory and queues."""
 
 
-def build_filters(inet: bool, user: int | None = None, group: int | None = None) -> Filters:
+def build_filters(
+    inet: bool,
+    user: int | None = None,
+    group: int | None = None,
+    *,
+    watched_disk: bool = False,
+    watched_memory: bool = False,
+) -> Filters:
     """Build the filters. `inet` allows IPv4 and IPv6 sockets, because the network is private or allowed. `user` and
-    `group` are what commands have inside; ours by default.
+    `group` are what commands have inside; ours by default. `watched_disk`: commands take space no faster than they
+    write; `watched_memory`: they have none but what their processes' sizes show.
 
     Raises `LaunchError` on a machine that the tables do not cover.
     """
@@ -199,6 +211,8 @@ def build_filters(inet: bool, user: int | None = None, group: int | None = None)
     files = [*_opens(arm), *_fcntl(arm), *_modes(arm)]  # first, because they are called most often
     base = [*_architecture(arm), *files, *_refuse(refused), *_terminal(arm), *_sockets(arm, inet), *_pairs(arm)]
     base += _identities(arm, os.getuid() if user is None else user, os.getgid() if group is None else group)
+    base += _unreserved(arm) if watched_disk else []
+    base += _refuse(_numbers(_HIDDEN_MEMORY, arm), errno.ENOSYS) if watched_memory else []
     final = [*_refuse(mounting), *_clone(arm)]
     no_sockets = _no_named_sockets(arm)
     return Filters(
@@ -265,8 +279,13 @@ def _call(number: int, then: list[_Instruction]) -> list[_Instruction]:
     return _when(_EQUAL, number, [*then, _load(_NUMBER)])
 
 
-def _refuse(numbers: Iterable[int]) -> list[_Instruction]:
-    return [one for number in numbers for one in _when(_EQUAL, number, [_fail()])]
+def _refuse(numbers: Iterable[int], reason: int = errno.EPERM) -> list[_Instruction]:
+    return [one for number in numbers for one in _when(_EQUAL, number, [_fail(reason)])]
+
+
+def _unreserved(arm: int) -> list[_Instruction]:
+    """Refuse to reserve space, as some file systems do: one call would take terabytes. Programs write instead."""
+    return _call(_FALLOCATE[arm], [_argument(1), *_unless(_PUNCH_HOLE, [_fail(errno.EOPNOTSUPP)])])
 
 
 def _architecture(arm: int) -> list[_Instruction]:

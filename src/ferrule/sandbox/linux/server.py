@@ -10,6 +10,7 @@ import _signal  # type: ignore[import-not-found]  # what `signal` wraps in enums
 import _socket
 import gc
 import os
+import resource
 import select
 
 from . import kernel
@@ -17,6 +18,9 @@ from .filesystem import HostSockets
 from .init import Init
 from .kernel import SIGKILL, StepError
 from .messages import receive, send, send_failure
+
+SHARES = ((resource.RLIMIT_NOFILE, 2), (resource.RLIMIT_SIGPENDING, 4))
+"""Limits of which a command gets only a part."""
 
 
 class InitServer:
@@ -34,6 +38,7 @@ class InitServer:
 
     def run(self) -> None:
         """Serve until the other end of the control socket is closed."""
+        self.settings["shares"] = keep_shares()
         try:
             self.start()
             gc.freeze()
@@ -116,6 +121,20 @@ class InitServer:
             _signal.pidfd_send_signal(pidfd, SIGKILL)
             os.waitpid(pid, 0)
         self.inits.clear()
+
+
+def keep_shares() -> list[tuple[int, int, int]]:
+    """Return the limits of commands on what the kernel counts for a user as a whole, and take all of it for ourselves.
+
+    Else commands could use up the user's descriptors that are on their way between processes: we could send none.
+    """
+    shares = []
+    for kind, part in SHARES:
+        soft, hard = resource.getrlimit(kind)
+        if hard != resource.RLIM_INFINITY:
+            shares.append((kind, min(soft, hard // part), hard // part))
+            resource.setrlimit(kind, (hard, hard))
+    return shares
 
 
 def close_all_but(kept: set[int]) -> None:
