@@ -153,7 +153,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     archive = docker_archive(tmp_path / "saved.tar", ONE, tags=["demo:1"])
     assert main(["runtime", "list"]) == 0
-    assert "there are no images; `ferrule runtime import LAYOUT|TAR` unpacks one" in capsys.readouterr().err
+    assert (
+        "there are no images and no data stack; `ferrule runtime import LAYOUT|TAR` unpacks an image"
+        in capsys.readouterr().err
+    )
     assert main(["runtime", "import", str(archive)]) == 0
     assert capsys.readouterr().out.startswith("demo-1  ")
     assert main(["runtime", "import", str(archive), "--name", "other", "--ref", "demo:1"]) == 0
