@@ -303,7 +303,7 @@ class LocalHost(LoopBound):
                 try:
                     await self.discard(container)
                 except OSError as error:  # the others are to expire, too
-                    log.warning("the expired container %s cannot be removed: %s", container.id, error)
+                    log.warning("the expired container %s cannot be removed: %s", container.id, error.strerror)
         self._schedule()
 
 

@@ -225,7 +225,7 @@ def sweep(place: Path) -> None:
             (folder / RECORD).unlink(missing_ok=True)
             remove_tree(folder)
         except OSError as error:  # it stays, and must not be in the way of others
-            log.warning("the old container %s cannot be removed: %s", folder, error)
+            log.warning("the old container %s cannot be removed: %s", folder, error.strerror)
         finally:
             os.close(lock)
     tidy(place)
