@@ -42,12 +42,13 @@ log = logging.getLogger("ferrule.containers")
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of all containers of a host. `memory_bytes` caps that of each; `spares` are kept ready, with default
-    settings; `groups` False does without control groups."""
+    """Limits of all containers of a host. `memory_bytes` caps that of each; `spares` are kept ready, with the
+    settings `spare`; `groups` False does without control groups."""
 
     containers: int = MAX_CONTAINERS
     memory_bytes: int | None = None
     spares: int = 0
+    spare: ContainerSettings = ContainerSettings()
     groups: bool = True
 
 
@@ -264,7 +265,7 @@ class LocalHost(LoopBound):
         self._schedule()
 
     def _spare(self, settings: ContainerSettings) -> Container | None:
-        while self._spares and settings == _DEFAULT:
+        while self._spares and settings == self._limits.spare:
             spare = self._spares.popleft()
             if spare.alive:
                 return spare
@@ -278,7 +279,7 @@ class LocalHost(LoopBound):
     async def _fill(self) -> None:
         with suppress(LaunchError):  # whoever needs a container gets the error
             while len(self._spares) < self._limits.spares:
-                self._spares.append(await self._started(_DEFAULT))
+                self._spares.append(await self._started(self._limits.spare))
 
     def _schedule(self) -> None:
         """Wake up when the next container may expire."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from ferrule.config import ferrule_home
 from ferrule.containers.data_stack import DataStack
 from ferrule.containers.host import ContainerSettings
-from ferrule.containers.images.errors import UnknownImage
+from ferrule.containers.images import Image, UnknownImage
+from ferrule.containers.languages import languages_of
 from ferrule.containers.local import IMAGES, LocalHost
 from ferrule.protocol.errors import FerruleError
 from ferrule.sandbox.linux.cgroups import Groups, find_groups
@@ -18,15 +19,23 @@ WATCHED = "  limits: memory of each process, and of all together by a look five 
 STACK = "  Python data stack: {}"
 NO_STACK = "none: `ferrule runtime build` makes one"
 OTHER_PYTHON = "for another Python than this machine's: run `ferrule runtime build` again ({})"
+NOT_KNOWN = "none answered"
 NO_GROUPS = "  not available: control groups: {}"
 
 
-async def containers_report() -> list[str]:
-    """Make a container, run a command in it, and say what bounds it."""
+async def containers_report(image: Image | None = None) -> list[str]:
+    """Make a container, run a command in it, and say what bounds it and which languages it has. `image` is what the
+    gateway's containers run on."""
     try:
         async with asyncio.timeout(TRIAL_SECONDS), LocalHost.open() as host:
             container = await host.create(ContainerSettings(temporary=True))
             done = await container.run("echo works")
+            told = [f"  languages: {(await languages_of(container)).sentence or NOT_KNOWN}"]
+            if image is not None:
+                on_image = ContainerSettings(root=str(image.root), env=image.config.variables, temporary=True)
+                container = await host.create(on_image)
+                sentence = (await languages_of(container)).sentence
+                told.append(f"  languages on the image {image.name}: {sentence or NOT_KNOWN}")
     except TimeoutError:
         return [f"Containers: none: a first one did not start in {TRIAL_SECONDS:g} seconds"]
     except (FerruleError, OSError) as error:
@@ -35,7 +44,7 @@ async def containers_report() -> list[str]:
         return [f"Containers: none: a first command failed with code {done.exit_code}: {done.stderr.text().strip()}"]
     groups = await asyncio.to_thread(find_groups)
     limits = [TOGETHER.format(groups.title)] if isinstance(groups, Groups) else [WATCHED, NO_GROUPS.format(groups)]
-    return ["Containers: work", *limits, STACK.format(_stack())]
+    return ["Containers: work", *limits, *told, STACK.format(_stack())]
 
 
 def _stack() -> str:

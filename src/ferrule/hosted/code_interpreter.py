@@ -61,8 +61,8 @@ class CodeInterpreter(HostedTool):
         return True
 
     async def check(self, tool: JsonObject, owner: str) -> str:
-        """Look up the container, or the files for a new one. Returns what the model is told of its skills. Raises
-        `ToolRefused`."""
+        """Look up the container, or the files for a new one. Returns what the model is told of its languages and
+        skills. Raises `ToolRefused`."""
         return await self._containers.check(owner, *_named(tool), "container", by="container")
 
     def not_run(self, tool: JsonObject) -> Sequence[str]:

@@ -23,9 +23,12 @@ from ferrule.containers import (
     UnknownContainer,
 )
 from ferrule.containers.data import FolderClosed, NoFile, list_files, make_file, remove_file
+from ferrule.containers.images import Image
+from ferrule.containers.languages import Languages, languages_of
 from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, SkillParam, skills_note
 from ferrule.hosted.tool import Scope, ToolRefused
 from ferrule.process.kernel import Kernel
+from ferrule.process.launcher import LaunchError
 from ferrule.process.python_kernel import start_python
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonObject
@@ -40,8 +43,7 @@ MEMORY_LIMITS: Mapping[MemoryLimit, int] = {"1g": 1 << 30, "4g": 4 << 30, "16g":
 """Bytes that the API's names for sizes stand for."""
 DEFAULT_MEMORY: MemoryLimit = "1g"
 DATA = "/mnt/data"
-PYTHON = "/usr/bin/python3"
-"""The interpreter of a container's root."""
+NO_PYTHON = "this container has no Python: use another language, by the shell"
 _LINK = re.compile(r"sandbox:/mnt/data/([^\s()\[\]<>\"'`]+)")
 """A file in the model's words."""
 NO_FILE = "there is no file {!r}"
@@ -75,7 +77,7 @@ class UnknownFile(ContainerError):
 class ClientContainer:
     """A client's container with its Python, which keeps what it defines from cell to cell."""
 
-    def __init__(self, record: ContainerRecord, box: Container) -> None:
+    def __init__(self, record: ContainerRecord, box: Container, languages: Languages) -> None:
         self.record = record
         self.box = box
         self.turn = asyncio.Lock()
@@ -83,6 +85,7 @@ class ClientContainer:
         self.skills: dict[str, str] = {}
         """The keys of the skills that were written since it was opened, by their names."""
         self._kernel: Kernel | None = None
+        self._python = languages.python
 
     @property
     def id(self) -> str:
@@ -91,17 +94,30 @@ class ClientContainer:
     async def python(self) -> Kernel:
         """Return the running Python, started if there is none. Raises `LaunchError`."""
         if self._kernel is None or self._kernel.lost:
-            self._kernel = await start_python(self.box, PYTHON, self.box.environment, DATA)
+            if self._python is None:
+                raise LaunchError(NO_PYTHON)
+            self._kernel = await start_python(self.box, self._python, self.box.environment, DATA)
         return self._kernel
 
 
 class ClientContainers:
-    """Makes containers on `host` and keeps whose they are in `store`. The owner of the host closes it."""
+    """Makes containers on `host` and keeps whose they are in `store`. The owner of the host closes it.
+
+    `image` is what they run on, instead of the machine's programs; whoever made this holds it.
+    """
 
     def __init__(
-        self, host: LocalHost, store: "Store", *, idle_seconds: float, clock: Callable[[], float] = time.time
+        self,
+        host: LocalHost,
+        store: "Store",
+        *,
+        idle_seconds: float,
+        image: Image | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
+        self._image = image
+        self._languages: dict[str | None, Languages] = {}
         self._store = store
         self._idle_seconds = idle_seconds
         self._clock = clock
@@ -121,7 +137,9 @@ class ClientContainers:
         """Make a container. Raises `ContainerError`; `UnknownFile` for a file that does not exist; `ToolRefused` for a
         skill that was deleted meanwhile."""
         idle = self._idle_seconds if wanted.minutes is None else wanted.minutes * 60
-        settings = ContainerSettings(memory_bytes=MEMORY_LIMITS[wanted.memory_limit], idle_seconds=idle)
+        settings = msgspec.structs.replace(
+            settings_on(self._image), memory_bytes=MEMORY_LIMITS[wanted.memory_limit], idle_seconds=idle
+        )
         box = await self._host.create(settings)
         record = ContainerRecord(
             id=box.id,
@@ -131,7 +149,7 @@ class ClientContainers:
             lane=lane,
             details=msgspec.json.encode(wanted),
         )
-        made = ClientContainer(record, box)
+        made = ClientContainer(record, box, await self._languages_of(box))
         try:
             await self._store.add_container(record)
             for file_id in wanted.file_ids:
@@ -201,14 +219,15 @@ class ClientContainers:
 
     async def check(self, owner: str, named: str | None, declared: JsonObject, param: str, *, by: str) -> str:
         """Look up the container that a tool names in the field `by`, or what `param` declares of a new one. Returns
-        what the model is told of its skills. Raises `ToolRefused`."""
+        what the model is told of its languages and skills. Raises `ToolRefused`."""
         try:
             if named is not None:
-                return skills_note(details_of((await self.get(owner, named)).record).skills)
+                place = await self.get(owner, named)
+                return _note(await self._languages_of(place.box), details_of(place.record).skills)
             await self.check_files(owner, wanted_of(declared).file_ids)
             found = await self.skills.find(owner, skills_of(declared), f"{param}.skills")
             await self._host.check()
-            return skills_note([skill.shown for skill in found])
+            return _note(await self.languages(), [skill.shown for skill in found])
         except UnknownFile as error:
             raise ToolRefused(str(error), f"{param}.file_ids", status=404, code="not_found") from error
         except ContainerError as error:
@@ -238,8 +257,37 @@ class ClientContainers:
         async with self._lock(record.id):
             known = self._open.get(record.id)
             if known is None or known.box.status != "running":
-                known = self._open[record.id] = ClientContainer(record, await self._host.get(record.id))
+                known = self._open[record.id] = await self._place(record)
             return known
+
+    async def _place(self, record: ContainerRecord) -> ClientContainer:
+        box = await self._host.get(record.id)
+        return ClientContainer(record, box, await self._languages_of(box))
+
+    @property
+    def shell(self) -> str:
+        """The shell that runs commands."""
+        return "bash" if self._image is None else "sh"
+
+    async def languages(self) -> Languages:
+        """Return which languages a new container has. Asks in one, the first time. Nothing is known without one."""
+        settings = settings_on(self._image)
+        if settings.root not in self._languages:
+            try:
+                box = await self._host.create(msgspec.structs.replace(settings, temporary=True))
+            except ContainerError:
+                return Languages()
+            try:
+                await self._languages_of(box)
+            finally:
+                await box.aclose()
+        return self._languages[settings.root]
+
+    async def _languages_of(self, box: Container) -> Languages:
+        root = box.settings.root
+        if root not in self._languages:
+            self._languages[root] = await languages_of(box)
+        return self._languages[root]
 
     def _lock(self, name: str) -> asyncio.Lock:
         """Return the lock of a container or of a conversation, as long as somebody holds it."""
@@ -290,6 +338,18 @@ class ClientContainers:
         for file_id in file_ids:
             if await self._store.file(owner, file_id) is None:
                 raise UnknownFile(NO_FILE.format(file_id))
+
+
+def settings_on(image: Image | None) -> ContainerSettings:
+    """Return the settings of a container on an image, or on the machine's programs."""
+    if image is None:
+        return ContainerSettings()
+    return ContainerSettings(root=str(image.root), env=image.config.variables)
+
+
+def _note(languages: Languages, skills: Sequence[ShownSkill]) -> str:
+    """Return what the model is told of a container."""
+    return "\n\n".join(filter(None, (languages.sentence, skills_note(skills))))
 
 
 def _citation(container_id: str, link: re.Match[str]) -> JsonObject:

@@ -29,7 +29,7 @@ HERE = ("container_auto", "container_reference")
 NAME = "shell"
 """The model's function."""
 DESCRIPTION = (
-    "Run commands with bash in a Linux container, in order, each in a new shell in /mnt/data. What a command leaves "
+    "Run commands with {shell} in a Linux container, in order, each in a new shell in /mnt/data. What a command leaves "
     "running goes on. Files are in /mnt/data, also those that the user gave; write results for the user there, and "
     "name each as a link of the form sandbox:/mnt/data/NAME. There is no network, no terminal and no sudo."
 )
@@ -71,8 +71,8 @@ class HostedShell(HostedTool):
         return tool.get("type") == "shell" and (tool.get("environment") or {}).get("type") in HERE
 
     async def check(self, tool: JsonObject, owner: str) -> str:
-        """Look up the container, or the files and skills for a new one. Returns what the model is told of the skills.
-        Raises `ToolRefused`."""
+        """Look up the container, or the files and skills for a new one. Returns what the model is told of languages
+        and skills. Raises `ToolRefused`."""
         return await self._containers.check(owner, *_named(tool), "environment", by="environment.container_id")
 
     def not_run(self, tool: JsonObject) -> Sequence[str]:
@@ -81,7 +81,8 @@ class HostedShell(HostedTool):
 
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""
-        return (ResponsesApiTool(name=NAME, description=DESCRIPTION, parameters=PARAMETERS),)
+        described = DESCRIPTION.format(shell=self._containers.shell)
+        return (ResponsesApiTool(name=NAME, description=described, parameters=PARAMETERS),)
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         """Run the commands of a call."""

@@ -141,8 +141,9 @@ class SkillChoices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class GatewayContainers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Containers of `ferrule serve`. `idle_timeout_sec`: a container ends after so long without use.
     `cell_timeout_sec`: how long Python code or a command may run that names no limit. `spares`: containers that are
-    kept ready."""
+    kept ready. `image`: one that was imported, instead of the machine's own programs."""
 
+    image: str | None = None
     idle_timeout_sec: Seconds = 1200.0
     cell_timeout_sec: Seconds = 120.0
     spares: Count = 1

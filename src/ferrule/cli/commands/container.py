@@ -73,7 +73,7 @@ def _run_on(options: Namespace, command: list[str], image: Image | None) -> int:
         root=root if image is None else str(image.root),
         memory_bytes=options.memory,
         cpus=options.cpus,
-        env=dict(map(_variable, (*(image.config.env if image else ()), *options.env))),
+        env={**(image.config.variables if image else {}), **dict(map(_variable, options.env))},
         binds=tuple(map(_mount, options.mount)),
         temporary=not options.keep,
     )

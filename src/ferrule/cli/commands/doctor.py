@@ -217,10 +217,17 @@ def _environment(settings: Settings) -> Iterator[str]:
 
 
 def _containers(settings: Settings) -> Iterator[str]:
+    from ferrule.containers.images import ImageError, Images
+    from ferrule.containers.local import IMAGES
     from ferrule.containers.report import containers_report
 
-    del settings
-    yield from asyncio.run(containers_report())
+    name, image = settings.gateway.containers.image, None
+    if name is not None:
+        try:
+            image = Images(Path(settings.home, IMAGES)).get(name)
+        except ImageError as error:
+            yield f"Containers: gateway.containers.image: {error}"
+    yield from asyncio.run(containers_report(image))
 
 
 def _git(settings: Settings) -> Iterator[str]:

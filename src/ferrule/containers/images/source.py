@@ -66,6 +66,12 @@ class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
     cmd: tuple[str, ...] = ()
     labels: dict[str, str] = {}
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by name."""
+        pairs = (entry.partition("=") for entry in self.env)
+        return {name: value for name, equals, value in pairs if name and equals}
+
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One layer: where its blob is, what the blob must be (unknown in old archives), and the tar archive in it."""

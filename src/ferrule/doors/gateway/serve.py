@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,12 +12,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ferrule.containers import ContainerError, HostLimits, LocalHost
+from ferrule.containers.images import Images
+from ferrule.containers.local import IMAGES
 from ferrule.doors.gateway.app import gateway
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
 from ferrule.hosted.code_interpreter import CodeInterpreter
-from ferrule.hosted.containers import ClientContainers
+from ferrule.hosted.containers import ClientContainers, settings_on
 from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
 from ferrule.model.profiles import load_profiles, profile_files
@@ -63,7 +66,7 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         store = await owned.enter_async_context(await Store.open(state))
         if not at.is_loopback and not await store.has_keys():
             raise UsageError(NO_KEYS.format(bind=at))
-        containers = _containers(settings.gateway.containers, store, owned)
+        containers = _containers(settings.gateway.containers, Path(settings.home), store, owned)
         engine = ResponseEngine(upstream, store, hosted=_hosted(containers, settings.gateway.containers))
         await engine.recover()
         owned.push_async_callback(engine.close)
@@ -86,15 +89,23 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         await server.shutdown([listening])
 
 
-def _containers(settings: GatewayContainers, store: Store, owned: AsyncExitStack) -> ClientContainers | None:
-    """Return the containers of the clients; None where there can be none. Nothing is started yet."""
+def _containers(
+    settings: GatewayContainers, home: Path, store: Store, owned: AsyncExitStack
+) -> ClientContainers | None:
+    """Return the containers of the clients; None where there can be none. Nothing is started yet. Raises `UnknownImage`
+    if there is none of the name."""
+    image = None
+    if settings.image is not None:
+        images = Images(home / IMAGES)
+        owned.callback(os.close, images.hold(settings.image))
+        image = images.get(settings.image)
     try:
-        host = LocalHost.open(limits=HostLimits(spares=settings.spares))
+        host = LocalHost.open(limits=HostLimits(spares=settings.spares, spare=settings_on(image)))
     except ContainerError as error:
         log.warning("%s; code_interpreter and hosted shells are not run", error)
         return None
     owned.push_async_callback(host.aclose)
-    return ClientContainers(host, store, idle_seconds=settings.idle_timeout_sec)
+    return ClientContainers(host, store, idle_seconds=settings.idle_timeout_sec, image=image)
 
 
 def _hosted(containers: ClientContainers | None, settings: GatewayContainers) -> tuple[HostedTool, ...]:

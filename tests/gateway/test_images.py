@@ -1,0 +1,47 @@
+"""A gateway whose containers run on an imported image."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ferrule.cli.main import main
+from ferrule.containers.images import Images
+from ferrule.containers.report import containers_report
+from ferrule.testing import ScriptedModel
+from tests.containers.small import import_root, small_root
+from tests.gateway.served import new_place, serving
+from tests.gateway.test_containers import does
+
+NODE = "#!/bin/sh\necho v99.1.2\n"
+
+
+def test_clients_get_containers_on_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = new_place(tmp_path)
+    root = tmp_path / "root"
+    small_root(root, ("sh", "cat"))
+    (root / "usr/local/bin").mkdir(parents=True)
+    (root / "usr/local/bin/node").write_text(NODE)
+    (root / "usr/local/bin/node").chmod(0o755)
+    import_root(place.home, root, "small", {"Env": ["PATH=/bin:/usr/local/bin", "OF_IMAGE=yes"]})
+    chosen = ("-c", "gateway.containers.image=small", "-c", "gateway.containers.spares=0")
+    with (
+        ScriptedModel(does) as model,
+        serving(place, model.base_url, *chosen) as gateway,
+    ):
+        tools = [{"type": "shell", "environment": {"type": "container_auto"}}]
+        said = gateway.create(input="$echo $OF_IMAGE $(pwd); cat /etc/hostname", tools=tools)
+        assert "yes /mnt/data\ncontainer" in said["output"][-1]["content"][0]["text"]
+        told = str(model.requests[0].body["tools"])
+        assert "There are Node.js 99.1.2. There is no Python" in told and "with sh" in told
+        assert gateway.ask("POST", "/containers", {"name": "mine"}).json["status"] == "running"
+        code = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+        failed = gateway.create(input="print(1)", tools=code, include=["code_interpreter_call.outputs"])
+        assert "this container has no Python" in failed["output"][0]["outputs"][0]["logs"]
+    monkeypatch.setenv("FERRULE_HOME", str(place.home))
+    assert main(["serve", "-c", "gateway.containers.image=none", "--base-url", "http://127.0.0.1:9"]) == 1
+    assert capsys.readouterr().err.startswith("ferrule: there is no image 'none'")
+    report = asyncio.run(containers_report(Images(place.home / "images").get("small")))
+    assert [line for line in report if "on the image small: There are Node.js 99.1.2." in line]
