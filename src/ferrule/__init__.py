@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from ferrule.protocol.events import DynamicToolCallRequest
     from ferrule.protocol.json_schema import AdditionalProperties, JsonSchema
     from ferrule.protocol.payload import ShellToolCallParams, ToolKind, ToolOutput, ToolPayload
-    from ferrule.protocol.permissions import AskForApproval, ReviewDecision, SandboxPermissions, SandboxPolicy
+    from ferrule.protocol.permissions import (
+        AskForApproval,
+        InContainer,
+        InContainerReadOnly,
+        ReviewDecision,
+        SandboxPermissions,
+        SandboxPolicy,
+    )
     from ferrule.protocol.specs import ConfiguredToolSpec, FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec
     from ferrule.session.agent import Agent
     from ferrule.session.budget import BudgetSpent
@@ -62,6 +69,8 @@ _HOMES = {
     "FreeformTool": "protocol.specs",
     "FreeformToolFormat": "protocol.specs",
     "FunctionCallError": "protocol.errors",
+    "InContainer": "protocol.permissions",
+    "InContainerReadOnly": "protocol.permissions",
     "InputImage": "protocol.content",
     "InputText": "protocol.content",
     "JsonSchema": "protocol.json_schema",
@@ -122,6 +131,8 @@ __all__ = [
     "FreeformTool",
     "FreeformToolFormat",
     "FunctionCallError",
+    "InContainer",
+    "InContainerReadOnly",
     "InputImage",
     "InputText",
     "JsonSchema",

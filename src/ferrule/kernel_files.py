@@ -62,9 +62,20 @@ class Storage:
         self._known.add(device)
 
 
-def open_stored(path: str, flags: int, check: Callable[[int], None] = lambda mode: None) -> int:
+Shown = tuple[str, ...] | None
+"""Real paths of the folders outside of which nothing is read; None: everything may be."""
+HIDDEN = "it is not among the folders that the container shows ({}): what else is there, only commands see"
+
+
+def refuse_hidden(real: str, shown: Shown) -> None:
+    """Raise `PermissionError` unless a real path lies in one of the folders."""
+    if shown is not None and not any(real == folder or real.startswith(f"{folder}/") for folder in shown):
+        raise PermissionError(errno.EACCES, HIDDEN.format(", ".join(shown)), real)
+
+
+def open_stored(path: str, flags: int, check: Callable[[int], None] = lambda mode: None, shown: Shown = None) -> int:
     """Open the absolute path, following links. `check` receives the file's mode before it is opened, and raises
-    `OSError` to refuse it.
+    `OSError` to refuse it. What is open must lie in the folders `shown`, however it was reached.
 
     Raises `OSError`: a `KernelFileError` if the file, or a link on the way, is not stored.
     """
@@ -73,10 +84,17 @@ def open_stored(path: str, flags: int, check: Callable[[int], None] = lambda mod
         return os.open(path, flags)
     found = _reach(path)
     try:
+        refuse_elsewhere(found, shown)
         check(os.fstat(found).st_mode)
         return os.open(f"/proc/self/fd/{found}", flags)
     finally:
         os.close(found)
+
+
+def refuse_elsewhere(descriptor: int, shown: Shown) -> None:
+    """Raise `PermissionError` unless what is open lies in one of the folders. Linux only."""
+    if shown is not None:
+        refuse_hidden(os.readlink(f"/proc/self/fd/{descriptor}"), shown)
 
 
 def refuse_kernel_files(path: str, *, below: bool = False) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.environment import NESTED
+from ferrule.sandbox.plan import Level
+from tests.sandbox.conftest import require
 
 FERRULE = [sys.executable, "-m", "ferrule.cli.main"]
 
@@ -41,6 +43,18 @@ def test_it_passes_everything_through(tmp_path: Path, environment: dict[str, str
     assert done.returncode == 7
     assert done.stdout == b"in\n" * 50_000 + b"out\n"
     assert done.stderr == b"err\n"
+
+
+async def test_in_a_container(tmp_path: Path, environment: dict[str, str]) -> None:
+    await require(Level.NAMESPACES)
+    script = f"pwd; touch inside; ls {tmp_path}; echo $HOME; exit 3"
+    done = sandbox(tmp_path, environment, "-s", "container", "--", "sh", "-c", script)
+    assert (done.returncode, done.stdout.decode()) == (3, f"{tmp_path}/project\nproject\n/home/user\n"), done.stderr
+    assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["inside"]
+    missing = sandbox(tmp_path, environment, "--container-image", "none", "--", "true")
+    assert missing.returncode == 1 and b"there is no image 'none'" in missing.stderr
+    beside = sandbox(tmp_path, environment, "-s", "read-only", "--container-image", "none", "--", "true")
+    assert beside.returncode == 2 and beside.stderr == b"ferrule: --container-image needs -s container\n"
 
 
 def test_it_confines(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -11,7 +11,14 @@ from ferrule.process.environment import child_environment
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    InContainer,
+    InContainerReadOnly,
+    ReadOnly,
+    WorkspaceWrite,
+)
 from ferrule.protocol.prices import Prices
 from ferrule.protocol.settings import (
     GatewaySettings,
@@ -254,7 +261,7 @@ WRONG = {
     "bool": ("[sandbox_workspace_write]\nnetwork_access = 1", "network_access must be true or false, not 1"),
     "enum": (
         'sandbox_mode = "all"',
-        "sandbox_mode must be one of read-only, workspace-write, danger-full-access, not 'all'",
+        "sandbox_mode must be one of read-only, workspace-write, container, danger-full-access, not 'all'",
     ),
     "literal": ('model_verbosity = "loud"', "model_verbosity must be one of low, medium, high, not 'loud'"),
     "range": ("max_turns = 0", "max_turns must be a whole number of at least 1, not 0"),
@@ -366,6 +373,15 @@ def test_a_project_may_have_the_rights_that_the_user_has(home: Home) -> None:
     assert home.load().settings.sandbox_policy == WorkspaceWrite()
     home.in_project('sandbox_mode = "danger-full-access"').confirm()
     assert home.load().settings.sandbox_policy == DangerFullAccess()
+
+
+def test_a_container_and_its_image(home: Home) -> None:
+    home.user(
+        'sandbox_mode = "container"\n[container]\nimage = "small"\n[sandbox_workspace_write]\nwritable_roots = ["/a"]'
+    )
+    assert home.load().settings.sandbox_policy == InContainer(image="small", writable_roots=("/a",))
+    home.user('sandbox_mode = "container"\n[container]\nread_only = true')
+    assert home.load().settings.sandbox_policy == InContainerReadOnly()
 
 
 def test_the_users_own_folder_is_no_project(tmp_path: Path) -> None:

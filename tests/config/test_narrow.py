@@ -68,6 +68,7 @@ ORDERS: list[tuple[str, list[object], int]] = [  # values from the narrowest to 
     ("confirmation_policy", ["always", "risky", "never"], 2),
     ("approval_policy", ["untrusted", "on-request", "on-failure", "never"], 1),
     ("sandbox_mode", ["read-only", "workspace-write", "danger-full-access"], 1),
+    ("container.read_only", [True, False], 1),
     ("web_search", ["disabled", "cached", "live"], 0),
     ("accept_no_sandbox", [False, True], 0),
     ("features.shell_tool", [False, True], 1),
@@ -96,6 +97,24 @@ def test_s16_what_has_an_order_is_only_narrowed(key: str, order: list[object], d
                 (warning,) = warnings
                 assert warning.startswith(f"theirs: {key} is ignored, because ") and "is wider than your" in warning
                 assert wanted not in (kept.get(key), *kept.values())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "yours", "kept"),
+    [
+        ("container", "workspace-write", True),
+        ("container", "danger-full-access", True),
+        ("container", "container", True),
+        ("container", "read-only", False),
+        ("read-only", "container", False),
+        ("workspace-write", "container", False),
+        ("danger-full-access", "container", False),
+    ],
+)
+def test_a_container_hides_files_and_read_only_keeps_them(wanted: str, yours: str, kept: bool) -> None:
+    """Neither replaces the other."""
+    left, warnings = told({"sandbox_mode": wanted}, {"sandbox_mode": yours})
+    assert bool(left) is kept and len(warnings) == (not kept)
 
 
 @pytest.mark.parametrize(

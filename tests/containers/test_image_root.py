@@ -1,11 +1,6 @@
 """A container on a file system of its own: a small one, made of this machine's shell and a few programs."""
 
-import io
 import os
-import re
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +8,9 @@ import pytest
 
 from ferrule.cli.main import main
 from ferrule.containers import Container, ContainerError, ContainerSettings, LocalHost
+from ferrule.sandbox.linux.root import bind_in_place
 from tests.containers.layouts import layout
+from tests.containers.small import packed, small_root
 from tests.sandbox.scene import temporary_folder
 
 PROGRAMS = ("sh", "ls", "cat", "id", "rm", "mkdir", "head", "chown")
@@ -23,24 +20,12 @@ PROGRAMS = ("sh", "ls", "cat", "id", "rm", "mkdir", "head", "chown")
 def root(place: Path) -> Iterator[Path]:
     with temporary_folder() as folder:
         root = folder / "a root, with: odd letters"
-        for name in PROGRAMS:
-            program = shutil.which(name)
-            assert program is not None
-            copy(program, root / "bin" / name)
-            loaded = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-            for library in re.findall(r"(/\S+)", loaded):
-                copy(library, root / library[1:])
+        small_root(root, PROGRAMS)
         (root / "etc").mkdir()
         (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
         (root / "etc" / "hosts").symlink_to("/etc/passwd")
         (root / "tmp").symlink_to("../../../../var/tmp")
         yield root
-
-
-def copy(source: str, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        shutil.copy(os.path.realpath(source), target)
 
 
 def listing(folder: Path) -> dict[str, bytes | None]:
@@ -82,11 +67,8 @@ def test_an_imported_image_runs_with_its_own_settings(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FERRULE_HOME", str(tmp_path / "home"))
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.add(root, arcname=".")
     run: dict[str, object] = {"Env": ["GREETING=hello", "PATH=/bin"], "WorkingDir": "/etc"}
-    layout(tmp_path / "layout", packed.getvalue(), run=run)
+    layout(tmp_path / "layout", packed(root), run=run)
     assert main(["runtime", "import", str(tmp_path / "layout"), "--name", "small"]) == 0
     capfd.readouterr()
     script = "echo $GREETING $MORE; pwd; id -u; cat passwd"
@@ -108,3 +90,12 @@ async def test_its_layer_is_bounded(host: LocalHost, root: Path) -> None:
 async def test_no_such_root(host: LocalHost, tmp_path: Path) -> None:
     with pytest.raises(ContainerError, match="no folder with the files"):
         await host.create(ContainerSettings(root=str(tmp_path / "missing")))
+
+
+async def test_a_link_where_a_folder_has_to_be_shown(host: LocalHost, root: Path, tmp_path: Path) -> None:
+    """A command could replace the link, and then nothing would protect what is shown."""
+    path = os.path.realpath(tmp_path)
+    (root / path.split("/")[1]).unlink(missing_ok=True)
+    (root / path.split("/")[1]).symlink_to("bin")
+    with pytest.raises(ContainerError, match="there is a link in the image"):
+        await host.create(ContainerSettings(root=str(root), binds=(bind_in_place(path),)))

@@ -45,6 +45,7 @@ GROUPS = {
         "../containers/test_life.py::test_sigkill_of_the_process",
         "../containers/test_removal.py",
         "../containers/test_refusal.py",
+        "../containers/test_contained_agent.py",
     ],
     "trust": [
         "../config/test_trust.py",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
     ExternalSandbox,
+    InContainer,
+    InContainerReadOnly,
     ReadOnly,
     ReviewDecision,
     SandboxMode,
@@ -28,6 +31,7 @@ from ferrule.protocol.permissions import (
 )
 from ferrule.protocol.settings import AgentRole, Features, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
+from ferrule.sandbox.plan import Level
 from ferrule.session.child_settings import child_settings, narrower_approval, narrower_sandbox
 from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.rollout import find_rollout, read_rollout
@@ -40,6 +44,7 @@ from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.events import ChildEvent
 from ferrule.tools.questions import Elicited
 from tests.mcp.stub import server as stub
+from tests.sandbox.conftest import require
 
 WIRES: list[Wire] = ["responses", "chat"]
 CHILD = "CHILD TASK"
@@ -365,6 +370,14 @@ def test_a_child_never_has_more_rights() -> None:
     assert narrower_sandbox(ExternalSandbox(), modes.WORKSPACE_WRITE) == WorkspaceWrite()
     assert narrower_sandbox(DangerFullAccess(), modes.WORKSPACE_WRITE) == WorkspaceWrite()
     assert narrower_sandbox(DangerFullAccess(), None) == DangerFullAccess()
+    contained = InContainer(image="small")
+    assert narrower_sandbox(contained, modes.READ_ONLY) == InContainerReadOnly(image="small")
+    for wanted in (modes.WORKSPACE_WRITE, modes.CONTAINER, modes.DANGER_FULL_ACCESS):
+        assert narrower_sandbox(contained, wanted) is contained
+    assert narrower_sandbox(WorkspaceWrite(writable_roots=("/a",)), modes.CONTAINER) == InContainer(
+        writable_roots=("/a",)
+    )
+    assert narrower_sandbox(ReadOnly(), modes.CONTAINER) == ReadOnly()
     asks = AskForApproval
     assert narrower_approval(asks.ON_REQUEST, asks.NEVER) is asks.ON_REQUEST
     assert narrower_approval(asks.NEVER, asks.UNTRUSTED) is asks.UNTRUSTED
@@ -772,3 +785,30 @@ async def test_b151_a_servers_question_during_a_childs_call_names_the_child(stag
 async def test_without_a_session_there_are_no_children(execute: Any, action: Any, tmp_path: Path) -> None:
     with ToolContext.local(tmp_path) as ctx, pytest.raises(RespondToModel, match="there are no sub-agents here"):
         await execute(action, ctx)
+
+
+async def test_children_work_in_the_container_of_their_parent(stage: Stage) -> None:
+    """What the parent's commands left there is there, and a child of fewer rights cannot write the project."""
+    await require(Level.NAMESPACES)
+    run = partial(function_call, "shell_command")
+    roles = {"reader": AgentRole(sandbox_mode=SandboxMode.READ_ONLY)}
+    script = "cat /tmp/left; touch made || echo closed; echo own > /tmp/of-child"
+    with ScriptedModel(
+        [
+            run({"command": "echo from-parent > /tmp/left"}),
+            spawn(agent_type="reader"),
+            waiting(),
+            run({"command": "cat /tmp/of-child; touch made"}),
+            lambda request: request.outputs[-1].text,
+        ]
+    ) as server:
+        server.play(run({"command": script}), "done", when=CHILD)
+        async with await stage.open(
+            server.base_url, roles=roles, tools=["shell_command"], sandbox=InContainer()
+        ) as session:
+            result = await session.run("go")
+        said = [
+            request.outputs[-1].text for request in server.requests if CHILD in request.user_text and request.outputs
+        ]
+    assert "from-parent\n" in said[0] and "closed\n" in said[0], said
+    assert "own\n" in result.text and (stage.folder / "made").exists()

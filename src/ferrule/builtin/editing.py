@@ -243,7 +243,7 @@ def _too_large(path: str, entry: Entry) -> str:
 
 
 def _view_folder(path: str, ctx: ToolContext) -> str:
-    tree = Tree(ctx.files.path(path), VIEW_DEPTH, hidden=False)
+    tree = Tree(ctx.files.shown_path(path), VIEW_DEPTH, hidden=False, shown=ctx.files.shown)
     head = f"Here's the files and directories up to 2 levels deep in {path}, excluding hidden items:"
     root = shown_name(path.rstrip("/"))
     lines = [head, f"{root}/"]

@@ -4,7 +4,14 @@ import sys
 from collections.abc import Mapping
 
 from ferrule.protocol.json_schema import JsonSchema
-from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    InContainer,
+    InContainerReadOnly,
+    ReadOnly,
+    WorkspaceWrite,
+)
 from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import ConversationState
 
@@ -42,6 +49,8 @@ def roles_text(roles: Mapping[str, str]) -> str:
 def sandbox_text(state: ConversationState) -> str:
     """Describe in a short paragraph what confines this session's commands, and whether they may ask for more."""
     policy = state.permissions.sandbox_policy
+    if isinstance(policy, InContainer | InContainerReadOnly):
+        return _container_text(policy, state)
     if isinstance(policy, DangerFullAccess):
         return "Commands run without a sandbox, with all rights of the user."
     if isinstance(policy, ReadOnly):
@@ -52,6 +61,26 @@ def sandbox_text(state: ConversationState) -> str:
     else:
         rules = f"it is set up outside of this program, {_network(policy.network_access == 'enabled')}"
     return f"Commands run in a sandbox: {rules}. {_escalation(state.permissions)}"
+
+
+def _container_text(policy: InContainer | InContainerReadOnly, state: ConversationState) -> str:
+    """Describe a container: what of the machine is there, and what else."""
+    roots = policy.writable_roots if isinstance(policy, InContainer) else ()
+    folders = ", ".join(dict.fromkeys((state.cwd, *roots)))
+    rights = "cannot be written" if isinstance(policy, InContainerReadOnly) else "can be written, except .git"
+    runs_on = f"on the image {policy.image}" if policy.image else "with the machine's programs"
+    text = (
+        f"Commands run in a container, {runs_on}: of the user's files only these directories are there, and they "
+        f"{rights}: {folders}; the network cannot be used. Everything else, like /tmp and the home directory, is the "
+        "container's own: commands see it, tools that read or edit files do not."
+    )
+    if not may_ask(state.permissions):
+        return f"{text} Nobody can be asked for more: find a way that the container allows."
+    return (
+        f"{text} If an important command must write what is protected in these directories, call it with "
+        '`sandbox_permissions` set to "require_escalated" and a one-sentence `justification`: the user is asked then. '
+        "Nothing gets a command out of the container."
+    )
 
 
 def _network(access: bool) -> str:

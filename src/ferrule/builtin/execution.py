@@ -11,7 +11,6 @@ from pydantic.json_schema import SkipJsonSchema
 
 import ferrule.execpolicy.decision  # noqa: F401  # with these tools, so that the first command does not wait for it
 from ferrule.builtin.escalation import described, fitting
-from ferrule.lookup import locate
 from ferrule.process.capture import HeadTail
 from ferrule.process.launcher import LaunchError, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, StreamName
@@ -158,7 +157,7 @@ def _permissions(request: EscalationRequest) -> SandboxPermissions:
 def working_directory(ctx: ToolContext, workdir: str | None) -> str:
     """Return the absolute directory of a command. Raises `RespondToModel` that names it, if there is none."""
     path = ctx.files.path(workdir or ctx.cwd)
-    if os.path.isdir(path):
+    if ctx.files.shown is not None or os.path.isdir(path):  # a container has folders that we do not see
         return path
     problem = "is not a directory" if os.path.exists(path) else "does not exist"
     advice = f"leave it out to use {ctx.cwd}" if workdir else "it was removed meanwhile; set workdir to one that exists"
@@ -192,7 +191,7 @@ def shell_word(commands: Commands, name: str, env: Mapping[str, str]) -> str:
     put there; people and rules see its script alone."""
     if name not in POSIX_SHELLS:
         return name
-    found = locate(name, env.get("PATH"), commands.places)
+    found = commands.located(name, env.get("PATH"))
     return found.path or name if found.passed_over else name
 
 

@@ -63,16 +63,16 @@ class GlobExecutor(ToolExecutor[GlobAction, GlobObservation]):
 
     async def __call__(self, action: GlobAction, ctx: ToolContext) -> GlobObservation:
         """Return the paths. Raises `RespondToModel`."""
-        folder, pattern = _split(action.pattern, ctx.files.path(action.path or ctx.cwd))
+        folder, pattern = _split(action.pattern, ctx.files.shown_path(action.path or ctx.cwd))
         if not pattern:
             raise RespondToModel("pattern must not be empty")
         try:
             matches = glob_regex(pattern if "/" in pattern else f"**/{pattern}").match
         except GlobError as error:
             raise RespondToModel(f"error parsing glob '{action.pattern}': {error}") from error
-        if not os.path.isdir(folder):
+        if not os.path.isdir(ctx.files.shown_path(folder)):
             raise RespondToModel(f"Search path '{shown_name(folder)}' is not a valid directory")
-        found = await self._searcher.search(Search(path=folder, cwd=folder, hidden=True))
+        found = await self._searcher.search(Search(path=folder, cwd=folder, hidden=True, shown=ctx.files.shown))
         below = len(folder.rstrip("/")) + 1
         files = [path for path in found.files if matches(path[below:])]
         return GlobObservation(

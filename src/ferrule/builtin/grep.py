@@ -84,7 +84,7 @@ class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
         context = action.context or 0
         if not 0 <= context <= MAX_CONTEXT:
             raise RespondToModel(f"context must be from 0 to {MAX_CONTEXT}, not {context}")
-        path = ctx.files.path(action.path or ctx.cwd)
+        path = ctx.files.shown_path(action.path or ctx.cwd)
         content = action.output_mode == "content"
         search = Search(
             path=path,
@@ -96,6 +96,7 @@ class GrepExecutor(ToolExecutor[GrepAction, GrepObservation]):
             before=context if content else 0,
             after=context if content else 0,
             newest=LIMIT,
+            shown=ctx.files.shown,
         )
         found = await self._searcher.search(search)
         shown, files, more = _content(found) if content else _files(found)

@@ -63,9 +63,9 @@ class GrepFilesExecutor(ToolExecutor[GrepFilesAction, GrepFilesObservation]):
         if limit < 1:
             raise RespondToModel("limit must be greater than zero")
         include = (action.include or "").strip() or None
-        path = ctx.files.path(action.path or ctx.cwd)
+        path = ctx.files.shown_path(action.path or ctx.cwd)
         found = await self._searcher.search(
-            Search(path=path, cwd=ctx.cwd, pattern=pattern, include=include, newest=limit)
+            Search(path=path, cwd=ctx.cwd, pattern=pattern, include=include, newest=limit, shown=ctx.files.shown)
         )
         return GrepFilesObservation(
             paths=[shown_name(path) for path in found.files], warnings=shown_warnings(found.warnings)

@@ -8,6 +8,7 @@ from pydantic import Field
 from ferrule.builtin.hints import LOOKS
 from ferrule.builtin.paging import shown_name, whole
 from ferrule.builtin.tree import Tree
+from ferrule.kernel_files import Shown
 from ferrule.patch.planner import reason
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.action import Action, Observation
@@ -70,14 +71,14 @@ class ListDirExecutor(ToolExecutor[ListDirAction, ListDirObservation]):
             raise RespondToModel("limit must be greater than zero")
         if depth < 1:
             raise RespondToModel("depth must be greater than zero")
-        path = ctx.files.path(action.dir_path)
+        path = ctx.files.shown_path(action.dir_path)
         if not os.path.isabs(action.dir_path):
             raise RespondToModel("dir_path must be an absolute path")
-        return _listed(path, offset, limit, depth)
+        return _listed(path, offset, limit, depth, ctx.files.shown)
 
 
-def _listed(path: str, offset: int, limit: int, depth: int) -> ListDirObservation:
-    tree = Tree(path, depth)
+def _listed(path: str, offset: int, limit: int, depth: int, shown: Shown) -> ListDirObservation:
+    tree = Tree(path, depth, shown=shown)
     try:
         entries = list(islice(tree, offset - 1, offset + limit))
     except OSError as error:

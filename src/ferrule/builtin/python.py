@@ -16,7 +16,7 @@ from ferrule.process.python_kernel import INTERRUPT_GRACE, LOST_DESCRIPTOR, star
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import NO_OUTPUT
-from ferrule.protocol.permissions import DangerFullAccess
+from ferrule.protocol.permissions import DangerFullAccess, InContainer, InContainerReadOnly
 from ferrule.protocol.truncation import truncate_text
 from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
@@ -119,6 +119,8 @@ def needed_python(state: ConversationState, env: Mapping[str, str]) -> str:
     where a sandbox confines it; for the same reason one in PATH may be passed over. Raises `RespondToModel` if there is
     none.
     """
+    if state.commands.contained:
+        return _inside(state)
     if state.python is not None:
         return _configured(os.path.expanduser(state.python), env, state.commands)
     if not isinstance(state.permissions.sandbox_policy, DangerFullAccess):
@@ -127,6 +129,19 @@ def needed_python(state: ConversationState, env: Mapping[str, str]) -> str:
             if os.access(path, os.X_OK):
                 return path
     return find_python(env, state.commands.places)
+
+
+def _inside(state: ConversationState) -> str:
+    """Choose the interpreter in a container, which finds it by itself. The project's own is taken if it leads to one
+    that is there, too."""
+    policy = state.permissions.sandbox_policy
+    shared = "" if isinstance(policy, InContainer | InContainerReadOnly) and policy.image else "/usr/"
+    for name in () if state.python else ENVIRONMENTS:
+        path = os.path.join(state.cwd, name, "bin", "python")
+        real = os.path.realpath(path)
+        if os.access(path, os.X_OK) and (real.startswith(f"{state.cwd}/") or (shared and real.startswith(shared))):
+            return path
+    return state.python or "python3"
 
 
 def find_python(env: Mapping[str, str], places: Places = NOWHERE) -> str:

@@ -11,7 +11,6 @@ import msgspec
 from ferrule.builtin.execution import INTERRUPTED, Command, CommandEvents, notice_of, shell_word
 from ferrule.builtin.hints import RUNS
 from ferrule.builtin.kept_shell import KeptShell, Step
-from ferrule.lookup import locate
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import uninterrupted
@@ -45,7 +44,7 @@ class ShellKeeper:
     ) -> Step:
         """Run a script in the shell. Raises `RespondToModel` if it is refused or no shell can be started."""
         env = await self._commands.environment(login=True)
-        cwd = self.cwd if os.path.isdir(self.cwd) else self._root
+        cwd = self.cwd if self._commands.contained or os.path.isdir(self.cwd) else self._root
         command = Command(argv=(shell_word(self._commands, "bash", env), "-c", script), cwd=cwd, env=env, login=True)
 
         async def attempt(access: Access) -> Step:
@@ -142,7 +141,7 @@ class KeptShellTool(ToolDefinition[A, O]):
 def _bash(commands: Commands, env: Mapping[str, str]) -> str:
     if commands.shell.kind == "bash":
         return commands.shell.path
-    found = locate("bash", env.get("PATH"), commands.places)
+    found = commands.located("bash", env.get("PATH"))
     if found.path is None:
         raise RespondToModel(f"bash cannot be started: {found.problem}")
     return found.path

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ferrule.kernel_files import Storage, open_stored
+from ferrule.kernel_files import Shown, Storage, open_stored, refuse_elsewhere
 
 KERNEL = "a file system of the kernel"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -33,10 +33,12 @@ class Tree:
     raises `OSError` for the root alone.
     """
 
-    def __init__(self, root: str, depth: int, *, hidden: bool = True) -> None:
+    def __init__(self, root: str, depth: int, *, hidden: bool = True, shown: Shown = None) -> None:
+        """Nothing outside of the folders `shown` is read."""
         self._root = root
         self._depth = depth
         self._hidden = hidden
+        self._shown = shown
         self._storage = Storage()
         self.problems: list[str] = []
 
@@ -70,10 +72,11 @@ class Tree:
 
     def _open(self, folder: str) -> int:
         if not folder:
-            return open_stored(self._root, _FOLDER)
+            return open_stored(self._root, _FOLDER, shown=self._shown)
         descriptor = os.open(f"{self._root}/{folder}", _FOLDER | os.O_NOFOLLOW)
         try:
             self._storage.check(descriptor, folder)
+            refuse_elsewhere(descriptor, self._shown)
         except OSError:
             os.close(descriptor)
             raise

@@ -9,10 +9,12 @@ from typing import NoReturn
 from ferrule.cli.main import one_line
 from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import SandboxMode
 
 FLAG_KEYS = {
     "model": ("-m", "model"),
     "sandbox": ("-s", "sandbox_mode"),
+    "container": ("--container-image", "container"),
     "approval": ("-a", "approval_policy"),
     "profile": ("--profile", "profile"),
     "max_turns": ("--max-turns", "max_turns"),
@@ -74,12 +76,15 @@ def add_profile_flag(parser: argparse.ArgumentParser) -> None:
 def add_rights_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags for permissions and directories."""
     parser.add_argument(
-        "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write (default) or danger-full-access"
+        "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write (default), container or danger-full-access"
     )
     parser.add_argument(
         "-a", "--ask-for-approval", dest="approval", metavar="POLICY",
         help="untrusted, on-failure, on-request or never; nobody can be asked here, so never is the default",
     )  # fmt: skip
+    parser.add_argument(
+        "--container-image", metavar="NAME", help="run commands in a container on this image (implies -s container)"
+    )
     add_directory_flag(parser)
     parser.add_argument(
         "--add-dir", metavar="DIR", action="append", default=[], help="another directory that may be written"
@@ -104,7 +109,8 @@ def configuration(
 ) -> Configuration:
     """Return the configuration for these flags; print its warnings to standard error. `cwd` replaces the current
     directory."""
-    given = vars(options)
+    given = dict(vars(options))
+    given.update(_container(given))
     flags = [Layer(flag, {key: given[name]}) for name, (flag, key) in FLAG_KEYS.items() if given.get(name) is not None]
     loaded = load(
         Sources(
@@ -120,6 +126,16 @@ def configuration(
     )
     print_warnings(loaded.warnings)
     return loaded
+
+
+def _container(given: Mapping[str, object]) -> dict[str, object]:
+    """Return what `--container-image` stands for: the mode, and the image. Raises `UsageError` beside another mode."""
+    image = given.get("container_image")
+    if image is None:
+        return {}
+    if given.get("sandbox") not in (None, SandboxMode.CONTAINER):
+        raise UsageError("--container-image needs -s container")
+    return {"sandbox": str(SandboxMode.CONTAINER), "container": {"image": image}}
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

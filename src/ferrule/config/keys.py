@@ -34,6 +34,13 @@ class WorkspaceWriteTable(WorkspaceWrite, frozen=True, kw_only=True, forbid_unkn
     caches: bool = False
 
 
+class ContainerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[container]`: what `sandbox_mode = "container"` runs commands on. `read_only`: the project cannot be written."""
+
+    image: str | None = None
+    read_only: bool = False
+
+
 class EnvironmentTable(EnvironmentRules, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[shell_environment_policy]`."""
 
@@ -68,6 +75,7 @@ class ConfigTable(Choices, frozen=True, kw_only=True, forbid_unknown_fields=True
     tool_output_token_limit: Positive | None = None
     model_providers: dict[str, ProviderTable] = msgspec.field(default_factory=dict)
     sandbox_workspace_write: WorkspaceWriteTable = WorkspaceWriteTable()
+    container: ContainerTable = ContainerTable()
     shell_environment_policy: EnvironmentTable = EnvironmentTable()
     projects: dict[str, ProjectTable] = msgspec.field(default_factory=dict)
     hooks: dict[HookName, tuple[HookTable, ...]] = msgspec.field(default_factory=dict)

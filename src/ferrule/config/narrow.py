@@ -39,6 +39,17 @@ def new_name(wanted: object, yours: object) -> str | None:
     return None if yours is None else "you have one of that name"
 
 
+def narrower_mode(wanted: object, yours: object) -> str | None:
+    """Rank sandbox modes. A container is narrower than what is wide in writing, but `read-only` lets the whole disk be
+    read: neither of the two replaces the other."""
+    user = SandboxMode.WORKSPACE_WRITE if yours is None else yours
+    if user == SandboxMode.CONTAINER or (wanted == SandboxMode.CONTAINER and user == SandboxMode.READ_ONLY):
+        return None if wanted == user else f"{_shown(wanted)} is wider than your {_shown(user)}"
+    if wanted == SandboxMode.CONTAINER:
+        return None
+    return _MODES(wanted, user)
+
+
 def up_to(*order: object, default: object) -> Rule:
     """Rank values from the narrowest to the widest; allow up to the user's, or up to the default where it is not
     set."""
@@ -51,6 +62,13 @@ def up_to(*order: object, default: object) -> Rule:
 
     return rule
 
+
+_MODES = up_to(
+    SandboxMode.READ_ONLY,
+    SandboxMode.WORKSPACE_WRITE,
+    SandboxMode.DANGER_FULL_ACCESS,
+    default=SandboxMode.WORKSPACE_WRITE,
+)
 
 MAY_SET: Rows = {
     "model": free,
@@ -73,12 +91,8 @@ MAY_SET: Rows = {
         AskForApproval.NEVER,
         default=AskForApproval.ON_REQUEST,
     ),
-    "sandbox_mode": up_to(
-        SandboxMode.READ_ONLY,
-        SandboxMode.WORKSPACE_WRITE,
-        SandboxMode.DANGER_FULL_ACCESS,
-        default=SandboxMode.WORKSPACE_WRITE,
-    ),
+    "sandbox_mode": narrower_mode,
+    "container": {"image": yours_only, "read_only": up_to(True, False, default=False)},
     "accept_no_sandbox": up_to(False, True, default=False),
     "profile": unless_yours,
     "tools": unless_yours,

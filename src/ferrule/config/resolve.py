@@ -15,6 +15,8 @@ from ferrule.protocol.hosted import HostedTool, hosted_tool
 from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
+    InContainer,
+    InContainerReadOnly,
     ReadOnly,
     SandboxMode,
     SandboxPolicy,
@@ -158,6 +160,13 @@ def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:
     for root in roots:
         if not os.path.isabs(root):
             raise UsageError(f"sandbox_workspace_write.writable_roots: {root!r} must be an absolute path")
+    if mode is SandboxMode.CONTAINER:
+        chosen = table.container
+        if chosen.read_only:
+            return InContainerReadOnly(image=chosen.image, network_access=allowed.network_access)
+        return InContainer(
+            image=chosen.image, writable_roots=(*roots, *add_dirs), network_access=allowed.network_access
+        )
     return WorkspaceWrite(
         writable_roots=(*roots, *add_dirs),
         network_access=allowed.network_access,

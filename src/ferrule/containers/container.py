@@ -1,6 +1,7 @@
 """One container of this machine. It is a `Launcher`, so whatever runs commands can run them in it."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from ferrule.containers.place import Slot
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.process.run import Completed, run, uninterrupted
-from ferrule.sandbox.linux.client import HelperEnded
+from ferrule.sandbox.linux.client import HelperEnded, WireCovers
 from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
@@ -158,8 +159,18 @@ class Container(Closing):
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a command that brings none."""
-        user = IMAGE_USER if self.settings.root else {}
-        return {**ENVIRONMENT, **user, **self.settings.env}
+        return self.variables(self.settings)
+
+    @staticmethod
+    def variables(settings: ContainerSettings) -> dict[str, str]:
+        """Return the environment of a command that brings none, in a container with these settings."""
+        user = IMAGE_USER if settings.root else {}
+        return {**ENVIRONMENT, **user, **settings.env}
+
+    @property
+    def landlock(self) -> int:
+        """The version of Landlock in use while it has processes; 0 for none."""
+        return self._holder.landlock if self._holder is not None else 0
 
     @property
     def busy(self) -> bool:
@@ -192,16 +203,28 @@ class Container(Closing):
         await self._running_holder()
 
     async def launch(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        stdio: Stdio,
+        limits: Limits,
+        *,
+        covers: WireCovers = (),
+        on_init: Callable[[int], None] | None = None,
     ) -> ConfinedChild:
-        """Start a command; `cwd` is a path inside. What it leaves running goes on until the container ends."""
-        request = {**request_of(argv, env, cwd, self._bounded(limits)), "covers": []}
+        """Start a command; `cwd` is a path inside. What it leaves running goes on until the container ends.
+
+        `covers` are protected while it runs, and what it leaves running. `on_init` is given a pidfd of the process that
+        ends with the last of these, before the command starts.
+        """
+        request = {**request_of(argv, env, cwd, self._bounded(limits)), "covers": list(covers)}
         holder = await self._running_holder()
         try:
-            return await self._attempt(holder, request, stdio)
+            return await self._attempt(holder, request, stdio, on_init)
         except _NotStarted:
             if not holder.alive:
-                return await self._attempt(await self._running_holder(), request, stdio)
+                return await self._attempt(await self._running_holder(), request, stdio, on_init)
             raise
 
     async def run(
@@ -322,7 +345,13 @@ class Container(Closing):
                 raise kind(str(error)) from error
             raise
 
-    async def _attempt(self, holder: HolderProcess, request: Mapping[str, object], stdio: Stdio) -> ConfinedChild:
+    async def _attempt(
+        self,
+        holder: HolderProcess,
+        request: Mapping[str, object],
+        stdio: Stdio,
+        on_init: Callable[[int], None] | None,
+    ) -> ConfinedChild:
         def ended() -> None:
             self._ended(child)
 
@@ -338,6 +367,8 @@ class Container(Closing):
             if reason is not None:
                 raise ContainerError(reason) from error
             raise _NotStarted("the container ended before the command was started") from error
+        if on_init is not None:
+            on_init(os.dup(init.pidfd))
         self._children.add(child)
         asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill, holder)
         await started(child)

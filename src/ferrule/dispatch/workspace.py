@@ -11,17 +11,18 @@ from ferrule.lookup import Places, safe_search
 from ferrule.patch.files import FileLayer, PlainFiles
 from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Stdio
 from ferrule.protocol.events import SandboxStatus
-from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
-from ferrule.sandbox.boundary import Boundary
-from ferrule.sandbox.files import ConfinedFiles
-from ferrule.sandbox.plan import ConfinementPlan
+from ferrule.protocol.permissions import InContainer, InContainerReadOnly, ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.sandbox.boundary import Boundary, Cover
+from ferrule.sandbox.files import ApprovedFiles, ConfinedFiles
+from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.policy import command_places, plan_confinement
 from ferrule.sandbox.protection import Protection, Report
-from ferrule.sandbox.watched import WatchedLauncher
+from ferrule.sandbox.watched import WatchedLauncher, watched
 from ferrule.tools.context import Access
 from ferrule.tools.files import Files
 
 if TYPE_CHECKING:
+    from ferrule.containers.project import ProjectContainer, ProjectLauncher
     from ferrule.sandbox.sandbox import Sandbox
 
 
@@ -57,19 +58,29 @@ class Workspace:
         unconfined_accepted: bool = False,
         env: Mapping[str, str] = os.environ,
         report: Report | None = None,
+        container: "ProjectContainer | None" = None,
     ) -> None:
-        self.plain_files = PlainFiles()
-        self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan())
+        """`container` is that of another session, which closes it. Raises `UsageError`, and where the policy wants a
+        container `ImageError` and `ContainerError`."""
+        self._owns_container = container is None
+        self.container = container or _container_of(policy, cwd, home)
+        shown = None if self.container is None else self.container.folders
+        self.plain_files: PlainFiles = PlainFiles()
+        self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan(), shown=shown)
         self.journal = PatchJournal(home)
         self._protection: Protection | None = None
         if isinstance(policy, ReadOnly | WorkspaceWrite):
             plan = plan_confinement(policy, cwd, home, env)
             self._protection = protection = Protection(plan, Path(home), report)
-            self._confined_files = ConfinedFiles(plan, lambda: protection.boundary)
+            self._confined_files = ConfinedFiles(plan, lambda: protection.boundary, shown=shown)
+            if shown is not None:
+                mounted = ConfinementPlan(tuple(map(Root, shown)), read_only=(os.path.realpath(home),))
+                self.plain_files = ApprovedFiles(mounted, shown=shown)
         self.places = command_places(policy, cwd, home, env)
         self._home = Path(home)
         self._unconfined_accepted = unconfined_accepted
         self._sandbox: Sandbox | None = None
+        self._approved: ProjectLauncher | None = None
 
     @property
     def plan(self) -> ConfinementPlan | None:
@@ -91,12 +102,15 @@ class Workspace:
         return self.plain_files if self._protection is None else self._confined_files
 
     def unconfined(self, plain: Launcher) -> Launcher:
-        """Return `plain` for commands that leave the sandbox: their files count as a command's too."""
-        return plain if self._protection is None else WatchedLauncher(plain, self._protection)
+        """Return `plain` for commands that leave the sandbox: their files count as a command's too. From a container no
+        command gets out: there it may write what is protected."""
+        if self._protection is None:
+            return plain
+        return _Approved(self) if self.container is not None else WatchedLauncher(plain, self._protection)
 
     def freed(self, plain: Launcher) -> Launcher:
         """Return `plain` for commands that a rule of the user exempts."""
-        return _WithSafeSearch(plain, self.places)
+        return plain if self.container is not None else _WithSafeSearch(plain, self.places)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -113,9 +127,20 @@ class Workspace:
         """Return the confined means of an attempt."""
         return Access(self, Files(self._confined_files, cwd, journal=self.journal), sandboxed=True)
 
+    async def launch_approved(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        """Start a process in the container that may write protected files, too. Raises `LaunchError`."""
+        await (await self._opened()).level()
+        assert self._protection is not None and self._approved is not None
+        return await watched(self._protection, self._approved, argv, env, cwd, stdio, limits)
+
     async def warm_up(self) -> None:
-        """Build the sandbox now, while the model thinks. Errors surface at the first launch."""
-        if self.plan is not None:
+        """Build the sandbox now, while the model thinks. Errors surface at the first launch; a container that cannot be
+        started raises `LaunchError`."""
+        if self.container is not None:
+            await (await self._opened()).level()
+        elif self.plan is not None:
             with suppress(LaunchError):
                 await self._opened()
 
@@ -131,7 +156,7 @@ class Workspace:
             level = await sandbox.level()
         except LaunchError as error:
             return SandboxStatus(level=TITLES[Level.NONE], reduced=True, problem=str(error))
-        reduced = level not in (Level.NAMESPACES, Level.SEATBELT)
+        reduced = level not in (Level.CONTAINER, Level.NAMESPACES, Level.SEATBELT)
         shown = title(level, landlock=sandbox.landlock)
         return SandboxStatus(level=shown, not_stopped=HOLES[level], reduced=reduced)
 
@@ -142,15 +167,54 @@ class Workspace:
             assert self._protection is not None
             try:
                 self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._sandbox = Sandbox(self._protection, unconfined_accepted=self._unconfined_accepted)
+                opener = None if self.container is None else self._open_container
+                self._sandbox = Sandbox(
+                    self._protection, unconfined_accepted=self._unconfined_accepted, container=opener
+                )
             except OSError as error:
                 raise LaunchError(NO_STATE.format(self._home, error.strerror)) from error
         return self._sandbox
 
+    def _open_container(self) -> "ProjectLauncher":
+        from ferrule.containers.project import ProjectLauncher
+
+        assert self.container is not None and self._protection is not None
+        protection, kept = self._protection, Cover("read", os.path.realpath(self._home))
+        shut = () if protection.plan.roots else tuple(Cover("read", folder) for folder in self.container.folders)
+        self._approved = ProjectLauncher(self.container, protection, lambda: (kept,))
+        return ProjectLauncher(self.container, protection, lambda: (*shut, *protection.boundary.covers))
+
     async def close(self) -> None:
         """End the sandbox and everything that runs in it."""
+        if self._approved is not None:
+            await self._approved.close()
         if self._sandbox is not None:
             await self._sandbox.close()
+        if self.container is not None and self._owns_container:
+            await self.container.close()
         if self._protection is not None:
             await self._protection.finish()
             self._confined_files.close()
+        if isinstance(self.plain_files, ConfinedFiles):
+            self.plain_files.close()
+
+
+class _Approved:
+    """The launcher of commands that somebody has approved, in a container."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        """See `Workspace.launch_approved`."""
+        return await self._workspace.launch_approved(argv, env, cwd, stdio, limits)
+
+
+def _container_of(policy: SandboxPolicy, cwd: str, home: str) -> "ProjectContainer | None":
+    if not isinstance(policy, InContainer | InContainerReadOnly):
+        return None
+    from ferrule.containers.project import ProjectContainer
+
+    return ProjectContainer(policy, cwd, home)

@@ -62,6 +62,11 @@ class FileLayer(Protocol):
     changed nothing, except `rewrite`. No method leaves a descriptor open.
     """
 
+    @property
+    def shown(self) -> tuple[str, ...] | None:
+        """Real paths of the folders that can be read; None: everything can."""
+        ...
+
     def look(self, path: str) -> Entry:
         """Inspect a path, links followed. A missing file or parent is an entry of kind `missing`, not an error."""
         ...
@@ -108,8 +113,9 @@ class FileLayer(Protocol):
 class PlainFiles:
     """The file system as seen by this process. `fsync` makes each written file and rename durable before returning."""
 
-    def __init__(self, *, fsync: bool = False) -> None:
+    def __init__(self, *, fsync: bool = False, shown: tuple[str, ...] | None = None) -> None:
         self._fsync = fsync
+        self.shown = shown
 
     def look(self, path: str) -> Entry:
         """See `FileLayer.look`."""

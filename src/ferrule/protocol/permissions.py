@@ -22,6 +22,7 @@ class SandboxMode(StrEnum):
 
     READ_ONLY = "read-only"
     WORKSPACE_WRITE = "workspace-write"
+    CONTAINER = "container"
     DANGER_FULL_ACCESS = "danger-full-access"
 
 
@@ -50,7 +51,20 @@ class ExternalSandbox(msgspec.Struct, frozen=True, tag="external-sandbox"):
     network_access: Literal["restricted", "enabled"] = "restricted"
 
 
-SandboxPolicy = ReadOnly | WorkspaceWrite | DangerFullAccess | ExternalSandbox
+class InContainer(WorkspaceWrite, frozen=True, tag="container"):
+    """As `WorkspaceWrite`, in a container: of the machine's files only the working directory and `writable_roots` are
+    there. `image` is one that was imported; None: the machine's own programs."""
+
+    image: str | None = None
+
+
+class InContainerReadOnly(ReadOnly, frozen=True, tag="container-read-only"):
+    """As `InContainer`, but the working directory cannot be written."""
+
+    image: str | None = None
+
+
+SandboxPolicy = ReadOnly | WorkspaceWrite | InContainer | InContainerReadOnly | DangerFullAccess | ExternalSandbox
 
 
 class SandboxPermissions(StrEnum):
@@ -74,6 +88,7 @@ class ReviewDecision(StrEnum):
 _POLICIES: dict[SandboxMode, SandboxPolicy] = {
     SandboxMode.READ_ONLY: ReadOnly(),
     SandboxMode.WORKSPACE_WRITE: WorkspaceWrite(),
+    SandboxMode.CONTAINER: InContainer(),
     SandboxMode.DANGER_FULL_ACCESS: DangerFullAccess(),
 }
 

@@ -14,8 +14,10 @@ PROTECTED_NAMES = (".git", *PROTECTED_AT_TOP)
 
 
 class Level(IntEnum):
-    """What a machine can enforce, best first. `probe.py` finds out which level works and says what it does not stop."""
+    """What a machine can enforce, best first. `probe.py` finds out which level works and says what it does not stop. A
+    container is never found but asked for."""
 
+    CONTAINER = 0
     NAMESPACES = 1
     BWRAP = 2
     LANDLOCK = 3

@@ -8,7 +8,7 @@ import msgspec
 
 from ferrule.lookup import Places
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.protocol.permissions import InContainer, ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.sandbox.caches import CACHES
 from ferrule.sandbox.plan import ConfinementPlan, Root, is_within
 
@@ -32,6 +32,8 @@ def plan_confinement(
     places = command_places(policy, cwd, own_home, env)
     if isinstance(policy, ReadOnly):
         return ConfinementPlan(network=policy.network_access, places=places)
+    if isinstance(policy, InContainer):  # which has a /tmp of its own
+        policy = msgspec.structs.replace(policy, exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
     if not isinstance(policy, WorkspaceWrite):
         raise UsageError(f"{type(policy).__name__} is not confined by a sandbox of ours: start its commands plainly")
     home = _real(env.get("HOME") or "~")

@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -23,6 +23,7 @@ _TRIED = 7
 _SCRIPT = f'(echo escaped > "$0") 2> /dev/null; exit {_TRIED}'
 
 TITLES: Final[Mapping[Level, str]] = {
+    Level.CONTAINER: "a container",
     Level.NAMESPACES: "namespaces, Landlock and a system call filter",
     Level.BWRAP: "bwrap and a system call filter",
     Level.LANDLOCK: "Landlock and a system call filter",
@@ -34,6 +35,10 @@ NOT_BUILT = "the sandbox could not be built: "
 WITHOUT_LANDLOCK = "namespaces and a system call filter"
 NO_LANDLOCK = "Landlock, a second layer behind the namespaces: the kernel lacks it, or it is not enabled at boot (lsm=)"
 HOLES: Final[Mapping[Level, tuple[str, ...]]] = {
+    Level.CONTAINER: (
+        "a command can reach a host program's socket that appears in the project while the command runs",
+        "a fault in the kernel is a way out",
+    ),
     Level.NAMESPACES: (
         "commands can read every file that you can read",
         "a command can reach a host program's socket that appears while the command runs",
@@ -94,13 +99,18 @@ def title(level: Level, *, landlock: bool) -> str:
     return WITHOUT_LANDLOCK if level is Level.NAMESPACES and not landlock else TITLES[level]
 
 
+@runtime_checkable
+class PreparedLauncher(Launcher, Protocol):
+    """A launcher whose commands Landlock may confine."""
+
+    async def ready(self) -> int:
+        """Wait for the sandbox. Returns the version of Landlock in use, 0 for none. Raises `LaunchError`."""
+        ...
+
+
 async def has_landlock(launcher: Launcher) -> bool:
     """Tell whether Landlock confines this launcher's commands, too. True if the level does not promise that."""
-    if sys.platform != "linux":
-        return True
-    from ferrule.sandbox.pool import ZygoteLauncher
-
-    return not isinstance(launcher, ZygoteLauncher) or await launcher.ready() > 0
+    return not isinstance(launcher, PreparedLauncher) or await launcher.ready() > 0
 
 
 async def probe(home: Path, places: Places = NOWHERE) -> ProbeResult:

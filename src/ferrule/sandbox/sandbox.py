@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
@@ -63,7 +63,9 @@ class Sandbox:
         levels: Sequence[Level] = tuple(Level),
         interpreter: tuple[str, ...] = (),
         way_out: WayOut | None = None,
+        container: Callable[[], ClosableLauncher] | None = None,
     ) -> None:
+        """`container` opens the launcher of a container, in place of what the machine offers."""
         self.plan: ConfinementPlan = protection.plan
         self._protection = protection
         self._home = protection.home
@@ -71,6 +73,7 @@ class Sandbox:
         self._levels = levels
         self._interpreter = interpreter
         self._way_out = way_out
+        self._container = container
         self._launcher: ClosableLauncher | None = None
         self.landlock = True
         self._opening = asyncio.create_task(self._open())
@@ -149,6 +152,11 @@ class Sandbox:
         state_dir = self._home / "sandbox"
         await asyncio.to_thread(sweep, state_dir)
         await self._protection.look()
+        if self._container is not None:
+            self._launcher = self._container()
+            await check(self._launcher, self._home)
+            self.landlock = await has_landlock(self._launcher)
+            return Level.CONTAINER
         failures = []
         for level, opener in openers(
             self.plan, state_dir, lambda: self._protection.boundary, self._interpreter, self._way_out

@@ -6,6 +6,8 @@ from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
     ExternalSandbox,
+    InContainer,
+    InContainerReadOnly,
     ReadOnly,
     SandboxMode,
     SandboxPolicy,
@@ -48,6 +50,11 @@ def narrower_sandbox(parent: SandboxPolicy, wanted: SandboxMode | None) -> Sandb
     """Return the policy of a mode, or the parent's where that is narrower."""
     if wanted is None or isinstance(parent, ReadOnly):
         return parent
+    if wanted is SandboxMode.READ_ONLY and isinstance(parent, InContainer):
+        return InContainerReadOnly(image=parent.image)
+    if wanted is SandboxMode.CONTAINER and not isinstance(parent, InContainer):
+        roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
+        return InContainer(writable_roots=roots)
     if wanted is SandboxMode.READ_ONLY:
         network = parent.network_access if isinstance(parent, WorkspaceWrite) else False
         return ReadOnly(network_access=network)

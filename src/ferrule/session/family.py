@@ -25,6 +25,7 @@ from ferrule.tools.children import ChildOrder
 from ferrule.undo.undo_log import UndoLog
 
 if TYPE_CHECKING:
+    from ferrule.containers.project import ProjectContainer
     from ferrule.mcp.source import McpSource
 
 FORK_INHERITS = (
@@ -46,6 +47,7 @@ class Parent(msgspec.Struct, frozen=True):
     servers: "McpSource | None"
     budget: Budget
     undo_log: UndoLog
+    container: "ProjectContainer | None" = None
     history: tuple[ResponseItem, ...] = ()
 
 
@@ -135,6 +137,7 @@ class Family(msgspec.Struct, frozen=True):
             servers,
             self.budget,
             self.undo_log,
+            self.runtime.workspace.container,
             history,
         )
         return await self.open(

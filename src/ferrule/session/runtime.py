@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,6 +14,7 @@ from ferrule.dispatch.unfinished import put_right
 from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
 from ferrule.process.plain import PlainLauncher
+from ferrule.process.shell import Shell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
@@ -23,6 +25,9 @@ from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.turn_diff import TurnDiffTracker
 from ferrule.undo.undo_log import UndoLog
+
+if TYPE_CHECKING:
+    from ferrule.containers.project import ProjectContainer
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -49,9 +54,10 @@ def build_runtime(
     report: Callable[[str], None] | None = None,
     policies: PolicyStore | None = None,
     undo_log: UndoLog | None = None,
+    container: "ProjectContainer | None" = None,
 ) -> Runtime:
     """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
-    sub-agent shares the `policies` and the `undo_log` of the session that starts it.
+    sub-agent shares the `policies`, the `undo_log` and the `container` of the session that starts it.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -66,6 +72,7 @@ def build_runtime(
         unconfined_accepted=settings.accept_no_sandbox,
         env=env,
         report=report,
+        container=container,
     )
     warnings: tuple[str, ...] = ()
     if policies is None:
@@ -83,8 +90,9 @@ def build_runtime(
             settings.cwd,
             settings.command_environment,
             marks=variables,
-            base=env,
+            base=env if workspace.container is None else workspace.container.environment,
             places=workspace.places,
+            shell=None if workspace.container is None else Shell(workspace.container.shell),
         ),
         turn_diff=TurnDiffTracker(settings.cwd, undo_log),
         home=settings.home,

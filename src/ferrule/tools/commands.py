@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from ferrule.lookup import NOWHERE, Places
+from ferrule.lookup import NOWHERE, Located, Places, locate
 from ferrule.process.environment import child_environment
 from ferrule.process.interactive import Session
 from ferrule.process.launcher import Launcher, Stdio
@@ -51,7 +51,10 @@ class Commands:
         marks: Mapping[str, str] | None = None,
         base: Mapping[str, str] | None = None,
         places: Places = NOWHERE,
+        shell: Shell | None = None,
     ) -> None:
+        """`shell` is that of a container, whose programs are found by its own launcher, and which has no start-up
+        files of the user."""
         self.plain = plain
         self.base = dict(os.environ) if base is None else dict(base)
         self.policy = policy
@@ -61,20 +64,24 @@ class Commands:
         self.ongoing: dict[Ongoing, str] = {}
         """What still runs, each with its script."""
         self.places = places
-        self.shell: Shell = default_shell(self.base, places)
+        self.contained = shell is not None
+        self.shell: Shell = shell or default_shell(self.base, places)
         self._login = LoginShell(plain, self.shell, self.base, cwd, places=places)
         self._environments: dict[tuple[bool, Stdio | None], dict[str, str]] = {}
         self._warming: asyncio.Future[LoginEnvironment] | None = None
 
     def warm_up(self) -> None:
         """Run the login shell now, while the model thinks."""
+        if self.contained:
+            return
         self._warming = asyncio.ensure_future(self._login.environment())
 
     async def environment(self, login: bool, stdio: Stdio | None = None) -> dict[str, str]:
         """Return the variables of a command; with `login`, those that the user's start-up files set."""
         key = (login, stdio)
         if key not in self._environments:
-            base = (await self._login.environment()).variables if login else self.base
+            own = login and not self.contained
+            base = (await self._login.environment()).variables if own else self.base
             self._environments[key] = child_environment(self.policy, base, stdio=stdio, extra=self.marks).variables
         return dict(self._environments[key])
 
@@ -85,7 +92,12 @@ class Commands:
 
     def shell_named(self, name: str, env: Mapping[str, str]) -> Shell:
         """Find the shell with this name or path, as `find_shell` does for a command with the variables `env`."""
-        return find_shell(name, env, self.places)
+        return Shell(name) if self.contained else find_shell(name, env, self.places)
+
+    def located(self, name: str, search: str | None) -> Located:
+        """Find a program in the folders of `search`, where no command can have put it. In a container, whose commands
+        find theirs by themselves, this is the name."""
+        return Located(name) if self.contained else locate(name, search, self.places)
 
     async def settle(self, seconds: float) -> list[str]:
         """Wait up to `seconds` for the commands that still run, then end the others. Return the scripts of those."""

@@ -5,7 +5,7 @@ import os
 import stat
 from io import FileIO
 
-from ferrule.kernel_files import open_stored
+from ferrule.kernel_files import Shown, open_stored, refuse_hidden
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.patch.paths import unexpanded
 from ferrule.patch.writer import Journal
@@ -43,6 +43,20 @@ class Files:
             self.touched.add((absolute,))
         return absolute
 
+    def shown_path(self, path: str) -> str:
+        """Return the absolute path of what a tool reads. Raises `RespondToModel` also for one that is not shown."""
+        absolute = self.path(path)
+        try:
+            refuse_hidden(os.path.realpath(absolute), self.shown)
+        except OSError as error:
+            raise RespondToModel(f"{path} cannot be read: {error.strerror}") from error
+        return absolute
+
+    @property
+    def shown(self) -> Shown:
+        """The folders that can be read, where not everything can."""
+        return self.layer.shown
+
     def look(self, path: str) -> Entry:
         """Inspect the path, links followed."""
         return self.layer.look(self.path(path))
@@ -53,11 +67,11 @@ class Files:
         Raises `OSError` and nothing else: anything but a regular file is refused by its kind, and never opened.
         """
         absolute = self.path(path)
-        return FileIO(open_stored(absolute, _READ, lambda mode: _check_regular(mode, absolute)))
+        return FileIO(open_stored(absolute, _READ, lambda mode: _check_regular(mode, absolute), self.shown))
 
     async def read_bytes(self, path: str) -> bytes:
         """Return the whole content of a regular file. A FIFO, socket or device is refused, never opened."""
-        absolute = self.path(path)
+        absolute = self.shown_path(path)
         entry = self.layer.look(absolute)
         if entry.kind is not Kind.FILE:
             raise RespondToModel(f"{path}: {_NOT_A_FILE[entry.kind]}")

@@ -94,12 +94,12 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
         """Evaluate the cell."""
         cell = read_cell(action.code, limit_ms(action.timeout_ms))
         env = await self._commands.environment(login=True)
-        node = needed_node(env, self._commands.places)
+        node = "node" if self._commands.contained else needed_node(env, self._commands.places)
         nested = NestedCalls(ctx)
 
         async def attempt(access: Access) -> CellResult:
             async def start() -> Kernel:
-                return await start_node(access.launcher, node, env, ctx.cwd)
+                return await start_node(access.launcher, node, env, ctx.cwd, contained=self._commands.contained)
 
             return await self._repl.run(cell.code, cell.timeout_ms, access.sandboxed, start, nested.call)
 

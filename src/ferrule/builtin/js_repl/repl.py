@@ -32,6 +32,9 @@ class Repl(KeptKernel):
         return f"js_repl kernel exited unexpectedly\n\njs_repl diagnostics: {msgspec.json.encode(facts).decode()}"
 
 
-async def start_node(launcher: Launcher, node: str, env: Mapping[str, str], cwd: str) -> Kernel:
-    """Start a kernel. Raises `LaunchError`."""
-    return await Kernel.start(launcher, (node, *OPTIONS, str(KERNEL)), env, cwd)
+async def start_node(
+    launcher: Launcher, node: str, env: Mapping[str, str], cwd: str, *, contained: bool = False
+) -> Kernel:
+    """Start a kernel; where `contained`, its file is not there. Raises `LaunchError`."""
+    program = ("--eval", KERNEL.read_text(encoding="utf-8")) if contained else (str(KERNEL),)
+    return await Kernel.start(launcher, (node, *OPTIONS, *program), env, cwd)

@@ -88,7 +88,7 @@ class ReadFileExecutor(ToolExecutor[ReadFileAction, ReadFileObservation]):
             raise RespondToModel("limit must be greater than zero")
         if action.mode not in (None, "slice", "indentation"):
             raise RespondToModel(f'mode must be "slice" or "indentation", not {action.mode!r}')
-        path = ctx.files.path(action.file_path)
+        path = ctx.files.shown_path(action.file_path)
         if not os.path.isabs(action.file_path):
             raise RespondToModel("file_path must be an absolute path")
         choice = _slice(offset, limit)

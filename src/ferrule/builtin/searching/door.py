@@ -8,7 +8,7 @@ import msgspec
 from ferrule.builtin.paging import shown_name
 from ferrule.builtin.searching.request import Found, Search
 from ferrule.builtin.searching.ripgrep import find_ripgrep, search_with_ripgrep
-from ferrule.kernel_files import refuse_kernel_files
+from ferrule.kernel_files import Shown, refuse_hidden, refuse_kernel_files
 from ferrule.patch.paths import unexpanded
 from ferrule.patch.planner import reason
 from ferrule.process.launcher import LaunchError
@@ -25,6 +25,7 @@ class Searcher:
     """Looks for ripgrep once. Without one that no command can have put there, Python searches.
 
     Reading is confined nowhere, and in a sandbox ripgrep takes a quarter longer. So it runs plainly; nobody is asked.
+    Where only some folders are shown Python searches, because it can tell where each open file lies.
     """
 
     def __init__(self, commands: Commands) -> None:
@@ -33,9 +34,9 @@ class Searcher:
 
     async def search(self, search: Search) -> Found:
         """Raises `RespondToModel`: the place cannot be searched, the pattern cannot be read, the time is over."""
-        _check_place(search.path)
+        _check_place(search.path, search.shown)
         search = msgspec.structs.replace(search, include=_rooted(search.include, search.cwd))
-        if self._program is None:
+        if self._program is None or search.shown is not None:
             return await self._in_python(search)
         env = await self._commands.environment(login=False)
         try:
@@ -67,9 +68,10 @@ def _rooted(include: str | None, cwd: str) -> str | None:
     return include
 
 
-def _check_place(path: str) -> None:
+def _check_place(path: str, shown: Shown) -> None:
     """Raise `RespondToModel` unless the path is a folder or a regular file: ripgrep would wait at a FIFO."""
     try:
+        refuse_hidden(os.path.realpath(path), shown)
         refuse_kernel_files(path, below=True)
         mode = os.stat(path).st_mode
     except OSError as error:

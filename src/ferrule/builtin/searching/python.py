@@ -12,7 +12,7 @@ from ferrule.builtin.searching.patterns import LinePattern, text_lines
 from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.builtin.searching.ripgrep import MAX_LINES
 from ferrule.ignores.walk import Walk
-from ferrule.kernel_files import Storage
+from ferrule.kernel_files import Storage, refuse_elsewhere
 from ferrule.protocol.errors import RespondToModel
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ def search_in_python(search: Search) -> Found:
                 continue
             with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
                 storage.check(file.fileno(), path)
+                refuse_elsewhere(file.fileno(), search.shown)
                 texts = _in_time(_texts(file), deadline)
                 if search.lines:
                     lines += islice(_matching_lines(texts, path, pattern, search), MAX_LINES - len(lines))

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ferrule.kernel_files import Shown
+
 SEARCH_SECONDS = 30.0
 """After this a search is given up: its pattern or its place is too wide to be useful."""
 COLUMNS = 4096
@@ -17,7 +19,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """A search below `path` (absolute; a file or a folder), started in `cwd`, where `include` is rooted.
 
     `pattern` None lists files. `lines`: the matching lines are wanted, with `before` and `after` lines around them,
-    else only which files match: all, or the `newest` ones. `hidden`: hidden files count too (never `.git`).
+    else only which files match: all, or the `newest` ones. `hidden`: hidden files count too (never `.git`). Nothing
+    outside of the folders `shown` is read.
     """
 
     path: str
@@ -30,6 +33,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     after: int = 0
     hidden: bool = False
     newest: int | None = None
+    shown: Shown = None
 
 
 class FoundLine(NamedTuple):

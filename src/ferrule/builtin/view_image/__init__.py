@@ -57,7 +57,7 @@ class ViewImageExecutor(ToolExecutor[ViewImageAction, ViewImageObservation]):
         """Return the image. Raises `RespondToModel`."""
         if not self._profile.image_input:
             raise RespondToModel(BLIND)
-        path = ctx.files.path(action.path)
+        path = ctx.files.shown_path(action.path)
         data = _read(path, ctx)
         try:
             image = fitted(data)

@@ -155,7 +155,7 @@ def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Setti
     others."""
     given = Given(
         cwd=options.directory is not None,
-        sandbox=is_given(options, "sandbox", "sandbox_mode"),
+        sandbox=is_given(options, "sandbox", "sandbox_mode") or options.container_image is not None,
         approval=is_given(options, "approval", "approval_policy"),
         provider=any(given is not None for given in (options.base_url, options.wire, options.api_key_env))
         or is_given(options, "", "model_provider"),

@@ -18,7 +18,9 @@ def main(arguments: list[str]) -> int:
     parser = Parser("policy check", "Say whether a command may run, and why. Nothing is run.")
     parser.usage = "ferrule policy check [--rules FILE]... [-a POLICY] [-s MODE] -- CMD..."
     parser.add_argument("--rules", metavar="FILE", action="append", help="rules instead of the configured ones")
-    parser.add_argument("-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access")
+    parser.add_argument(
+        "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write, container or danger-full-access"
+    )
     parser.add_argument(
         "-a", "--ask-for-approval", dest="approval", metavar="POLICY",
         help="untrusted, on-failure, on-request or never",

@@ -16,10 +16,17 @@ from ferrule.cli.options import (
 )
 from ferrule.cli.passing import our_streams, pass_through, raw_terminal
 from ferrule.cli.running import run_interruptibly
+from ferrule.dispatch.workspace import Workspace
 from ferrule.process.launcher import Limits, Pty
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.permissions import (
+    DangerFullAccess,
+    InContainer,
+    InContainerReadOnly,
+    ReadOnly,
+    WorkspaceWrite,
+)
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.caches import cache_hint
 from ferrule.sandbox.environment import refuse_nesting
@@ -51,9 +58,25 @@ def _with_network(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, sandbox_policy=msgspec.structs.replace(policy, network_access=True))
 
 
+async def _in_container(settings: Settings, command: list[str]) -> int:
+    """Run the command in a container, as the model's commands are there."""
+    workspace = Workspace(settings.sandbox_policy, settings.cwd, settings.home, report=_tell)
+    assert workspace.container is not None
+    stdio = our_streams()
+    try:
+        child = await workspace.launch(command, workspace.container.environment, settings.cwd, stdio, Limits())
+        with raw_terminal(child) if isinstance(stdio, Pty) else nullcontext():
+            code, _ = await pass_through(child)
+        return code
+    finally:
+        await workspace.close()
+
+
 async def _run(settings: Settings, command: list[str]) -> int:
     if not command:
         raise UsageError("give the command after --, like `ferrule sandbox -- make test`")
+    if isinstance(settings.sandbox_policy, InContainer | InContainerReadOnly):
+        return await _in_container(settings, command)
     stdio = our_streams()
     sandbox: Sandbox | None = None
     variables: dict[str, str] = {}

@@ -101,10 +101,14 @@ def show_text(path: bytes, content: bytes) -> int:
 
 
 class HostSockets:
-    """Covers the host's named sockets. The table stays the host's, because it is opened before leaving its network."""
+    """Covers the host's named sockets. The table stays the host's, because it is opened before leaving its network.
 
-    def __init__(self, fixed: list[bytes]) -> None:
+    With `below`, only those in these folders: others have their names elsewhere.
+    """
+
+    def __init__(self, fixed: list[bytes], below: tuple[bytes, ...] = ()) -> None:
         self.fixed = fixed
+        self.below = below
         self.table = os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)
         self.seen = b""
         self.complete = False
@@ -117,6 +121,8 @@ class HostSockets:
             self.seen = table
             names, self.complete = named_sockets(table)
             for path in (*self.fixed, *names):
+                if self.below and not path.startswith(self.below):
+                    continue
                 self.complete = cover_socket(path) and self.complete
         return self.complete
 

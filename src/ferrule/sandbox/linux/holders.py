@@ -78,6 +78,7 @@ def settings_of(
         "pid_max": kernel_version() >= (6, 14),
         "filter": filters.base,
         "final_filter": filters.final,
+        "final_filter_without_sockets": filters.final_without_sockets,
     }
 
 

@@ -56,6 +56,8 @@ class ConfinedChild:
         self._on_end = on_end
         self._killed = False
         self._terminal: int | None = None
+        self.notes: Callable[[], Sequence[str]] = tuple
+        """Returns, once, what has to be told with this command's leftovers."""
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[Reply] = self._loop.create_future()
         self._ended: asyncio.Future[Ending | LaunchError] = self._loop.create_future()
@@ -109,7 +111,10 @@ class ConfinedChild:
         del output_held  # the init names the processes
         ending = await self.ending()
         fate = "Left running" if ending.lingers else "Ended with the command"
-        return f"{fate}: {', '.join(ending.survivors)}." if ending.survivors else None
+        told = [f"{note}." for note in self.notes()]
+        if ending.survivors:
+            told.append(f"{fate}: {', '.join(ending.survivors)}.")
+        return " ".join(told) or None
 
     def resize(self, rows: int, columns: int) -> None:
         if self._terminal is not None:

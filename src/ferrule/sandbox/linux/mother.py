@@ -17,7 +17,7 @@ import select
 import struct
 
 from . import kernel
-from .filesystem import DEVICES, closed_kernel_files, cover_socket, show_text
+from .filesystem import DEVICES, HostSockets, closed_kernel_files, cover_socket, show_text
 from .kernel import StepError
 from .listeners import listen
 from .messages import receive, send, send_failure
@@ -60,6 +60,9 @@ class Holder(InitServer):
         root = os.getuid() == 0
         binds = settings["binds"]  # by source, and theirs are the only sockets that others may have made
         search = SocketSearch([*binds]) if binds else None
+        in_place = tuple(source + b"/" for source, target in binds.items() if source == target)
+        if in_place:
+            self.sockets = HostSockets([], in_place)
         if settings["root"]["image"]:
             layer = os.open(settings["root"]["image"][1], os.O_PATH | os.O_CLOEXEC)
             self.watch.folders.append(b"/proc/self/fd/%d" % layer)

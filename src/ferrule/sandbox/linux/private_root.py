@@ -47,7 +47,11 @@ def build_root(plan: dict, places: list[bytes]) -> None:  # type: ignore[type-ar
             os.unlink(path)
         write(path, content)
     for target, tree, folder in trees:
-        kernel.attach(tree, make_place(target, folder))
+        place = make_place(target, folder)
+        if target in plan["in_place"] and place != target:
+            raise StepError(0, "there is a link in the image where a folder has to be shown", target)
+        pin_above(target, plan["pins"])
+        kernel.attach(tree, place)
     for path in places:
         make_place(path, folder=False)
     build_dev(devices, SHARED_MEMORY)
@@ -81,6 +85,13 @@ def make_place(target: bytes, folder: bool) -> bytes:
         if not folder:
             write(target, b"")
     return target
+
+
+def pin_above(target: bytes, pins: list[bytes]) -> None:
+    """Make mounts of the folders above, which commands could rename otherwise. `pins` is emptied of those."""
+    for pin in [pin for pin in pins if target.startswith(pin + b"/")]:
+        kernel.bind(pin, pin)
+        pins.remove(pin)
 
 
 def write(path: bytes, content: bytes) -> None:

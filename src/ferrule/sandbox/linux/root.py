@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from ferrule.protocol.errors import UsageError
-from ferrule.sandbox.plan import is_within
+from ferrule.sandbox.plan import folders_between, is_within
 
 USER: Final = "user"
 HOME: Final = "/home/user"
@@ -35,6 +35,8 @@ keys, and shell profiles often hold the passwords of proxies."""
 FOLDERS: Final = ("/proc", "/mnt", "/home", "/run", "/var", "/opt", "/srv", "/root")
 TAKEN: Final = ("/proc", "/dev", "/sys", "/etc", "/usr", DATA, SKILLS, "/tmp", *(f"/{name}" for name in TOP))
 """Where nothing else may be mounted."""
+KERNEL: Final = ("/proc", "/dev", "/sys")
+VAR_TMP: Final = "/var/tmp"
 _PASSWD = f"root:x:0:0:root:/root:/usr/sbin/nologin\n{USER}:x:{ID}:{ID}:{USER}:{HOME}:/bin/bash\n"
 _NOBODY = f"nobody:x:{NOBODY}:{NOBODY}:nobody:/nonexistent:/usr/sbin/nologin\n"
 _GROUP = f"root:x:0:\n{USER}:x:{ID}:\nnogroup:x:{NOBODY}:\n"
@@ -61,6 +63,16 @@ def checked_bind(bind: Bind) -> Bind:
     if not os.path.isdir(source) and not os.path.isfile(source):
         raise UsageError(f"{bind.source} is neither a file nor a folder")
     return Bind(source, target, bind.writable)
+
+
+def bind_in_place(path: str) -> Bind:
+    """Return the bind that shows a folder of the host, by its real path, at this very path. Raises `UsageError` for
+    one that would cover what is the container's own."""
+    if any(is_within(path, kernel) for kernel in KERNEL):
+        raise UsageError(f"{path} cannot be shown in a container, where {path.split('/')[1]} is its own")
+    if path == "/" or any(is_within(taken, path) for taken in (*TAKEN, HOME)):
+        raise UsageError(f"{path} cannot be shown in a container, whose own files lie there: choose a folder below it")
+    return Bind(path, path, writable=True)
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +114,15 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     def own_folders(self) -> tuple[Bind, ...]:
         """The container's own files, but for the layer over an image."""
         shared = (Bind(self.data, DATA, True), Bind(self.tmp, "/tmp", True))
-        return shared if self.image else (*shared, Bind(self.home, HOME, True))
+        if self.image:
+            return shared
+        second = (Bind(self.tmp, VAR_TMP, True),) if self._shows_var_tmp else ()
+        return (*shared, Bind(self.home, HOME, True), *second)
+
+    @property
+    def _shows_var_tmp(self) -> bool:
+        """True if something is mounted below `/var/tmp`, so that it cannot be a link."""
+        return any(is_within(bind.target, VAR_TMP) for bind in self.binds)
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -113,6 +133,12 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     def folders(self) -> tuple[Bind, ...]:
         """What commands may write of the host."""
         return (*self.own_folders, *(bind for bind in self.binds if bind.writable))
+
+    def _pins(self) -> list[str]:
+        """Return the folders above what is mounted that commands could rename, and put others in their place."""
+        own = ("/",) if self.image else tuple(bind.target for bind in self.own_folders)
+        found = (folder for bind in self.binds for top in own for folder in folders_between(top, bind.target))
+        return sorted(set(found) - {bind.target for bind in (*self.own_folders, *self.binds)})
 
     def wire(self) -> dict[str, object]:
         """Return the root as the holder builds it, in order."""
@@ -126,7 +152,11 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
             packages = [self.packages] if self.packages else []
             shown = [Bind("/usr", "/usr"), *packages, *tops, *_etc(), *shown]
             files |= {"passwd": _PASSWD + _NOBODY, "group": _GROUP, "nsswitch.conf": _NSSWITCH}
+            if self._shows_var_tmp:
+                links = [link for link in links if link[0] != VAR_TMP]
         return {
+            "pins": [os.fsencode(path) for path in self._pins()],
+            "in_place": [os.fsencode(bind.target) for bind in self.binds if bind.source == bind.target],
             "image": self.image
             and [os.fsencode(path) for path in (self.image.base, self.image.upper, self.image.work)],
             "binds": [
@@ -139,7 +169,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _tops() -> tuple[list[Bind], list[tuple[str, str]]]:
-    binds, links = [], [("/var/tmp", "/tmp"), ("/etc/mtab", "/proc/self/mounts")]
+    binds, links = [], [(VAR_TMP, "/tmp"), ("/etc/mtab", "/proc/self/mounts")]
     for name in TOP:
         path = f"/{name}"
         if os.path.islink(path):
