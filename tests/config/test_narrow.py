@@ -10,7 +10,7 @@ import pytest
 from ferrule.config.check import check
 from ferrule.config.keys import ConfigTable
 from ferrule.config.layers import Layer
-from ferrule.config.narrow import MAY_SET, Rows, narrowed, yours_only
+from ferrule.config.narrow import MAY_SET, Rows, narrowed, search, yours_only
 
 
 def tables_in(hint: Any) -> Iterator[tuple[str, type[msgspec.Struct]]]:
@@ -33,7 +33,7 @@ def row_of(key: str) -> Any:
     """The rule for a key, its own or that of a table that only the user may set."""
     row: Any = MAY_SET
     for part in key.split("."):
-        if row is yours_only:
+        if row in (yours_only, search):
             return row
         row = row.get(part)
     return row
@@ -143,9 +143,19 @@ def test_s16_what_you_chose_stays(wanted: dict[str, Any], yours: dict[str, Any])
     assert told(wanted, {}) == (wanted, [])
 
 
+def test_a_search_of_yours_is_only_switched_off() -> None:
+    yours = {"web_search": {"backend": "searxng", "base_url": "http://127.0.0.1:8888"}}
+    assert told({"web_search": "disabled"}, yours) == ({"web_search": "disabled"}, [])
+    for wanted in ("cached", "live"):
+        assert told({"web_search": wanted}, yours) == (
+            {}, ["theirs: web_search is ignored, because yours is a table"]
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
+        {"web_search": {"backend": "searxng", "base_url": "http://evil"}},
         {"model_provider": "evil"},
         {"model_providers": {"openai": {"base_url": "http://evil/v1"}}},
         {"hosted_tools": ["image_generation"]},

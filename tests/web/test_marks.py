@@ -1,7 +1,7 @@
 """Citation marks: removed from texts and pieces, turned into citations."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.web.marks import MarkReader, Source, cited, disarmed, without_marks
@@ -32,6 +32,7 @@ def test_marks_become_citations_of_their_statements(said: str, plain: str, state
         assert one.annotation["type"] == "url_citation" and one.annotation["url"] == one.source.url
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["【", "】", "1", "22", "†L1", "a", " ", "\n", "【1】", "【2†x】"]), max_size=12))
 def test_pieces_give_the_text_whatever_the_cuts(pieces: list[str]) -> None:
     reader = MarkReader()

@@ -43,7 +43,7 @@ def _check_matcher(source: str, event: str, matcher: str) -> None:
 
 def _problem(value: object, wanted: Any, path: str) -> str | None:
     """Explain what is wrong with `value` where `wanted` is expected; None if nothing is."""
-    wanted = _without_none(wanted)
+    wanted = _form_of(value, _without_none(wanted))
     if isinstance(value, Mapping):
         if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
             return _table_problem(value, wanted, path)
@@ -91,7 +91,17 @@ def _without_none(wanted: Any) -> Any:
     return wanted
 
 
+def _form_of(value: object, wanted: Any) -> Any:
+    """Return the one that is meant of a table and another form."""
+    if get_origin(wanted) not in (Union, types.UnionType):
+        return wanted
+    tables = [one for one in get_args(wanted) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    return tables[0] if isinstance(value, Mapping) and tables else wanted
+
+
 def _describe(wanted: Any) -> str:
+    if get_origin(wanted) in (Union, types.UnionType):
+        return " or ".join(map(_describe, get_args(wanted)))
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return f"one of {', '.join(str(member.value) for member in wanted)}"
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):

@@ -20,6 +20,7 @@ from ferrule.protocol.settings import (
     ReasoningSummary,
     Verbosity,
 )
+from ferrule.protocol.web_settings import WebSearchSettings
 
 
 class ProviderTable(Endpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +72,8 @@ class ConfigTable(Choices, frozen=True, kw_only=True, forbid_unknown_fields=True
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     hosted_tools: tuple[str | dict[str, object], ...] = ()
-    web_search: Literal["disabled", "cached", "live"] = "disabled"
+    web_search: Literal["disabled", "cached", "live"] | WebSearchSettings = "disabled"
+    """As text the provider's own search, as a table one that is run here."""
     tool_output_token_limit: Positive | None = None
     model_providers: dict[str, ProviderTable] = msgspec.field(default_factory=dict)
     sandbox_workspace_write: WorkspaceWriteTable = WorkspaceWriteTable()

@@ -70,6 +70,16 @@ _MODES = up_to(
     default=SandboxMode.WORKSPACE_WRITE,
 )
 
+
+def search(wanted: object, yours: object) -> str | None:
+    """Allow a narrower search of the provider's, and none: a backend decides where queries and keys go."""
+    if isinstance(wanted, Mapping):
+        return yours_only(wanted, yours)
+    if isinstance(yours, Mapping):
+        return None if wanted == "disabled" else "yours is a table"
+    return up_to("disabled", "cached", "live", default="disabled")(wanted, yours)
+
+
 MAY_SET: Rows = {
     "model": free,
     "model_provider": yours_only,
@@ -98,7 +108,7 @@ MAY_SET: Rows = {
     "tools": unless_yours,
     "python": yours_only,
     "hosted_tools": yours_only,
-    "web_search": up_to("disabled", "cached", "live", default="disabled"),
+    "web_search": search,
     "tool_output_token_limit": at_most,
     "max_turns": at_most,
     "max_tool_calls": at_most,

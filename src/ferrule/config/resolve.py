@@ -33,7 +33,8 @@ from ferrule.protocol.settings import (
     Settings,
     secret_variables,
 )
-from ferrule.protocol.specs import WebSearch, Wire
+from ferrule.protocol.specs import WebSearch, WebSearchPreview, Wire
+from ferrule.protocol.web_settings import WebSearchSettings
 
 Hooks = Mapping[HookName, Sequence[HookTable]]
 
@@ -86,6 +87,7 @@ def settings_of(
         caches=table.sandbox_workspace_write.caches,
         shell_environment_policy=_environment(table),
         hosted_tools=_hosted(table),
+        web_search=table.web_search if isinstance(table.web_search, WebSearchSettings) else None,
         tool_output_tokens=table.tool_output_token_limit,
         trusted=project is not None,
         project=project,
@@ -113,8 +115,12 @@ def _model(table: ConfigTable) -> ModelSettings:
 
 
 def _environment(table: ConfigTable) -> ShellEnvironmentPolicy:
-    secrets = secret_variables(table.model_providers.values(), table.mcp_servers.values())
+    secrets = secret_variables(table.model_providers.values(), table.mcp_servers.values(), _search_key(table))
     return ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy), secrets=secrets)
+
+
+def _search_key(table: ConfigTable) -> str | None:
+    return table.web_search.key_variable if isinstance(table.web_search, WebSearchSettings) else None
 
 
 def _hooks(tables: Hooks, *, of_project: bool) -> Iterator[HookCommand]:
@@ -128,8 +134,13 @@ def _hooks(tables: Hooks, *, of_project: bool) -> Iterator[HookCommand]:
 
 def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:
     """Return the hosted tools; `web_search` is Codex's shorthand for the most common one."""
-    search = () if table.web_search == "disabled" else (WebSearch(external_web_access=table.web_search == "live"),)
-    return (*map(hosted_tool, table.hosted_tools), *search)
+    named = tuple(map(hosted_tool, table.hosted_tools))
+    if not isinstance(table.web_search, WebSearchSettings):
+        search = WebSearch(external_web_access=table.web_search == "live")
+        return named if table.web_search == "disabled" else (*named, search)
+    if any(isinstance(tool, WebSearch | WebSearchPreview) for tool in named):
+        raise UsageError("web_search is a table, so the search runs here: take the provider's out of hosted_tools")
+    return named
 
 
 def _provider(

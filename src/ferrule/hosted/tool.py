@@ -29,6 +29,10 @@ class ToolRefused(FerruleError):
         self.code = code
 
 
+class NotReady(FerruleError):
+    """A call was told as failed, since the tool is not set up: one sentence for the model, which names the setting."""
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Whose calls these are: those of one response. `lane` names the conversation, `items` are what came before the
     response, as the model knows it. `include` is what the client wants to see beside the usual; `containers` are those
@@ -97,7 +101,7 @@ class HostedTool(ABC):
         return tool.get("type") == self.kind
 
     def not_run(self, tool: JsonObject) -> Sequence[str]:
-        """Return the fields of the declared tool that are only kept."""
+        """Return the fields of the declared tool that are only kept; its type, if nothing of it is run."""
         return ()
 
     async def check(self, tool: JsonObject, owner: str) -> str:
@@ -113,7 +117,7 @@ class HostedTool(ABC):
     @abstractmethod
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         """Run a call, tell its items, and return what the model reads. Raises `RespondToModel` for a call that is
-        wrong, before anything is told."""
+        wrong, before anything is told, and `NotReady`, after which the tool is not offered any more."""
 
     def sources(self, scope: Scope) -> Mapping[int, Source] | None:
         """Return the pages that marks of the model's text may cite, by their numbers; None: it has no marks."""

@@ -11,6 +11,7 @@ from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.prices import Prices
 from ferrule.protocol.specs import Wire
+from ferrule.protocol.web_settings import WebSearchSettings
 
 DEFAULT_MODEL = "gpt-5.5"
 """The model used if neither the user nor the server names one."""
@@ -285,6 +286,8 @@ class Settings(Choices, frozen=True, kw_only=True):
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     hosted_tools: tuple[HostedTool, ...] = ()
     """Additional tools that the provider runs; a provider without them is not sent them."""
+    web_search: WebSearchSettings | None = None
+    """How the web is searched from here; None: not at all."""
     output_schema: dict[str, object] | None = None
     tool_output_tokens: int | None = None
     """Budget of one tool output instead of the profile's, in tokens of 4 bytes."""
@@ -328,7 +331,8 @@ class Settings(Choices, frozen=True, kw_only=True):
     def command_environment(self) -> ShellEnvironmentPolicy:
         """The policy for commands and hooks; it withholds every variable that a setting names as a secret."""
         policy = self.shell_environment_policy
-        named = secret_variables([self.provider] if self.provider else [], self.mcp_servers.values())
+        search_key = self.web_search.key_variable if self.web_search else None
+        named = secret_variables([self.provider] if self.provider else [], self.mcp_servers.values(), search_key)
         return msgspec.structs.replace(policy, secrets=policy.secrets | named)
 
 
@@ -341,11 +345,14 @@ class _Keyed(Protocol):
     def env_http_headers(self) -> Mapping[str, str]: ...
 
 
-def secret_variables(providers: Iterable[_Keyed], servers: Iterable[McpServerSettings]) -> frozenset[str]:
-    """Return the names of all variables that hold a secret of a model provider or an MCP server."""
+def secret_variables(
+    providers: Iterable[_Keyed], servers: Iterable[McpServerSettings], search_key: str | None = None
+) -> frozenset[str]:
+    """Return the names of all variables that hold a secret of a model provider, an MCP server or the web search."""
     called = [(provider.env_key, provider.env_http_headers) for provider in providers]
     for server in servers:
         called.append((server.bearer_token_env_var, server.env_http_headers))
         if server.oauth is not None:
             called.append((server.oauth.client_secret_env_var, {}))
+    called.append((search_key, {}))
     return frozenset(name for key, headers in called for name in (key, *headers.values()) if name)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ferrule.hosted.tool import HostedCall, HostedTool, Scope
+from ferrule.hosted.tool import HostedCall, HostedTool, NotReady, Scope
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
     FunctionCall,
@@ -47,6 +47,8 @@ class HostedCalls:
     def __init__(self, tools: Mapping[str, Hosted], scope: Scope, ledger: Ledger, limit: int | None = None) -> None:
         self._tools = tools
         self._readers: dict[tuple[str, int], MarkReader] = {}
+        self._withdrawn: dict[HostedTool, str] = {}
+        """Tools that turned out to be not set up, and what the model is told of them."""
         self._scope = scope
         self._ledger = ledger
         self._left = MOST_CALLS if limit is None else limit
@@ -72,6 +74,10 @@ class HostedCalls:
                 group.create_task(self._output(call.view)) for call in calls if isinstance(call.view, FunctionCall)
             ]
         return [task.result() for task in tasks]
+
+    def offers(self, name: str) -> bool:
+        """Return whether the model is still told of a function: calls of ours may be over, or the tool withdrawn."""
+        return name not in self._tools or not (self.over or self._tools[name].tool in self._withdrawn)
 
     async def close(self) -> None:
         """Let go of what the tools remembered."""
@@ -117,6 +123,8 @@ class HostedCalls:
             return OVER
         self._left -= 1
         hosted = self._tools[call.name]
+        if (told := self._withdrawn.get(hosted.tool)) is not None:
+            return told
         given = HostedCall(
             call_id=call.call_id,
             function=hosted.function,
@@ -126,5 +134,8 @@ class HostedCalls:
         )
         try:
             return await hosted.tool.run(given, self._ledger)
+        except NotReady as error:
+            self._withdrawn[hosted.tool] = str(error)
+            return str(error)
         except RespondToModel as error:
             return str(error)

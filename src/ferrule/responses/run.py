@@ -165,10 +165,8 @@ class ResponseRun:
         are run the model is not told of our tools."""
         if own and request.tool_choice != "none":
             request = msgspec.structs.replace(request, tool_choice="auto")
-        if self._hosted.over:
-            tools = tuple(spec for spec in request.tools if not self._hosted.has(None, spec_name(spec)))
-            request = msgspec.structs.replace(request, tools=tools)
-        return request
+        tools = tuple(spec for spec in request.tools if self._hosted.offers(spec_name(spec)))
+        return request if len(tools) == len(request.tools) else msgspec.structs.replace(request, tools=tools)
 
     @property
     def usage(self) -> TokenUsage | None:

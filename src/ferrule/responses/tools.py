@@ -82,11 +82,20 @@ class _ToolSearch(msgspec.Struct, frozen=True, tag="tool_search"):
     parameters: JsonObject | None = None
 
 
+class _UserLocation(msgspec.Struct, frozen=True):
+    type: Literal["approximate"] = "approximate"
+    country: Annotated[str, msgspec.Meta(pattern="^([A-Za-z]{2})?$")] | None = None
+    city: str | None = None
+    region: str | None = None
+    timezone: str | None = None
+
+
 class _WebSearch(msgspec.Struct, frozen=True):
     search_context_size: Literal["low", "medium", "high"] | None = None
-    user_location: JsonObject | None = None
+    user_location: _UserLocation | None = None
     filters: JsonObject | None = None
     external_web_access: bool | None = None
+    search_content_types: tuple[Literal["text", "image"], ...] | None = None
 
 
 class _FileSearch(msgspec.Struct, frozen=True):

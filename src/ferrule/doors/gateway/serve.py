@@ -18,17 +18,22 @@ from ferrule.doors.gateway.app import gateway
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
+from ferrule.egress.guard import Guard
 from ferrule.hosted.code_interpreter import CodeInterpreter
 from ferrule.hosted.containers import ClientContainers, settings_on
 from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
+from ferrule.hosted.web_search import WebSearch
+from ferrule.mcp.search_tool import search_tools_of
 from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import GatewayContainers, GatewaySettings, Settings
+from ferrule.protocol.web_settings import WebSearchSettings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.upstream import open_upstream
 from ferrule.serving import Bind, Callers, listen
 from ferrule.store import Store, StoreError
+from ferrule.web.opening import open_browser
 
 log = logging.getLogger("ferrule.gateway")
 
@@ -67,7 +72,8 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         if not at.is_loopback and not await store.has_keys():
             raise UsageError(NO_KEYS.format(bind=at))
         containers = _containers(settings.gateway.containers, Path(settings.home), store, owned)
-        engine = ResponseEngine(upstream, store, hosted=_hosted(containers, settings.gateway.containers))
+        hosted = (*_hosted(containers, settings.gateway.containers), _web_search(settings, owned))
+        engine = ResponseEngine(upstream, store, hosted=hosted)
         await engine.recover()
         owned.push_async_callback(engine.close)
         running = Running(engine, settings.gateway.max_concurrent)
@@ -114,6 +120,20 @@ def _hosted(containers: ClientContainers | None, settings: GatewayContainers) ->
         return ()
     seconds = settings.cell_timeout_sec
     return CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
+
+
+def _web_search(settings: Settings, owned: AsyncExitStack) -> WebSearch:
+    """Return the tool that searches the web; where a setting is missing, it says which."""
+    table = settings.web_search or WebSearchSettings()
+    missing = table.missing(os.environ, settings.mcp_servers)
+    if missing is not None:
+        if settings.web_search is not None:
+            log.warning("web_search is not run: %s", missing)
+        return WebSearch(None, missing=missing)
+    connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home)
+    browser = open_browser(table, Guard(None), connect, cwd=settings.cwd)
+    owned.push_async_callback(browser.aclose)
+    return WebSearch(browser)
 
 
 def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:

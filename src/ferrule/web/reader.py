@@ -1,0 +1,187 @@
+"""Read a page of the web as text: through the guard, with limits on redirects, size and time."""
+
+import asyncio
+import codecs
+import re
+from collections.abc import Callable
+
+import httpx2
+import msgspec
+
+from ferrule._version import __version__
+from ferrule.egress.guard import Guard, Refused
+from ferrule.egress.http import guarded_client
+from ferrule.protocol.errors import FerruleError
+from ferrule.web.extraction import Extractor, Unreadable
+from ferrule.web.search import MAX_TITLE, clean, one_line
+from ferrule.web.urls import BadUrl, WebUrl
+
+MAX_REDIRECTS = 5
+MAX_BYTES = 10 << 20
+PAGE_S = 20.0
+"""Seconds until a page is here, with its redirects."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "x-gzip"})
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_TEXT = re.compile(
+    r"text/.+|application/(?:.+\+)?(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|rtf)|.+\+(?:json|xml)"
+)
+_UNSURE = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_META = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_.:-]{2,40})""", re.IGNORECASE)
+_XML = re.compile(rb"""^\s*<\?xml[^>]{0,100}?encoding\s*=\s*["']([a-zA-Z0-9_.:-]{2,40})["']""")
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_ALIASES = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
+"""What browsers read instead: pages that claim the former are written in the latter."""
+HEADERS = {
+    "user-agent": f"ferrule/{__version__}",
+    "accept": "text/html,application/xhtml+xml,application/pdf,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5",
+    "accept-encoding": "gzip, deflate",
+}
+
+Permit = Callable[[WebUrl], None]
+"""Raises `PageRefused` for a page that this request must not open."""
+
+
+class PageRefused(FerruleError):
+    """A page is not opened: one sentence for the model."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page as text, at the address where it was found in the end; not `whole`: what a search showed of it."""
+
+    url: WebUrl
+    title: str
+    text: str
+    whole: bool = True
+
+
+class PageReader:
+    """Opens pages. Belongs to one event loop."""
+
+    def __init__(self, guard: Guard, *, ca_file: str | None = None, seconds: float = PAGE_S) -> None:
+        self._guard = guard
+        self._ca_file = ca_file
+        self._seconds = seconds
+        self._extractor = Extractor()
+        self._client: httpx2.AsyncClient | None = None
+
+    async def read(self, url: WebUrl, permit: Permit) -> Page:
+        """Open a page. `permit` is asked before each redirect, too. Raises `PageRefused`."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                found, kind, data = await self._fetched(url, permit)
+        except TimeoutError as error:
+            raise PageRefused(f"{url.text} did not answer within {self._seconds:g} seconds.") from error
+        try:
+            return await self._page(found, kind, data)
+        except Unreadable as error:
+            raise PageRefused(str(error)) from error
+
+    async def aclose(self) -> None:
+        """Close the connections and end the processes."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+        await self._extractor.aclose()
+
+    async def _fetched(self, url: WebUrl, permit: Permit) -> tuple[WebUrl, str, bytes]:
+        """Return where the page was found, its type and its bytes."""
+        if self._client is None:
+            self._client = guarded_client(self._guard, ca_file=self._ca_file, headers=HEADERS)
+        for _ in range(MAX_REDIRECTS + 1):
+            permit(url)
+            try:
+                self._guard.check(url.host, url.port)
+                async with self._client.stream("GET", url.text) as answer:
+                    if answer.status_code not in _REDIRECTS or "location" not in answer.headers:
+                        return url, answer.headers.get("content-type", ""), await _body(answer, url)
+                    url = url.joined(answer.headers["location"])
+            except Refused as error:
+                raise PageRefused(f"{url.text} is not opened. {error}") from error
+            except BadUrl as error:
+                raise PageRefused(f"{url.text} leads on to another place: {error}.") from error
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                raise PageRefused(f"{url.text} cannot be reached: {_why(error)}.") from error
+            finally:
+                self._client.cookies.clear()
+        raise PageRefused(f"{url.text} is not opened: it is the end of more than {MAX_REDIRECTS} redirects.")
+
+    async def _page(self, url: WebUrl, declared: str, data: bytes) -> Page:
+        kind, charset = _type_of(declared), _charset_of(declared)
+        if kind == "application/pdf" or (kind in _UNSURE and data[:1024].lstrip().startswith(b"%PDF-")):
+            found = await self._extractor.read("pdf", url.text, data)
+            return _whole(url, found.title, found.text, "a PDF without text: it may be a scan")
+        if kind not in _HTML and kind not in _UNSURE and not _TEXT.fullmatch(kind):
+            raise PageRefused(f"{url.text} is {kind}, which is not read: only HTML, PDF, text and JSON are.")
+        if kind in _UNSURE and b"\0" in data[:4096] and not data.startswith(tuple(bom for bom, _ in _BOMS)):
+            raise PageRefused(f"{url.text} is no text: only HTML, PDF, text and JSON are read.")
+        text = decoded(data, charset)
+        if kind in _HTML or (kind in _UNSURE and text.lstrip()[:15].lower().startswith(("<!doctype html", "<html"))):
+            found = await self._extractor.read("html", url.text, text.encode(errors="replace"))
+            return _whole(url, found.title, found.text, "a page without text of its own: a script may write it")
+        return _whole(url, "", text, "empty")
+
+
+def _whole(url: WebUrl, title: str, text: str, nothing: str) -> Page:
+    shown = clean(text).strip()
+    if not shown:
+        raise PageRefused(f"{url.text} is {nothing}.")
+    return Page(url, one_line(clean(title))[:MAX_TITLE] or url.host, shown)
+
+
+async def _body(answer: httpx2.Response, url: WebUrl) -> bytes:
+    if answer.status_code >= 300:
+        raise PageRefused(f"{url.text} answered with the status {answer.status_code}.")
+    if answer.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
+        raise PageRefused(f"{url.text} is compressed in a way that was not asked for.")
+    body = bytearray()
+    async for piece in answer.aiter_bytes():
+        body += piece
+        if len(body) > MAX_BYTES:
+            raise PageRefused(f"{url.text} has more than {MAX_BYTES >> 20} MB, so it is not read.")
+    return bytes(body)
+
+
+def decoded(data: bytes, charset: str) -> str:
+    """Return a page's text: by its byte order mark, by the `charset` of its type, by what it says itself; else UTF-8,
+    and what is none is Western."""
+    for bom, name in _BOMS:
+        if data.startswith(bom):
+            return data.decode(name, "replace")
+    said = _META.search(data[:4096]) or _XML.match(data[:200])
+    for name in (charset, said[1].decode() if said else ""):
+        if (encoding := _encoding(name)) is not None:
+            return data.decode(encoding, "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _encoding(name: str) -> str | None:
+    """Return Python's name of a character encoding; None if it is none."""
+    try:
+        found = codecs.lookup(_ALIASES.get(name.lower(), name))
+    except (LookupError, ValueError):
+        return None
+    return found.name if found._is_text_encoding else None
+
+
+def _type_of(declared: str) -> str:
+    return declared.partition(";")[0].strip().lower()
+
+
+def _charset_of(declared: str) -> str:
+    found = re.search(r"""charset\s*=\s*["']?([^\s;"']{2,40})""", declared, re.IGNORECASE)
+    return found[1] if found else ""
+
+
+def _why(error: Exception) -> str:
+    """Return what went wrong with a request, in words that name no address of this machine."""
+    if isinstance(error, httpx2.TimeoutException):
+        return "it does not answer"
+    if isinstance(error, httpx2.DecodingError):
+        return "its compression is damaged"
+    if isinstance(error, httpx2.ConnectError):
+        return str(error).rstrip(".") if "certificate" in str(error).lower() else "there is no connection"
+    return "it does not speak HTTP as it should"

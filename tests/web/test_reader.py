@@ -1,0 +1,119 @@
+"""Pages of every kind, and those that are not opened."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+
+import pypdf
+import pytest
+
+from ferrule.web.browser import Browser, WebRefused, Wishes
+from ferrule.web.memory import Memory
+from ferrule.web.reader import decoded
+from tests.web.site import SITE, Answer, Site, redirect
+
+
+def pdf(text: str) -> bytes:
+    """A PDF of one page with this text."""
+    writer = pypdf.PdfWriter()
+    page = writer.add_blank_page(200, 200)
+    content = pypdf.generic.DecodedStreamObject()
+    content.set_data(f"BT /F1 12 Tf 10 100 Td ({text}) Tj ET".encode())
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    name = pypdf.generic.NameObject
+    fonts = pypdf.generic.DictionaryObject({name(k): name(v) for k, v in font.items()})
+    page[name("/Contents")] = writer._add_object(content)
+    page[name("/Resources")] = pypdf.generic.DictionaryObject(
+        {name("/Font"): pypdf.generic.DictionaryObject({name("/F1"): writer._add_object(fonts)})}
+    )
+    writer.add_metadata({"/Title": "A paper"})
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
+
+
+READ = {
+    "text": (Answer("Grüße".encode(), "text/plain; charset=utf-8"), "> Grüße"),
+    "latin": (Answer("Grüße „so“".encode("cp1252"), 'text/plain; charset="iso-8859-1"'), "> Grüße „so“"),
+    "unsaid": (Answer("Grüße".encode("cp1252"), "text/plain"), "> Grüße"),
+    "japanese": (Answer("日本の塔".encode("shift_jis"), "text/plain; charset=Shift_JIS"), "> 日本の塔"),
+    "no_charset": (Answer(b"plain", "text/plain; charset=../../etc"), "> plain"),
+    "json": (Answer(b'{"height": 42}', "application/json"), '> {"height": 42}'),
+    "feed": (Answer(b"<rss><title>x</title></rss>", "application/rss+xml"), "> <rss>"),
+    "pdf": (Answer(pdf("The tower has 42 metres"), "application/pdf"), "】 A paper\n"),
+    "pdf_text": (Answer(pdf("The tower has 42 metres"), "application/octet-stream"), "> The tower has 42 metres"),
+    "untyped": (Answer(b"<!DOCTYPE html><title>T</title><p>Some words of a page without type.</p>", ""), "Some words"),
+    "gzip": (Answer(gzip.compress(b"packed"), "text/plain", headers={"content-encoding": "gzip"}), "> packed"),
+    "controls": (Answer("a\u202eb\u200bc\x07d\U000e0041e".encode(), "text/plain"), "> abcde"),
+    "meta": (
+        Answer('<meta charset="windows-1252"><p>Der Turm ist sehr schön gebaut.</p>'.encode("cp1252"), "text/html"),
+        "schön",
+    ),
+}
+
+
+async def test_each_kind_of_page_is_read(browser: Browser, web: Site) -> None:
+    web.pages |= {f"/{name}": answer for name, (answer, _) in READ.items()}
+    for name, (_, shown) in READ.items():
+        assert shown in await browser.open(f"{SITE}/{name}", 1, Memory(), Wishes()), name
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    """A text that does not end."""
+    handler.send_response(200)
+    handler.send_header("content-type", "text/plain")
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b"x" * 65536)
+    except OSError:
+        handler.close_connection = True
+
+
+BOMB = zlib.compress(b"0" * (30 << 20))
+REFUSED: dict[str, tuple[Answer | Callable[[BaseHTTPRequestHandler], None], str]] = {
+    "image": (Answer(b"\x89PNG", "image/png"), "is image/png, which is not read"),
+    "zip": (Answer(b"PK\0\0", "application/octet-stream"), "is no text"),
+    "missing": (Answer(b"", status=404), "answered with the status 404"),
+    "empty": (Answer(b" \n", "text/plain"), "is empty"),
+    "script": (Answer(b"<html><body><script>x()</script></body></html>"), "a script may write it"),
+    "broken": (Answer(b"%PDF-1.7 nothing", "application/pdf"), "is damaged"),
+    "bomb": (Answer(BOMB, "text/plain", headers={"content-encoding": "deflate"}), "more than 10 MB"),
+    "br": (Answer(b"x", "text/plain", headers={"content-encoding": "br"}), "compressed in a way"),
+    "not_gzip": (Answer(b"x" * 99, "text/plain", headers={"content-encoding": "gzip"}), "compression is damaged"),
+    "loop": (redirect("/loop"), "more than 5 redirects"),
+    "to_file": (redirect("file:///etc/passwd"), "leads on to another place"),
+    "to_inside": (redirect("http://127.0.0.1/"), "is an address"),
+    "to_port": (redirect(f"{SITE}:8080/"), "Port 8080"),
+    "to_user": (redirect("http://brix.example@10.0.0.1/"), "has a user name"),
+    "to_nowhere": (redirect("http://[::bad/"), "leads on to another place"),
+    "endless": (endless, "more than 10 MB"),
+}
+
+
+async def test_what_is_no_page_is_refused_in_words(browser: Browser, web: Site) -> None:
+    web.pages |= {f"/{name}": answer for name, (answer, _) in REFUSED.items()}
+    for name, (_, words) in REFUSED.items():
+        with pytest.raises(WebRefused, match=words):
+            await browser.open(f"{SITE}/{name}", 1, Memory(), Wishes())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ftp://brix.example/", "/etc/passwd", "http://127.0.0.1/", "http://[::1]/", "http://2130706433/",
+        "http://0x7f.1/", "http://localhost/", "http://brix.example:22/", "http://a@brix.example/", "http:///x",
+        "http://brix.example\\@evil.example/", "http://brix.example/ x", "http://brix.example:99999/", "",
+        "http://169.254.169.254/latest", "9",
+    ],
+)  # fmt: skip
+async def test_an_address_that_is_none_is_refused(browser: Browser, web: Site, address: str) -> None:
+    with pytest.raises(WebRefused):
+        await browser.open(address, 1, Memory(), Wishes())
+    assert web.opened == []
+
+
+def test_a_byte_order_mark_wins() -> None:
+    assert decoded("塔".encode("utf-16"), "utf-8") == "塔" and decoded(b"\xef\xbb\xbfa", "shift_jis") == "a"
