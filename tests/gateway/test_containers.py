@@ -130,6 +130,35 @@ def test_what_cannot_be_is_refused_with_its_field(client: OpenAI) -> None:
         assert isinstance(body, dict) and body["param"] == param
 
 
+def test_items_that_a_client_made_up_do_no_harm(gateway: Served) -> None:
+    call = {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "cntr_none"}
+    for items, status in (
+        ([call | {"outputs": ["x", 1, None]}], 200),
+        ([call | {"outputs": [{"type": "logs", "logs": {"a": 1}}]}], 200),
+        ([call | {"outputs": None}], 200),
+        ([call | {"outputs": "x"}], 400),
+        ([call | {"code": 5}], 400),
+        ([{"type": "shell_call", "call_id": "c", "action": {"commands": ["x"]}, "environment": []}], 400),
+        ([{"type": "shell_call_output", "call_id": "none", "output": [{"stdout": "x", "outcome": "x"}]}], 400),
+    ):
+        for tools in ([], [{"type": "code_interpreter", "container": {"type": "auto"}}]):
+            body = {"model": "m", "input": [*items, {"role": "user", "content": "1 + 1"}], "tools": tools}
+            answer = gateway.ask("POST", "/responses", body)
+            assert answer.status == status, (items, answer.body)
+            assert status == 200 or answer.error["param"].startswith("input")
+
+
+def test_names_that_no_header_can_hold_do_no_harm(gateway: Served) -> None:
+    kinds = ["漢字", "a\r\nx-evil: 1", *(f"t{number}" * 40 for number in range(500))]
+    body = {"model": "m", "input": "$true", "tools": [{"type": kind, "environment": {}} for kind in kinds]}
+    answer = gateway.ask("POST", "/responses", body)
+    assert (answer.status, answer.headers.get("x-evil")) == (200, None)
+    named = answer.headers["x-ferrule-not-run"]
+    assert named.startswith("%E6%BC%A2%E5%AD%97, a%0D%0Ax-evil: 1, t0t0") and len(named) < 4096
+    answer = gateway.ask("POST", "/containers", {"name": "c", "\r\nx-evil: 1": True})
+    assert (answer.status, answer.headers.get("x-evil")) == (200, None)
+
+
 def test_after_a_restart_the_files_are_there_and_python_says_so(tmp_path: Path) -> None:
     place = new_place(tmp_path)
     tool = {"type": "code_interpreter", "container": {"type": "auto"}}

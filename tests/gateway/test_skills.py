@@ -218,27 +218,28 @@ def test_fields_that_nobody_runs_are_named(client: OpenAI) -> None:
     assert '"mood":"good"' in reply.text
 
 
-def test_skills_belong_to_a_key_and_outlive_the_server(tmp_path: Path) -> None:
+def test_skills_belong_to_a_key(tmp_path: Path) -> None:
     place = new_place(tmp_path)
     with ScriptedModel(does) as upstream:
         keys = [place.run("serve", "keys", "add", name).out.split()[-1] for name in ("ann", "bob")]
-        with serving(place, upstream.base_url) as first, OpenAI(base_url=first.url, api_key=keys[0]) as ann:
+        with (
+            serving(place, upstream.base_url) as here,
+            OpenAI(base_url=here.url, api_key=keys[0]) as ann,
+            OpenAI(base_url=here.url, api_key=keys[1]) as bob,
+        ):
             kept = ann.skills.create(files=ADDER)
-        with serving(place, upstream.base_url) as second:
-            with OpenAI(base_url=second.url, api_key=keys[0]) as ann:
-                tool = shell({"type": "skill_reference", "skill_id": kept.id})
-                assert said_by(ann, "/mnt/skills/adder/add.py", tool) == "2\n"
-            with OpenAI(base_url=second.url, api_key=keys[1]) as bob:
-                assert bob.skills.list().data == []
-                for path in ("", "/content", "/versions", "/versions/1", "/versions/1/content"):
-                    with pytest.raises(openai.NotFoundError):
-                        bob.get(f"/skills/{kept.id}{path}", cast_to=object)
-                for ask in (
-                    lambda: bob.skills.delete(kept.id),
-                    lambda: bob.skills.update(kept.id, default_version="1"),
-                    lambda: bob.skills.versions.create(kept.id, files=ADDER),
-                    lambda: bob.skills.versions.delete("1", skill_id=kept.id),
-                    lambda: bob.responses.create(model="m", input="$ls", tools=[tool]),
-                ):
-                    with pytest.raises(openai.NotFoundError):
-                        ask()
+            tool = shell({"type": "skill_reference", "skill_id": kept.id})
+            assert said_by(ann, "/mnt/skills/adder/add.py", tool) == "2\n"
+            assert bob.skills.list().data == []
+            for path in ("", "/content", "/versions", "/versions/1", "/versions/1/content"):
+                with pytest.raises(openai.NotFoundError):
+                    bob.get(f"/skills/{kept.id}{path}", cast_to=object)
+            for ask in (
+                lambda: bob.skills.delete(kept.id),
+                lambda: bob.skills.update(kept.id, default_version="1"),
+                lambda: bob.skills.versions.create(kept.id, files=ADDER),
+                lambda: bob.skills.versions.delete("1", skill_id=kept.id),
+                lambda: bob.responses.create(model="m", input="$ls", tools=[tool]),
+            ):
+                with pytest.raises(openai.NotFoundError):
+                    ask()

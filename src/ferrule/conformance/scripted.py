@@ -16,7 +16,7 @@ from ferrule.testing import (
     shell_call,
     step,
 )
-from ferrule.testing.request import Request
+from ferrule.testing.request import Request, call_output
 from ferrule.testing.steps import Simple, Usage
 
 _EXACTLY = re.compile(r"exactly: (.*)")
@@ -36,7 +36,8 @@ def says(request: Request) -> Simple:
     text = request.user_text
     last = text.rpartition("\n")[2]
     tool = _forced(request.body)
-    if tool is not None and not request.outputs and (wanted := _EXACTLY.findall(text)):
+    answered = call_output(request.items[-1]) is not None
+    if tool is not None and not answered and (wanted := _EXACTLY.findall(text)):
         return step(_call(tool, wanted[-1]), usage=USAGE)
     if "Which word" in last and (word := _WORD.search(text)):
         return step(word[1], usage=USAGE)
@@ -61,7 +62,7 @@ def _call(tool: dict[str, Any], wanted: str) -> Any:
         return {"type": "tool_search_call", "execution": "client", "arguments": msgspec.json.decode(wanted)}
     if kind in _NATIVE:
         return _native(kind, msgspec.json.decode(wanted))
-    name = tool["name"] if "name" in tool else tool["function"]["name"]
+    name = tool["name"] if "name" in tool else tool.get("function", {}).get("name", kind)
     return function_call(name, wanted if wanted.startswith("{") else {"input": wanted})
 
 

@@ -128,6 +128,16 @@ class Server:
         answer = self._client.post(self.base_url + path, files={field: (name, content)}, data=fields)
         return Answer(answer.status_code, answer.headers, answer.content)
 
+    def send_files(self, path: str, files: Mapping[str, bytes], **fields: str) -> Answer:
+        """Send a form with files, by their names, in the field `files[]`."""
+        parts = [("files[]", (name, content)) for name, content in files.items()]
+        answer = self._client.post(self.base_url + path, files=parts, data=fields)
+        return Answer(answer.status_code, answer.headers, answer.content)
+
+    def post_files(self, path: str, files: Mapping[str, bytes], **fields: str) -> Json:
+        """Return the answer to a form with files, which must succeed."""
+        return _good(self.send_files(path, files, **fields))
+
     def post_file(self, path: str, content: bytes, *, field: str = "file", name: str = "file", **fields: str) -> Json:
         """Return the answer to a form with a file, which must succeed."""
         return _good(self.send_file(path, content, field=field, name=name, **fields))
@@ -213,20 +223,33 @@ class Socket:
 
     def send(self, message: object) -> list[Json]:
         """Send a message, text or JSON, and return the events up to the last one."""
+        self.tell(message)
+        return self.until(*ENDS)
+
+    def create(self, **fields: object) -> list[Json]:
+        """Create a response that is not stored, and return its events."""
+        self.begin(**fields)
+        return self.until(*ENDS)
+
+    def begin(self, **fields: object) -> None:
+        """Create a response that is not stored, and wait for nothing."""
+        self.tell({"type": "response.create", "model": self._model, "input": SHORT, "store": False} | fields)
+
+    def tell(self, message: object) -> None:
+        """Send a message, text or JSON."""
         from websockets.exceptions import ConnectionClosed
 
         try:
             self._connection.send(message if isinstance(message, str) else json.dumps(message))
         except ConnectionClosed as error:
             raise Failed(f"the connection is closed: {error}") from error
+
+    def until(self, *types: str) -> list[Json]:
+        """Return the events up to one of these types, or to an error."""
         found: list[Json] = []
-        while not found or found[-1].get("type") not in ENDS:
+        while not found or found[-1].get("type") not in (*types, "error"):
             found.append(self._receive())
         return found
-
-    def create(self, **fields: object) -> list[Json]:
-        """Create a response that is not stored, and return its events."""
-        return self.send({"type": "response.create", "model": self._model, "input": SHORT, "store": False} | fields)
 
     def _receive(self) -> Json:
         from websockets.exceptions import ConnectionClosed

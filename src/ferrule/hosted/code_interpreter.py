@@ -113,7 +113,8 @@ class CodeInterpreter(HostedTool):
         if item.get("type") != "code_interpreter_call":
             return ()
         call_id, arguments = str(item.get("id")), msgspec.json.encode({"code": item.get("code") or ""}).decode()
-        logs = [entry.get("logs") for entry in item.get("outputs") or () if entry.get("type") == "logs"]
+        outputs = [entry for entry in item.get("outputs") or () if isinstance(entry, dict)]
+        logs = [entry.get("logs") for entry in outputs if entry.get("type") == "logs"]
         output = "\n".join(map(str, logs)) or "(its output is not kept)"
         return (
             make_item(FunctionCall(call_id=call_id, name=called(NAME), arguments=arguments)),

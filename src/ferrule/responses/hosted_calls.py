@@ -1,7 +1,7 @@
 """Run the calls of a response that belong to tools of ours."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -38,6 +38,13 @@ def containers_in(items: Sequence[JsonObject]) -> tuple[str, ...]:
     places = [item if item.get("type") == "code_interpreter_call" else item.get("environment") for item in items]
     found = [place.get("container_id") for place in places if isinstance(place, dict)]
     return tuple(str(container_id) for container_id in found if container_id)
+
+
+def named_by(tools: Iterable[Hosted]) -> tuple[str, ...]:
+    """Return the ids of containers that declared tools name."""
+    places = [entry.declared.get("container") or entry.declared.get("environment") for entry in tools]
+    found = [place.get("container_id") if isinstance(place, dict) else place for place in places]
+    return tuple(dict.fromkeys(str(container_id) for container_id in found if container_id))
 
 
 class HostedCalls:
@@ -109,7 +116,7 @@ class HostedCalls:
         return next((sources for sources in known if sources is not None), None)
 
     async def _citations(self, text: str) -> Sequence[JsonObject]:
-        used = containers_in(self._ledger.output)
+        used = (*named_by(self._tools.values()), *containers_in(self._ledger.output))
         for hosted in self._tools.values():
             if citations := await hosted.tool.citations(self._scope, used, text):
                 return citations

@@ -2,8 +2,9 @@
 
 from ferrule.conformance.checks import check
 from ferrule.conformance.failures import expect, expect_equal
+from ferrule.conformance.groups.background import LONG
 from ferrule.conformance.groups.state import ASK, TELL, WORD, text_of
-from ferrule.conformance.server import Json, Server, Socket
+from ferrule.conformance.server import ENDS, Json, Server, Socket
 from ferrule.conformance.shapes import check_response
 
 MISSING = "previous_response_not_found"
@@ -83,6 +84,40 @@ def warm_up(server: Server) -> None:
         expect_equal(warm["output"], [], "the output")
         second = _completed(socket.create(input=ASK, previous_response_id=warm["id"]))
     expect(WORD in text_of(second).lower(), "the model did not see what was kept")
+
+
+@check
+def lanes(server: Server) -> None:
+    """Requests that name lanes run beside each other, and each of their events names its lane."""
+    with server.socket() as socket:
+        for lane in ("a", "b"):
+            socket.begin(stream_id=lane)
+        events = socket.until(*ENDS)
+        events += socket.until(*ENDS)
+    for lane in ("a", "b"):
+        own = [event for event in events if event.get("stream_id") == lane]
+        expect(own, f"no event names the lane {lane!r}")
+        check_response(_completed(own), f"the response of the lane {lane!r}")
+        expect_equal([event["sequence_number"] for event in own], list(range(len(own))), "the numbers of a lane")
+    expect_equal({event.get("stream_id") for event in events}, {"a", "b"}, "the lanes that events name")
+
+
+@check
+def steer(server: Server) -> None:
+    """Input is added to a response that runs, and given back where none does."""
+    with server.socket() as socket:
+        lost = {"previous_response_id": "resp_none", "input": "And now?"}
+        socket.tell({"type": "response.steer", **lost})
+        failed = socket.until("response.steer.failed")[-1]
+        expect_equal(failed.get("type"), "response.steer.failed", "the answer to input for an unknown response")
+        expect_equal(failed["error"].get("code"), "response_not_found", "its code")
+        expect_equal(failed["steer"], lost, "what it gives back")
+        socket.begin(input=LONG)
+        running = socket.until("response.created")[-1]["response"]["id"]
+        socket.tell({"type": "response.steer", "previous_response_id": running, "input": "And now?"})
+        accepted = socket.until("response.steer.accepted")[-1]
+        expect_equal(accepted.get("type"), "response.steer.accepted", "the answer to input for one that runs")
+        expect_equal(accepted["steer"]["previous_response_id"], running, "the response that it names")
 
 
 @check

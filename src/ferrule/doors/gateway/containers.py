@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from ferrule.containers import ContainerError, ContainerExpired, UnknownContainer
 from ferrule.containers.data import DataFile, FolderClosed, NoFile, list_files, open_file, remove_file
 from ferrule.doors.gateway.forms import BLOCK, FORM, blocks_of, form_of
-from ferrule.doors.gateway.http import JsonAnswer, body_of, deleted, list_answer, owner_of, paging_of
+from ferrule.doors.gateway.http import JsonAnswer, body_of, deleted, list_answer, not_run, owner_of, paging_of
 from ferrule.doors.gateway.services import Services
 from ferrule.hosted.containers import (
     DATA,
@@ -90,9 +90,8 @@ async def create(services: Services, request: Request) -> Response:
     except ContainerError as error:
         raise ApiError(str(error), status=503, kind="server_error", code="container_unavailable") from error
     kept = [*(["network_policy"] if asked.network_policy else ()), *sorted(others)]
-    headers = {"x-ferrule-not-run": ", ".join(kept)} if kept else None
     (shown,) = await _shown(services, made.record)
-    return JsonAnswer(shown, headers=headers)
+    return JsonAnswer(shown, headers=not_run(kept))
 
 
 async def list_containers(services: Services, request: Request) -> Response:

@@ -1,8 +1,9 @@
 """What the routes share: bodies in, JSON out, pages of lists."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -23,6 +24,13 @@ SILENT_S = 60.0
 
 NUMBER_DIGITS = 12
 """Digits of a number in a query: more than any has."""
+
+
+NOT_RUN = "x-ferrule-not-run"
+"""The header that names types of tools, and fields, which nobody runs."""
+
+NOT_RUN_NAMES, NOT_RUN_CHARS = 32, 64
+"""Names in this header, and characters of each, at most: they are the client's, and too large a head is lost."""
 
 
 class JsonAnswer(Response):
@@ -103,6 +111,14 @@ def number_of(request: Request, name: str, default: int) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= NUMBER_DIGITS):
         raise ApiError(f"{name}: {given!r} is not a whole number", code="invalid_value", param=name)
     return int(given)
+
+
+def not_run(names: Iterable[str]) -> dict[str, str]:
+    """Return the header for what nobody runs; what no header can hold is written as in a URL."""
+    shown = [quote(name[:NOT_RUN_CHARS], safe=" /:@", errors="replace")[: 3 * NOT_RUN_CHARS] for name in names][
+        :NOT_RUN_NAMES
+    ]
+    return {NOT_RUN: ", ".join(shown)} if shown else {}
 
 
 def owner_of(request: Request) -> str:

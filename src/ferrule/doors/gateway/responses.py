@@ -13,6 +13,7 @@ from ferrule.doors.gateway.http import (
     deleted,
     flag_of,
     list_answer,
+    not_run,
     number_of,
     owner_of,
     paging_of,
@@ -23,16 +24,13 @@ from ferrule.responses.errors import not_found
 from ferrule.responses.ledger import Batch, Ledger
 from ferrule.responses.request import ResponseRequest, read_request
 
-NOT_RUN = "x-ferrule-not-run"
-"""The header that names types of tools which nobody runs."""
-
 
 async def create(services: Services, request: Request) -> Response:
     """`POST /responses`."""
     asked, owner = await _request(services, request), owner_of(request)
     ledger = await services.running.open(asked, owner)
     leave = partial(services.running.leave, ledger, owner)
-    headers = {NOT_RUN: ", ".join(ledger.not_run)} if ledger.not_run else {}
+    headers = not_run(ledger.not_run)
     if asked.known.stream:
         return EventStream(ledger.batches(), headers, leave)
     try:
