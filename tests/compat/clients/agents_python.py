@@ -1,9 +1,12 @@
 """openai-agents, whose model is a gateway."""
 
 import asyncio
+import base64
 import importlib
+import io
 import json
 import sys
+import zipfile
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -198,12 +201,69 @@ async def tools_of_unknown_hosts(way: Way) -> None:
     assert result.final_output == "Done: sunny in Rome", result.final_output
 
 
+async def code_interpreter(way: Way) -> None:
+    result = await way.run("use python, python", [SDK.CodeInterpreterTool(tool_config=json.loads(CODE))])
+    assert "42" in result.final_output, result.final_output
+    calls = [item.raw_item for item in result.new_items if item.type == "tool_call_item"]
+    assert [call.type for call in calls] == ["code_interpreter_call"] * 2, calls
+    assert len({call.container_id for call in calls}) == 1, calls
+
+
+async def hosted_shell(way: Way) -> None:
+    shell = SDK.ShellTool(environment={"type": "container_auto"})
+    result = await way.run("use shell", [shell])
+    assert "two" in result.final_output, result.final_output
+    kinds = [item.type for item in result.new_items]
+    assert "tool_call_item" in kinds and "tool_call_output_item" in kinds, kinds
+
+
+async def hosted_shell_by_reference(way: Way) -> None:
+    made = await way._model._client.containers.create(name="agents")
+    shell = SDK.ShellTool(environment={"type": "container_reference", "container_id": made.id})
+    await way.run("use make_file", [shell])
+    result = await way.run("use read_file", [shell])
+    assert result.final_output.startswith("Done: 7"), result.final_output
+    files = [file.path async for file in way._model._client.containers.files.list(made.id)]
+    assert files == ["/mnt/data/made.txt"], files
+
+
+async def hosted_shell_with_skills(way: Way) -> None:
+    manifest = b"---\nname: words\ndescription: Tells words.\n---\nRead words.txt.\n"
+    files = {"words/SKILL.md": manifest, "words/words.txt": b"plum"}
+    kept = await way._model._client.skills.create(files=list(files.items()))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name, content in files.items():
+            target.writestr(name, content)
+    source = {"type": "base64", "media_type": "application/zip"}
+    source["data"] = base64.b64encode(packed.getvalue()).decode()
+    for skill in (
+        {"type": "skill_reference", "skill_id": kept.id, "version": "latest"},
+        {"type": "inline", "name": "words", "description": "Tells words.", "source": source},
+    ):
+        shell = SDK.ShellTool(environment={"type": "container_auto", "skills": [skill]})
+        result = await way.run("use read_skill", [shell])
+        assert result.final_output.startswith("Done: plum"), result.final_output
+
+
+async def hosted_tools_in_a_session(way: Way) -> None:
+    session = SDK.SQLiteSession("three")
+    tools = [
+        SDK.ShellTool(environment={"type": "container_auto"}),
+        SDK.CodeInterpreterTool(tool_config=json.loads(CODE)),
+    ]
+    await way.run("use make_file, python", tools, runs={"session": session})
+    result = await way.run("use read_file", tools, runs={"session": session})
+    assert result.final_output.startswith("Done: 7"), result.final_output
+
+
 CODE = '{"type": "code_interpreter", "container": {"type": "auto"}}'
 
 POINTS: tuple[Callable[[Way], Any], ...] = (
     function_tool, typed_output, handoff, local_shell_of_shell_tool, apply_patch_with_an_editor, local_shell_tool,
     computer, custom_tool, several_tools_in_turn, previous_response_id, sessions, conversation_session,
-    conversation_id, compacted_session, tools_of_unknown_hosts,
+    conversation_id, compacted_session, tools_of_unknown_hosts, code_interpreter,
+    hosted_shell, hosted_shell_by_reference, hosted_shell_with_skills, hosted_tools_in_a_session,
 )  # fmt: skip
 
 

@@ -22,10 +22,13 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_weather": {"city": "Rome"},
     "exec_command": {"cmd": "cat a.txt; echo ran > ran.txt"},
     "shell": {"commands": ["echo one", "echo two"]},
+    "python": {"code": "print(6 * 7)"},
     "local_shell": {"command": ["echo", "hi"]},
     "apply_patch": {"type": "update_file", "path": "a.txt", "diff": "@@\n-one\n+two\n"},
     "computer": {"actions": [{"type": "screenshot"}, {"type": "click", "x": 3, "y": 4, "button": "left"}]},
 }
+SCRIPTS = {"read_skill": "cat /mnt/skills/*/words.txt", "make_file": "echo 7 > made.txt", "read_file": "cat made.txt"}
+"""Commands that have names of their own: the shell is called with them."""
 JSON_ANSWER = {"city": "Rome", "degrees": 21}
 _PROMPT = re.compile(r"^(use|say|hold)\b ?(.*)", re.MULTILINE)
 """A line of a message: an upstream may get several messages as one."""
@@ -65,6 +68,8 @@ def _wants_json(request: Request) -> bool:
 
 def _call(request: Request, name: str) -> dict[str, object]:
     """Return the call of a tool in the form in which the request offers it."""
+    if name in SCRIPTS:
+        return function_call("shell", {"commands": [SCRIPTS[name]]})
     tool = next((tool for tool in _tools(request) if name in (tool.get("name"), tool.get("type"))), {})
     if tool.get("type") == "custom":
         return custom_tool_call(name, FREEFORM[name])
