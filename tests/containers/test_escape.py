@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.containers import ContainerSettings, HostLimits, LocalHost
+from ferrule.sandbox.linux.holders import IDS, can_map_ids
+from ferrule.sandbox.linux.root import Bind
 from tests.sandbox.conftest import USERS
 from tests.sandbox.scene import ATTACKS, DAEMON_SECONDS, ENTRY, PROCESSES, SYSTEM_PYTHON, Scene
 from tests.sandbox.test_escape import is_running
@@ -22,6 +24,9 @@ NOT_THERE = {"ok_git_status", "ok_read_disk"}
 """The scene's repositories and files lie outside."""
 OWN = ("ws", "nogit", "second", "worktree", "symlinked", "outer")
 """The workspaces of the scene, which lie in the container."""
+AS_ROOT_INSIDE = {"chown 0 /mnt/data", "setpriv --reuid=0 true"}
+"""What root may do with the ids of its container, none of which is anybody's outside."""
+GIVEN = ContainerSettings(max_processes=PROCESSES)
 MORE = r"""
 for path in /etc/shadow /root/.ssh /root/.bashrc /home/*/.bashrc /var/log /var/lib /boot /run/docker.sock /sys/kernel \
     /proc/1/root/usr /proc/1/environ /proc/1/maps /proc/1/exe /proc/kcore /proc/kmsg /proc/sysrq-trigger /dev/mem \
@@ -55,12 +60,30 @@ async def test_nothing_gets_out(place: Path, user: int) -> None:
         await attack(scene)
 
 
-async def attack(scene: Scene) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="many ids take root")
+async def test_nothing_gets_out_with_many_ids(place: Path, tmp_path: Path) -> None:
+    place.mkdir(exist_ok=True)
+    if not can_map_ids(place):
+        pytest.skip("this file system cannot be mounted with other ids")
+    for name in ("usr", "etc", "mnt/work"):
+        (tmp_path / name).mkdir(parents=True)
+    for top in ("bin", "sbin", "lib", "lib64"):
+        (tmp_path / top).symlink_to(os.path.join("usr", top))
+    (tmp_path / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    binds = (Bind("/usr", "/usr"), Bind("/etc/alternatives", "/etc/alternatives"))
+    with Scene(0) as scene:
+        await attack(scene, ContainerSettings(max_processes=PROCESSES, root=str(tmp_path), binds=binds))
+
+
+async def attack(scene: Scene, settings: ContainerSettings = GIVEN) -> None:
     host = LocalHost.open(
         scene.base / "kept" / "containers", limits=HostLimits(groups=not scene.user), interpreter=scene.interpreter
     )
-    container = host.adopt(ContainerSettings(max_processes=PROCESSES))
+    container = host.adopt(settings)
     shutil.copytree(ATTACKS, container.folder / "attacks", ignore=shutil.ignore_patterns("__pycache__"))
+    if settings.root:  # becoming another user inside is no escape
+        attacks = container.folder / "attacks" / "processes.py"
+        attacks.write_text(attacks.read_text().replace("os.setuid(os.getuid() + 1)", f"os.setuid({IDS})"))
     inside = {name: f"/mnt/data/{name}" for name in OWN}
     for name in OWN:
         (container.folder / name).mkdir()
@@ -77,10 +100,12 @@ async def attack(scene: Scene) -> None:
         working = {name: result for name, result in results.items() if name.startswith("ok_") and result != "OPEN"}
         more = await container.run(MORE)
         skill = (container.skills_folder / "s" / "SKILL.md").read_text()
+        assert container.mapped == bool(settings.root)
         await container.aclose()
     assert opened == WHAT_IS_ITS_OWN
     assert set(working) == NOT_THERE
-    assert (more.stdout.text(), skill) == ("", "as it was")
+    allowed = AS_ROOT_INSIDE if settings.root else set()
+    assert ({*more.stdout.text().splitlines()}, skill) == (allowed, "as it was")
     assert {path: what for path, what in scene.snapshot().items() if "containers" not in path} == before
     assert scene.reached() == []
     assert scene.victim.poll() is None

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,9 @@ import msgspec
 
 from ferrule.containers.errors import ContainerError, ContainerExpired
 from ferrule.containers.host import ContainerInfo, ContainerSettings, Status
+from ferrule.containers.images.accounts import account_of
+from ferrule.containers.images.errors import ImageError
+from ferrule.containers.images.writable import Way, copy_root
 from ferrule.containers.place import Slot
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import LaunchError, Limits, Stdio
@@ -18,7 +22,7 @@ from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.sandbox.linux.client import HelperEnded, WireCovers
 from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, request_of, spawn, started
-from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER
+from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER, Account
 from ferrule.sandbox.way_out import WayOut
 from ferrule.sync import Closing, wait_for_coroutine
 
@@ -36,6 +40,10 @@ REFILL_DELAY = 0.002
 RESTARTED = (
     "the container was started again: its files are as they were, but programs that ran in it and what they had in "
     "memory are gone"
+)
+ONE_ID = (
+    "the image's user {} cannot be had, because this machine lets containers have one user id only: commands run as "
+    "the image's root"
 )
 EXCEEDED = {
     "memory": "a program was ended because the container's memory ({:.3g} GiB) was used up",
@@ -92,6 +100,8 @@ class Container(Closing):
         self._notice: str | None = None
         self._started_before = False
         self._killed = 0
+        self.layer = Way.OVERLAY
+        """How its changes of an image are kept apart from it."""
         self._spare_timer: asyncio.TimerHandle | None = None
         self.when_closed: Callable[[], Coroutine[Any, Any, None]] | None = None
         """Closes what was opened for this container alone."""
@@ -159,7 +169,11 @@ class Container(Closing):
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a command that brings none."""
-        return self.variables(self.settings)
+        account = self.account
+        if account is None or (self._holder is not None and not self._holder.mapped):
+            return self.variables(self.settings)
+        theirs = {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+        return {**self.variables(self.settings), **theirs, **self.settings.env}
 
     @staticmethod
     def variables(settings: ContainerSettings) -> dict[str, str]:
@@ -172,10 +186,25 @@ class Container(Closing):
         """The version of Landlock in use while it has processes; 0 for none."""
         return self._holder.landlock if self._holder is not None else 0
 
+    @cached_property
+    def account(self) -> Account | None:
+        """The user of an image whom its commands run as, where there are many ids; None for its root. Raises
+        `ContainerError`."""
+        own = self.settings
+        try:
+            return account_of(Path(own.root), own.user) if own.root and own.user else None
+        except ImageError as error:
+            raise ContainerError(str(error)) from error
+
     @property
     def busy(self) -> bool:
         """True while a command runs."""
         return bool(self._children)
+
+    @property
+    def mapped(self) -> bool:
+        """True if it has many user ids."""
+        return self._holder is not None and bool(self._holder.mapped)
 
     @property
     def alive(self) -> bool:
@@ -244,6 +273,7 @@ class Container(Closing):
         """
         shell = "/bin/sh" if self.settings.root else SHELL
         argv = [shell, "-c", command] if isinstance(command, str) else command
+        await self.start()  # its user is known then
         done = await run(
             self,
             argv,
@@ -326,8 +356,11 @@ class Container(Closing):
             await self._start_once()
         except _NotStarted:  # killed before it was ready: nothing has run yet
             await self._start_once()
+        assert self._holder is not None
         if self._started_before:
             self._notice = RESTARTED
+        elif self.account and not self._holder.mapped:
+            self._notice = ONE_ID.format(self.settings.user)
         self._started_before = True
         self._killed = 0
         self._set_spare_timer()
@@ -335,15 +368,30 @@ class Container(Closing):
     async def _start_once(self) -> None:
         if self._holder is not None:
             await self.stop()
+        await self._ready_holder()
+
+    async def _ready_holder(self) -> HolderProcess:
+        """Begin its processes: on a copy of an image, where nothing can be laid over it."""
         holder = self._holder = await self._host.holder_for(self, self._slot)
         try:
             await holder.wait_ready()
         except BaseException as error:
             await uninterrupted(self.stop())
+            if holder.no_overlay and not self._slot.copy.exists():
+                await self._copy_image()
+                return await self._ready_holder()
             if isinstance(error, LaunchError):
                 kind = _NotStarted if isinstance(error, HelperEnded) else ContainerError
                 raise kind(str(error)) from error
             raise
+        return holder
+
+    async def _copy_image(self) -> None:
+        assert self.settings.root is not None
+        try:
+            self.layer = await asyncio.to_thread(copy_root, Path(self.settings.root), self._slot.copy)
+        except ImageError as error:
+            raise ContainerError(str(error)) from error
 
     async def _attempt(
         self,

@@ -28,11 +28,13 @@ class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `memory_bytes`, `cpus`, `max_processes` and `disk_bytes` hold for all its commands together; `ferrule doctor` says
     how strictly. `root` is a folder with a whole file system (an unpacked image), which commands see instead of the
-    machine's programs, as its root user; their changes lie in a layer of the container. `temporary`: its files go with
-    the process that made it, instead of staying until it expires.
+    machine's programs; their changes lie in a layer of the container. `user` is the user of the root whom commands run
+    as, as an image names it: its root, unless given. `temporary`: its files go with the process that made it, instead
+    of staying until it expires.
     """
 
     root: str | None = None
+    user: str = ""
     memory_bytes: int = MEMORY_BYTES
     cpus: float | None = None
     max_processes: int = MAX_PROCESSES

@@ -185,6 +185,11 @@ class LocalHost(LoopBound):
         return container
 
     @property
+    def place(self) -> Path:
+        """The folder with its containers."""
+        return self._place
+
+    @property
     def ready_spares(self) -> int:
         """Count the containers that wait for somebody who needs one."""
         return len(self._spares)
@@ -196,7 +201,7 @@ class LocalHost(LoopBound):
         await self.prepare()
         own = container.settings
         groups = find_groups() if self._limits.groups else ""  # known since `prepare`
-        root = _root(slot, own, None if own.root else self._packages(container))
+        root = _root(slot, container, None if own.root else self._packages(container))
         with ExitStack() as stack:
             entrances = self._group(container, groups).entrances(stack) if isinstance(groups, Groups) else []
             settings = settings_of(
@@ -333,12 +338,17 @@ async def _made(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:
         raise
 
 
-def _root(slot: Slot, own: ContainerSettings, packages: Bind | None) -> PrivateRoot:
+def _root(slot: Slot, container: Container, packages: Bind | None) -> PrivateRoot:
+    own = container.settings
     image = None
     if own.root is not None:
         if not Path(own.root).is_dir():
             raise ContainerError(f"{own.root} is no folder with the files of an image")
-        image = Layers(base=os.path.realpath(own.root), upper=slot.path("upper"), work=slot.path("work"))
+        image = (
+            Layers(base=str(slot.copy))
+            if slot.copy.is_dir()
+            else Layers(base=os.path.realpath(own.root), upper=slot.path("upper"), work=slot.path("work"))
+        )
     return PrivateRoot(
         data=slot.path("data"),
         tmp=slot.path("tmp"),
@@ -347,6 +357,7 @@ def _root(slot: Slot, own: ContainerSettings, packages: Bind | None) -> PrivateR
         binds=own.binds,
         packages=packages,
         image=image,
+        account=container.account,
     )
 
 

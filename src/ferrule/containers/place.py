@@ -5,6 +5,7 @@
              data/ tmp/ home/   what is mounted inside
              skills/            what is shown read-only inside
              upper/ work/       the layer over an image
+             root/              a copy of it, where there can be no layer
 
 The default place is `/var/tmp/ferrule-UID/`, because commands see the path of what is mounted: it tells nothing of the
 user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes share nothing.
@@ -34,6 +35,7 @@ SHARED = "/var/tmp"
 RECORD, LOCK = "record.json", "lock"
 SKILLS = "skills"
 FOLDERS = ("data", "tmp", "home", SKILLS)
+COPY = "root"
 LAYERS = ("upper", "work")
 """Folders with what commands change of an image."""
 IN_USE = "{} is in use by another process of yours: end that one first"
@@ -101,6 +103,11 @@ class Slot:
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
+
+    @property
+    def copy(self) -> Path:
+        """Where a copy of an image lies, once there is one."""
+        return self.folder / COPY
 
     def touch(self) -> None:
         """Note a use, for whoever looks at the disk later."""

@@ -1,12 +1,14 @@
 """Report for `ferrule doctor` whether containers work on this machine, by making one."""
 
 import asyncio
+import tempfile
 from pathlib import Path
 
 from ferrule.config import ferrule_home
 from ferrule.containers.data_stack import DataStack
 from ferrule.containers.host import ContainerSettings
 from ferrule.containers.images import Image, UnknownImage
+from ferrule.containers.images.writable import Way
 from ferrule.containers.languages import languages_of
 from ferrule.containers.local import IMAGES, LocalHost
 from ferrule.protocol.errors import FerruleError
@@ -16,6 +18,11 @@ TRIAL_SECONDS = 20.0
 """A container takes milliseconds; a busy machine much longer."""
 TOGETHER = "  limits: memory, processes and processors of a container together, by {}"
 WATCHED = "  limits: memory of each process, and of all together by a look five times a second; no limit on processors"
+IMAGES_RUN = "  images: changes {}; {}"
+NO_IMAGES = "  images: none: {}"
+HOW = {Way.OVERLAY: "in an overlay", Way.REFLINK: "in a copy that shares blocks", Way.COPY: "in a whole copy"}
+MANY_IDS = "all user ids, none of which is anybody's outside"
+ONE_ID = "one user id (chown, su and the image's user cannot work)"
 STACK = "  Python data stack: {}"
 NO_STACK = "none: `ferrule runtime build` makes one"
 OTHER_PYTHON = "for another Python than this machine's: run `ferrule runtime build` again ({})"
@@ -36,6 +43,7 @@ async def containers_report(image: Image | None = None) -> list[str]:
                 container = await host.create(on_image)
                 sentence = (await languages_of(container)).sentence
                 told.append(f"  languages on the image {image.name}: {sentence or NOT_KNOWN}")
+            images = await _images(host)
     except TimeoutError:
         return [f"Containers: none: a first one did not start in {TRIAL_SECONDS:g} seconds"]
     except (FerruleError, OSError) as error:
@@ -44,7 +52,17 @@ async def containers_report(image: Image | None = None) -> list[str]:
         return [f"Containers: none: a first command failed with code {done.exit_code}: {done.stderr.text().strip()}"]
     groups = await asyncio.to_thread(find_groups)
     limits = [TOGETHER.format(groups.title)] if isinstance(groups, Groups) else [WATCHED, NO_GROUPS.format(groups)]
-    return ["Containers: work", *limits, *told, STACK.format(_stack())]
+    return ["Containers: work", *limits, images, *told, STACK.format(_stack())]
+
+
+async def _images(host: LocalHost) -> str:
+    """Start a container on an empty root, and say how images are run."""
+    with tempfile.TemporaryDirectory(prefix="ferrule-", dir=host.place.parent) as root:
+        try:
+            container = await host.create(ContainerSettings(root=root, temporary=True))
+        except FerruleError as error:
+            return NO_IMAGES.format(error)
+        return IMAGES_RUN.format(HOW[container.layer], MANY_IDS if container.mapped else ONE_ID)
 
 
 def _stack() -> str:

@@ -314,6 +314,8 @@ def _settings(key: ZygoteKey, placeholders: Placeholders) -> Message:
         "own_proc": False,
         "hidden": (),
         "lingers": False,
+        "user": None,
+        "capabilities": (),
         "oom_score_adj": None,
     }
 

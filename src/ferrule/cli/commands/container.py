@@ -71,6 +71,7 @@ def _run_on(options: Namespace, command: list[str], image: Image | None) -> int:
     root = options.root and os.path.abspath(options.root)
     settings = ContainerSettings(
         root=root if image is None else str(image.root),
+        user=image.config.user if image else "",
         memory_bytes=options.memory,
         cpus=options.cpus,
         env={**(image.config.variables if image else {}), **dict(map(_variable, options.env))},

@@ -22,6 +22,7 @@ from ferrule.containers.local import IMAGES
 from ferrule.containers.stack_build import build_stack
 from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.errors import UsageError
+from ferrule.sandbox.linux.holders import can_map_ids
 
 DESCRIPTION = """\
 Import images for containers, list and remove them. An image is an OCI layout (a folder, or a tar of it) or what
@@ -79,7 +80,9 @@ def _parser() -> Parser:
 def _import(images: Images, options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)  # what is half done is removed, as after Ctrl-C
-    image = images.import_(Path(options.source), options.name, reference=options.ref)
+    images.store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own = can_map_ids(images.store)
+    image = images.import_(Path(options.source), options.name, reference=options.ref, own=own)
     for what, count in image.left_out.items():
         print_warnings([f"not unpacked: {count} {what}"])
     print(safe(_line(image)))

@@ -5,7 +5,7 @@ from ferrule.containers.images.limits import ImportLimits
 from ferrule.containers.images.owners import Owner, read_owners
 from ferrule.containers.images.source import ImageConfig, ImageSource, read_image
 from ferrule.containers.images.store import Image, Images
-from ferrule.containers.images.writable import Way, WritableRoot, make_writable
+from ferrule.containers.images.writable import Way, copy_root
 
 __all__ = [
     "Image",
@@ -17,8 +17,7 @@ __all__ = [
     "Owner",
     "UnknownImage",
     "Way",
-    "WritableRoot",
-    "make_writable",
+    "copy_root",
     "read_image",
     "read_owners",
 ]

@@ -1,4 +1,4 @@
-"""Reach the folders of a root that is being unpacked, one step at a time and never through a link."""
+"""Reach the folders of an unpacked root, one step at a time. Links are followed as inside: never out of the root."""
 
 import errno
 import os
@@ -9,6 +9,9 @@ from ferrule.containers.images.errors import ImageError
 
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_MODE = 0o755
+MAX_LINKS = 40
+"""Links on the way to one file, as in the kernel."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 Path = tuple[bytes, ...]
 
 
@@ -23,6 +26,37 @@ class Folders:
     def close(self) -> None:
         """Close all but the root."""
         self._shorten(0)
+
+    def real(self, path: Path) -> Path:
+        """Return a path without links, for use with `at`. What is missing stays as it is.
+
+        Nobody else changes the root meanwhile; if somebody does, `at` follows no link anyway. Raises `ImageError`.
+        """
+        done = [ours for ours, name in zip(self._names, path, strict=False) if ours == name]
+        if tuple(done) != path[: len(done)]:
+            done = []
+        left = [*reversed(path[len(done) :])]
+        links = 0
+        while left:
+            name = left.pop()
+            if name == b"..":
+                done = done[:-1]
+            elif (target := self._link(done, name)) is None:
+                done.append(name)
+            else:
+                links += 1
+                if links > MAX_LINKS:
+                    raise ImageError(f"a layer has an entry below {shown(path)}, where links go in a circle")
+                done = [] if target.startswith(b"/") else done
+                left += [part for part in reversed(target.split(b"/")) if part not in (b"", b".")]
+        return tuple(done)
+
+    def _link(self, above: list[bytes], name: bytes) -> bytes | None:
+        """Return where a link leads; None for anything else."""
+        try:
+            return os.readlink(name, dir_fd=self.at(tuple(above), make=False))
+        except (OSError, ImageError):
+            return None
 
     def at(self, path: Path, *, make: bool) -> int:
         """Return the open folder, which stays ours. With `make` those that are missing are made.
@@ -66,10 +100,26 @@ class Folders:
             os.close(self._open.pop())
 
 
+def open_inside(root: os.PathLike[str], path: bytes) -> int:
+    """Open a regular file of a root for reading, as it would be opened inside. Raises `OSError`, `ImageError`."""
+    top = os.open(root, OPEN)
+    folders = Folders(top)
+    try:
+        *above, name = folders.real(tuple(path.split(b"/")))
+        fd = os.open(name, _READ, dir_fd=folders.at(tuple(above), make=False))
+    finally:
+        folders.close()
+        os.close(top)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "no regular file")
+    return fd
+
+
 def _not_a_folder(name: bytes, above: int, path: Path) -> str:
     is_link = stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
     kind = "a link" if is_link else "no folder"
-    return f"a layer has an entry below {shown(path)}, where {os.fsdecode(name)} is {kind}: flatten the image"
+    return f"a layer has an entry below {shown(path)}, where {os.fsdecode(name)} is {kind}: build the image anew"
 
 
 def remove(name: bytes, folder: int, path: Path, gone: Callable[[Path], None]) -> None:

@@ -1,8 +1,8 @@
 """Unpack the layers of an image into a folder, as root or as anybody.
 
 https://github.com/opencontainers/image-spec/blob/main/layer.md. Every path is reached from the open root, one folder
-at a time and through no link, so nothing is written outside, whatever an archive says. What a container does not need
-is left out and counted: devices, named pipes, and attributes other than a user's own.
+at a time; links on the way are followed as they are inside, so nothing is written outside, whatever an archive says.
+What a container does not need is left out and counted: devices, named pipes, attributes other than a user's own.
 """
 
 import errno
@@ -33,6 +33,7 @@ SET_IDS = stat.S_ISUID | stat.S_ISGID
 OWN_ATTRIBUTES = b"user."
 OVERLAY_ATTRIBUTES = b"user.overlay."
 """They would change what an overlay file system makes of the folder."""
+TOO_DEEP = "a layer has a path of {} folders; {} are allowed"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_ATTRIBUTES = (errno.ENOTSUP, errno.EPERM, errno.ERANGE, errno.E2BIG, errno.ENOSPC, errno.EINVAL)
 _PLURALS = {Kind.DEVICE: "devices", Kind.FIFO: "named pipes"}
@@ -130,6 +131,7 @@ class _Target:
             if entry.kind is Kind.FOLDER:
                 self._settle_folder(self._root, path, entry)
             return
+        path = self._real(path)
         *above, name = path
         if (name.startswith(AUFS) and name != OPAQUE) or any(part.startswith(AUFS) for part in above):
             return
@@ -144,6 +146,13 @@ class _Target:
             return
         self._remember(path)
         self._make(entry, reader, path)
+
+    def _real(self, path: Parts) -> Parts:
+        """Return where an entry lies: below what its folders' links lead to."""
+        found = (*self._folders.real(path[:-1]), *path[-1:])
+        if len(found) > MAX_DEPTH:
+            raise ImageError(TOO_DEEP.format(len(found), MAX_DEPTH))
+        return found
 
     def _remember(self, path: Parts) -> None:
         whole = b"/".join(path)
@@ -160,7 +169,7 @@ class _Target:
             self._folder(folder, name, path, entry)
             return
         if entry.kind is Kind.LINK:
-            self._link(name, path, safe_parts(entry.target))
+            self._link(name, path, self._real(safe_parts(entry.target)))
             return
         if entry.kind is Kind.SYMLINK:
             self._replace(path, lambda: os.symlink(safe_text(entry.target), name, dir_fd=folder))
@@ -329,7 +338,7 @@ def safe_parts(name: bytes) -> Parts:
     if (name.startswith(b"/") and parts) or b".." in parts or b"\0" in name:
         raise ImageError(f"a layer has the path {os.fsdecode(name)!r}, which leads out of the image: do not trust it")
     if len(parts) > MAX_DEPTH:
-        raise ImageError(f"a layer has a path of {len(parts)} folders; {MAX_DEPTH} are allowed")
+        raise ImageError(TOO_DEEP.format(len(parts), MAX_DEPTH))
     return parts
 
 

@@ -1,48 +1,22 @@
-"""A writable root made from an image, which itself stays as it is: laid over it, or copied.
+"""A copy of a root that a container may change, for where nothing can be laid over it.
 
-An overlay costs nothing and is taken wherever the kernel lets users mount one (Linux 5.11). Else the root is copied;
-where the file system shares blocks (Btrfs, XFS) that costs only the names.
+Where the file system shares blocks (Btrfs, XFS) it costs only the names.
 """
 
 import errno
 import fcntl
 import os
 import stat
-import subprocess
-import sys
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 
-import msgspec
-
 from ferrule.containers.images.errors import explained
 from ferrule.containers.images.folders import OPEN, names_in
-from ferrule.containers.images.store import Image
 from ferrule.containers.images.streams import BLOCK, write_all
 from ferrule.containers.removal import remove_tree
 
 FICLONE = 0x40049409
 """Share the blocks of another file (ioctl_ficlone(2))."""
-PROBE_SECONDS = 20
-"""A probe takes some 30 ms; on a busy machine a new process may wait for seconds."""
-PROBE = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-os.chdir(sys.argv[2])
-from linux import kernel
-kernel.enter_namespaces(network=True)
-for name in ("lower", "upper", "work", "merged"):
-    os.mkdir(name)
-for name in ("kept", "gone"):
-    open("lower/" + name, "x").close()
-kernel.mount(b"overlay", b"merged", b"overlay", 0, b"lowerdir=lower,upperdir=upper,workdir=work,userxattr")
-os.unlink("merged/gone")
-os.rename("merged/kept", "merged/moved")
-sys.exit(os.listdir("merged") != ["moved"])
-"""
-"""Removing leaves a device of number 0 in the upper folder, which not every kernel lets users make."""
-_SANDBOX = Path(__file__).parents[2] / "sandbox"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_SHARING = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
@@ -56,61 +30,18 @@ class Way(StrEnum):
     COPY = "copy"
 
 
-class WritableRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """A root that a container may change.
+def copy_root(source: Path, target: Path) -> Way:
+    """Copy a root to a new folder; return the way that worked. Devices, pipes and sockets are left out.
 
-    With the way `overlay`, `base` is the image's own root, and an overlay of it with `upper` and `work`, mounted with
-    `userxattr` in the container's namespaces, is the root. Else `base` is a copy: the root itself.
+    Blocking: it takes a while. Raises `ImageError`; then no copy is left.
     """
-
-    way: Way
-    base: Path
-    upper: Path | None = None
-    work: Path | None = None
-
-
-def make_writable(image: Image, folder: Path, way: Way | None = None) -> WritableRoot:
-    """Make a writable root in `folder`, in the best way there is, or in the given one (a reflink may become a copy).
-
-    Hold the image (`Images.hold`) as long as the root is used. `containers.removal.remove_tree(folder)` removes it
-    once nothing is mounted. Blocking: a copy takes a while. Raises `ImageError`; then no copy is left.
-    """
-    upper, work, root = (folder / name for name in ("upper", "work", "root"))
-    with explained(folder):
-        if way is None:
-            way = Way.OVERLAY if overlay_works(folder) else Way.REFLINK
-        if way is Way.OVERLAY:
-            upper.mkdir()
-            upper.chmod(stat.S_IMODE(image.root.stat().st_mode))
-            work.mkdir(mode=0o700)
-            return WritableRoot(way=way, base=image.root, upper=upper, work=work)
+    with explained(source):
         try:
-            return WritableRoot(way=_copy_root(image.root, root, way), base=root)
+            return _copy_root(source, target, Way.REFLINK)
         except BaseException:
-            remove_tree(root)
+            if target.exists():
+                remove_tree(target)
             raise
-
-
-def overlay_works(folder: Path) -> bool:
-    """Tell whether users can mount overlays whose changes lie in this folder's file system. Tried once for each."""
-    device = folder.stat().st_dev
-    if device not in _tried:
-        _tried[device] = _try_overlay(folder)
-    return _tried[device]
-
-
-_tried: dict[int, bool] = {}
-
-
-def _try_overlay(folder: Path) -> bool:
-    place = Path(tempfile.mkdtemp(prefix=".probe-", dir=folder))
-    try:
-        words = [sys.executable, "-I", "-S", "-c", PROBE, str(_SANDBOX), str(place)]
-        return subprocess.run(words, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    finally:
-        remove_tree(place)
 
 
 def _copy_root(source: Path, target: Path, way: Way) -> Way:
@@ -146,6 +77,8 @@ class _Copy:
                 os.chown(name, found.st_uid, found.st_gid, dir_fd=new, follow_symlinks=False)
                 times = (found.st_atime_ns, found.st_mtime_ns)
                 os.utime(name, ns=times, dir_fd=new, follow_symlinks=False)
+            elif not stat.S_ISREG(found.st_mode):
+                continue
             elif first := self._first.get(found.st_ino):
                 os.link(first, name, src_dir_fd=self._root, dst_dir_fd=new, follow_symlinks=False)
             else:

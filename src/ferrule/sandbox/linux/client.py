@@ -108,6 +108,8 @@ class InitSource:
         self.ready = False
         self.landlock = 0
         """The version of Landlock in use, once the zygote is ready; 0 for none."""
+        self.mapped = 0
+        """1 if commands have many ids, once it is ready."""
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
 
@@ -188,7 +190,7 @@ class InitSource:
     def _heard(self, reply: Reply) -> None:
         if reply.kind == b"R":
             self.ready = True
-            self.landlock = reply.body[0]
+            self.landlock, self.mapped = reply.body
             self._settle()
         elif reply.kind == b"C":
             channel, pidfd = reply.fds

@@ -5,11 +5,15 @@ import errno
 import os
 import socket
 import struct
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from ferrule.sandbox.linux.client import (
+    PLACE,
     HelperProcess,
     InitSource,
     Message,
@@ -50,8 +54,35 @@ NO_OVERLAY = (
     "this kernel cannot lay a container over {}: {} (that takes overlayfs in a user namespace, Linux 5.11 or later, "
     "and a disk with extended attributes below /var/tmp)"
 )
+FIRST_ID = 0x70000000
+"""The host's id that is 0 inside: beyond those that systemd gives to users and to containers, so nobody has it."""
+IDS = 1 << 16
+"""All that images use: `nobody` is 65534."""
 OOM_SCORE = b"500"
 """When memory is short, the kernel ends a container's commands before anything of the host."""
+
+
+PROBE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from linux.id_map import FullMap
+first, count, folder = sys.argv[2:]
+FullMap(int(first), int(count), (0, 0), {"image": (os.fsencode(folder), b"", b""), "binds": [], "own": []})
+"""
+PROBE_SECONDS = 20
+"""It takes some 30 ms; on a busy machine a new process may wait for seconds."""
+
+
+def can_map_ids(folder: Path) -> bool:
+    """Tell whether containers on an image in this folder have many ids. Blocking."""
+    if os.getuid() != 0:
+        return False
+    words = [sys.executable, "-I", "-S", "-c", PROBE, str(PLACE), str(FIRST_ID), str(IDS), str(folder)]
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def settings_of(
@@ -60,7 +91,14 @@ def settings_of(
     """Build the message that makes a holder. `grouped`: a control group bounds the memory. `way_out` is also given to
     `MotherProcess.holder`."""
     filters = build_filters(inet=True, user=root.user, group=root.user, watched_disk=True, watched_memory=not grouped)
+    full = root.image is not None and os.getuid() == 0
+    account = root.account
+    mapped = build_filters(inet=True, any_ids=True, watched_disk=True, watched_memory=not grouped).base if full else b""
     return {
+        "map": (FIRST_ID, IDS) if full else None,
+        "user": (account.user, account.group, list(account.groups)) if full and account and account.user else None,
+        "capabilities": (),
+        "mapped_filter": mapped,
         "ids": (root.user, root.user),
         "host_name": os.fsencode(root.host_name),
         "root": root.wire(),
@@ -90,6 +128,8 @@ class HolderProcess(InitSource):
         self.pid = 0
         self.exceeded: set[str] = set()
         """What commands used too much of, and were ended for: memory, disk."""
+        self.no_overlay = False
+        """True if it failed because nothing can be laid over the image."""
         self._pidfd: int | None = None
 
     def born(self, pid: int, pidfd: int) -> None:
@@ -120,6 +160,7 @@ class HolderProcess(InitSource):
         number, step, path = parse_failure(failure)
         text = failure_text(failure)
         if step == "overlay":
+            self.no_overlay = True
             return NO_OVERLAY.format(path, os.strerror(number))
         return (
             REMEDY.format(text)

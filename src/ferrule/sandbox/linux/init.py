@@ -120,7 +120,7 @@ class Init:
             self.seal(final_filter)
         program = find_program(request["argv"][0], request["env"])
         self.handle_signals()
-        start = self.spawn if self.namespaces else self.fork_sealed
+        start = self.spawn if self.namespaces and not self.settings["user"] else self.fork_sealed
         if preference is not None:
             os.pwrite(preference, self.settings["oom_score_adj"], 0)
         self.command = start(program, request, actions)
@@ -171,7 +171,7 @@ class Init:
         return final_filter
 
     def seal(self, final_filter: bytes) -> None:
-        kernel.drop_capabilities()
+        kernel.drop_capabilities(self.settings["capabilities"])
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         if self.ruleset is not None:
             kernel.landlock_restrict(self.ruleset)
@@ -188,8 +188,8 @@ class Init:
             raise StepError(error.errno or 0, "exec", argv[0]) from None
 
     def fork_sealed(self, program: bytes, request: dict, actions: list[tuple]) -> int:  # type: ignore[type-arg]
-        """Fork a child that confines itself: without namespaces the init stays outside the domain, so that the command
-        cannot signal it."""
+        """Fork a child that becomes another user, or confines itself: without namespaces the init stays outside the
+        domain, so that the command cannot signal it."""
         failed, failure = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
@@ -217,6 +217,13 @@ class Init:
                 os.dup2(*values)
         for number in SIGNALS:
             _signal.signal(number, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+        if self.namespaces:
+            user, group, groups = self.settings["user"]
+            os.setgroups(groups)
+            os.setresgid(group, group, group)
+            os.setresuid(user, user, user)
+            return
         own = struct.pack("I", os.getpid())
         self.seal(self.settings["final_filter"].replace(self.settings["own_process"], own))
 

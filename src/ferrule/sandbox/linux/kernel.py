@@ -25,7 +25,7 @@ LANDLOCK_LATER_RIGHTS = ((2, 1 << 13), (3, 1 << 14), (5, 1 << 15), (9, LANDLOCK_
 LANDLOCK_SOCKETS_SCOPE, LANDLOCK_SIGNALS_SCOPE = 1, 2  # abstract sockets and signals stay within the domain
 OPEN_TREE_CLONE = 1
 MOVE_MOUNT_F_EMPTY_PATH = 4
-ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_IDMAP = 1, 2, 4, 1 << 20
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 15, 22, 24
@@ -96,8 +96,7 @@ def enter_namespaces(network: bool, more: int = 0, ids: tuple[int, int] | None =
     """
     user, group = os.getuid(), os.getgid()
     inside = ids or (user, group)
-    flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET) | more
-    checked(libc.unshare(flags), "unshare")
+    unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET) | more)
     write_file("/proc/self/setgroups", "deny")
     write_file("/proc/self/gid_map", f"{inside[1]} {group} 1")
     write_file("/proc/self/uid_map", f"{inside[0]} {user} 1")
@@ -114,6 +113,14 @@ def bound_resources() -> None:
             write_file(f"/proc/sys/user/{name}", str(most))
         except (OSError, ValueError):
             continue  # a kernel without it
+
+
+def unshare(flags: int) -> None:
+    checked(libc.unshare(flags), "unshare")
+
+
+def enter_user_namespace(fd: int) -> None:
+    checked(libc.setns(fd, CLONE_NEWUSER), "setns")
 
 
 def raise_loopback() -> None:
@@ -147,10 +154,17 @@ def clone_tree(path: bytes) -> int:
 
 
 def set_attributes(
-    attributes: int, fd: int = AT_FDCWD, path: bytes = b"", recursive: bool = True, cleared: int = 0
+    attributes: int,
+    fd: int = AT_FDCWD,
+    path: bytes = b"",
+    recursive: bool = True,
+    cleared: int = 0,
+    namespace: int | None = None,
 ) -> None:
+    """`namespace` is the user namespace through whose map the ids on disk are seen."""
     flags = (AT_RECURSIVE if recursive else 0) | (AT_EMPTY_PATH if not path else 0)
-    attr = struct.pack("QQQQ", attributes, cleared, 0, 0)
+    ids = 0 if namespace is None else ATTR_IDMAP
+    attr = struct.pack("QQQQ", attributes | ids, cleared, 0, namespace or 0)
     syscall(MOUNT_SETATTR, fd, path, flags, attr, len(attr), what="mount_setattr", path=path)
 
 
@@ -256,9 +270,9 @@ def load_filter(program: bytes) -> None:
     checked(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), header, 0, 0), "seccomp")
 
 
-def drop_bounding_set() -> None:
+def drop_bounding_set(kept: tuple[int, ...] = ()) -> None:
     for capability in range(64):
-        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+        if capability not in kept and libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             return
 
 
@@ -269,6 +283,8 @@ def keep_capabilities() -> None:
     checked(libc.capset(header, sets), "capset")
 
 
-def drop_capabilities() -> None:
+def drop_capabilities(kept: tuple[int, ...] = ()) -> None:
+    """Drop all but some of the first 32."""
     libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
-    checked(libc.capset(struct.pack("Ii", CAPABILITY_VERSION, 0), bytes(24)), "capset")
+    mask = sum(1 << capability for capability in kept)
+    checked(libc.capset(struct.pack("Ii", CAPABILITY_VERSION, 0), struct.pack("6I", mask, mask, 0, 0, 0, 0)), "capset")

@@ -18,6 +18,7 @@ import struct
 
 from . import kernel
 from .filesystem import DEVICES, HostSockets, closed_kernel_files, cover_socket, show_text
+from .id_map import CAPABILITIES, FullMap
 from .kernel import StepError
 from .listeners import listen
 from .messages import receive, send, send_failure
@@ -63,24 +64,57 @@ class Holder(InitServer):
         in_place = tuple(source + b"/" for source, target in binds.items() if source == target)
         if in_place:
             self.sockets = HostSockets([], in_place)
-        if settings["root"]["image"]:
-            layer = os.open(settings["root"]["image"][1], os.O_PATH | os.O_CLOEXEC)
-            self.watch.folders.append(b"/proc/self/fd/%d" % layer)
-        kernel.enter_namespaces(network=False, more=kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP, ids=settings["ids"])
+        plan = settings["root"]
+        ids = self.full_map(plan) if settings["map"] else None
+        if plan["image"]:
+            self.watch.folders.append(b"/proc/self/fd/%d" % changed_folder(plan["image"], ids))
+        more = kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
+        if ids:
+            ids.enter(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET | more)
+            kernel.raise_loopback()
+        else:
+            kernel.enter_namespaces(network=False, more=more, ids=settings["ids"])
         kernel.bound_resources()
         kernel.set_host_name(settings["host_name"])
         way_out = settings["way_out"]
-        build_root(settings["root"], [path for path, _ in way_out or ()])
+        build_root(plan, [path for path, _ in way_out or ()], ids.trees if ids else {})
         if way_out is not None:
             self.way_out = [*listen(), *(show_text(os.path.realpath(path), text) for path, text in way_out)]
         if search:
             cover_sockets(search, binds)
         settings["hidden"] = closed_kernel_files(root)
-        kernel.drop_bounding_set()
+        if settings["user"]:
+            os.chown(b"/mnt/data", *settings["user"][:2])
+        kernel.drop_bounding_set(settings["capabilities"])
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         writable = (*settings["writable"], b"/dev/shm", b"/dev/pts")
         self.ruleset = kernel.landlock_ruleset(writable, (*DEVICES, b"/dev/ptmx"), sockets=not binds)
         kernel.load_filter(settings["filter"])
+
+    def full_map(self, plan: dict) -> FullMap | None:  # type: ignore[type-arg]
+        """Prepare the map of many ids; without it commands have one, and cannot become an image's user."""
+        settings = self.settings
+        owner = settings["user"][:2] if settings["user"] else (0, 0)
+        try:
+            first, count = settings["map"]
+            ids = FullMap(first, count, owner, plan)
+        except (OSError, StepError):
+            settings["user"] = None
+            return None
+        self.mapped = True
+        settings["capabilities"] = CAPABILITIES
+        settings["filter"] = settings["mapped_filter"]
+        return ids
+
+
+def changed_folder(image: tuple[bytes, bytes, bytes], ids: FullMap | None) -> int:
+    """Open the folder of the host with what commands change of an image, seen through the map."""
+    base, upper, _ = image
+    if ids is None:
+        return os.open(upper or base, os.O_PATH | os.O_CLOEXEC)
+    if not upper:
+        return os.dup(ids.trees[b"base"])
+    return os.open(os.path.basename(upper), os.O_PATH | os.O_CLOEXEC, dir_fd=ids.trees[b"layer"])
 
 
 def cover_sockets(search: SocketSearch, binds: dict[bytes, bytes]) -> None:

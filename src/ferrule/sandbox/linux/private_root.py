@@ -18,9 +18,11 @@ SHARED_MEMORY = b"mode=1777,size=64m"
 """As in other containers; what lies there counts as memory."""
 READ_ONLY = kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV
 WRITABLE = kernel.ATTR_NOSUID | kernel.ATTR_NODEV
+Trees = dict[bytes, int]
+"""Mounts that were made before, by the place of each: those of an image are `base` and `layer`."""
 
 
-def build_root(plan: dict, places: list[bytes]) -> None:  # type: ignore[type-arg]  # `typing` is not imported
+def build_root(plan: dict, places: list[bytes], made: Trees) -> None:  # type: ignore[type-arg]
     """Replace the file system by what the plan lists. Files can be mounted at `places` then. Raises `StepError`."""
     # Private, not slave: a slave would receive the host's later mounts.
     kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE)
@@ -28,11 +30,11 @@ def build_root(plan: dict, places: list[bytes]) -> None:  # type: ignore[type-ar
     # A new /proc can be mounted only while one is visible: this one lies below that of every init.
     trees = [(b"/proc", kernel.clone_tree(b"/proc"), True)]
     for source, target, writable in plan["binds"]:
-        tree = kernel.clone_tree(source)
-        kernel.set_attributes(WRITABLE if writable else READ_ONLY, tree)
+        tree = made[target] if target in made else new_tree(source, writable)
         trees.append((target, tree, is_folder(tree)))
     if plan["image"]:
-        mount_image(*plan["image"])
+        base, upper, work = plan["image"]
+        mount_image(base, upper, work, made)
     else:
         kernel.mount(b"tmpfs", STAGE, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, ROOT_OPTIONS)
     kernel.change_root(STAGE)
@@ -59,10 +61,27 @@ def build_root(plan: dict, places: list[bytes]) -> None:  # type: ignore[type-ar
         kernel.set_attributes(READ_ONLY, path=b"/", recursive=False)
 
 
-def mount_image(base: bytes, upper: bytes, work: bytes) -> None:
-    """Mount an image with a writable layer. By descriptors: paths may hold what parts options, and commands would see
-    them."""
-    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (base, upper, work)]
+def new_tree(source: bytes, writable: bool) -> int:
+    tree = kernel.clone_tree(source)
+    kernel.set_attributes(WRITABLE if writable else READ_ONLY, tree)
+    return tree
+
+
+def mount_image(base: bytes, upper: bytes, work: bytes, made: Trees) -> None:
+    """Mount an image, with a writable layer or, if it is a copy, as it is. By descriptors: paths may hold what parts
+    options, and commands would see them."""
+    if not upper:
+        kernel.attach(made[b"base"] if made else new_tree(base, writable=True), STAGE)
+        return
+    lower, layer = base, os.path.dirname(upper)
+    if made:  # not every kernel takes layers that are mounted nowhere
+        kernel.mount(b"tmpfs", STAGE, b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, ROOT_OPTIONS)
+        lower, layer = STAGE + b"/base", STAGE + b"/layer"
+        for place, name in ((lower, b"base"), (layer, b"layer")):
+            os.mkdir(place)
+            kernel.attach(made[name], place)
+    paths = (lower, *(os.path.join(layer, os.path.basename(path)) for path in (upper, work)))
+    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in paths]
     options = b"userxattr,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % tuple(fds)
     try:
         kernel.mount(b"overlay", STAGE, b"overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)

@@ -77,15 +77,25 @@ def bind_in_place(path: str) -> Bind:
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
     """An unpacked image, `base`, which stays as it is, and the layer over it that takes what commands change: `upper`,
-    with `work` beside it for the kernel (overlayfs)."""
+    with `work` beside it for the kernel (overlayfs). Without a layer, `base` is a copy that commands change."""
 
     base: str
-    upper: str
-    work: str
+    upper: str = ""
+    work: str = ""
 
     def wire(self) -> tuple[bytes, bytes, bytes]:
         """Return the folders as the holder mounts them."""
         return os.fsencode(self.base), os.fsencode(self.upper), os.fsencode(self.work)
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A user of an image: its ids, its name and home."""
+
+    user: int
+    group: int
+    groups: tuple[int, ...] = ()
+    name: str = ""
+    home: str = "/"
 
 
 class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +103,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     `skills`, if there is one, is shown read-only at `/mnt/skills`.
 
     `packages` are what the machine's own Python shall find, mounted where it looks. With an image, commands run as its
-    root user, who has no right outside, and its home is the image's.
+    root user, who has no right outside, or as the `account` where there is a map of many ids; its home is the image's.
     """
 
     data: str
@@ -103,6 +113,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     binds: tuple[Bind, ...] = ()
     packages: Bind | None = None
     image: Layers | None = None
+    account: Account | None = None
     host_name: str = HOST_NAME
 
     @property
@@ -157,11 +168,11 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "pins": [os.fsencode(path) for path in self._pins()],
             "in_place": [os.fsencode(bind.target) for bind in self.binds if bind.source == bind.target],
-            "image": self.image
-            and [os.fsencode(path) for path in (self.image.base, self.image.upper, self.image.work)],
+            "image": self.image and self.image.wire(),
             "binds": [
                 (os.fsencode(bind.source), os.fsencode(bind.target), bind.writable) for bind in (*shown, *self.folders)
             ],
+            "own": [os.fsencode(bind.target) for bind in self.own_folders],
             "folders": [] if self.image else [os.fsencode(path) for path in FOLDERS],
             "links": [(os.fsencode(path), os.fsencode(target)) for path, target in links],
             "files": [(os.fsencode(f"/etc/{name}"), text.encode()) for name, text in files.items()],

@@ -192,11 +192,13 @@ def build_filters(
     user: int | None = None,
     group: int | None = None,
     *,
+    any_ids: bool = False,
     watched_disk: bool = False,
     watched_memory: bool = False,
 ) -> Filters:
     """Build the filters. `inet` allows IPv4 and IPv6 sockets, because the network is private or allowed. `user` and
-    `group` are what commands have inside; ours by default. `watched_disk`: commands take space no faster than they
+    `group` are what commands have inside; ours by default; `any_ids`: they may take others, as far as the
+    kernel lets them. `watched_disk`: commands take space no faster than they
     write; `watched_memory`: they have none but what their processes' sizes show.
 
     Raises `LaunchError` on a machine that the tables do not cover.
@@ -210,7 +212,8 @@ def build_filters(
     exposed = [*_numbers(_OWNERS_AND_ATTRIBUTES, arm), *_numbers(_SHARED_OBJECTS, arm)]
     files = [*_opens(arm), *_fcntl(arm), *_modes(arm)]  # first, because they are called most often
     base = [*_architecture(arm), *files, *_refuse(refused), *_terminal(arm), *_sockets(arm, inet), *_pairs(arm)]
-    base += _identities(arm, os.getuid() if user is None else user, os.getgid() if group is None else group)
+    if not any_ids:
+        base += _identities(arm, os.getuid() if user is None else user, os.getgid() if group is None else group)
     base += _unreserved(arm) if watched_disk else []
     base += _refuse(_numbers(_HIDDEN_MEMORY, arm), errno.ENOSYS) if watched_memory else []
     final = [*_refuse(mounting), *_clone(arm)]
@@ -302,13 +305,14 @@ def _terminal(arm: int) -> list[_Instruction]:
 def _sockets(arm: int, inet: bool) -> list[_Instruction]:
     """Allow `socket()` only for some families, and local sockets only as streams and sequenced packets.
 
-    Anybody may ask netlink for routes; changing them takes a capability that no command has.
+    Anybody may ask netlink for routes; changing them takes a capability that no command has. Others, such as that for
+    audits, look as on a kernel without them: PAM goes on then, but not after EPERM.
     """
     allowed = [socket.AF_INET, socket.AF_INET6] if inet else []
     families: list[_Instruction] = []
     for family in allowed:
         families += _when(_EQUAL, family, [_give(_ALLOW)])
-    routes = [_argument(2), *_unless(_NETLINK_ROUTE, [_fail()]), _give(_ALLOW)]
+    routes = [_argument(2), *_unless(_NETLINK_ROUTE, [_fail(errno.EPROTONOSUPPORT)]), _give(_ALLOW)]
     netlink = _when(_EQUAL, socket.AF_NETLINK, routes)
     local = [*_unless(socket.AF_UNIX, [_fail()]), *_connected_types()]
     return _call(_SOCKET[arm], [_argument(0), *families, *netlink, *local])

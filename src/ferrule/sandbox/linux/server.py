@@ -34,6 +34,8 @@ class InitServer:
         self.sockets: HostSockets | None = None
         self.landlock = kernel.landlock_abi()
         self.ruleset: int | None = None
+        self.mapped = False
+        """True if commands have many ids."""
         self.way_out: list[int] = []  # what the client gets to serve, see `listeners.py`
 
     def run(self) -> None:
@@ -43,7 +45,7 @@ class InitServer:
             self.start()
             gc.freeze()
             self.pass_out()
-            send(self.control, b"R", bytes((self.landlock,)))
+            send(self.control, b"R", bytes((self.landlock, self.mapped)))
             self.serve()
         except (OSError, StepError) as error:
             send_failure(self.control, error)
