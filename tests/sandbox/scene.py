@@ -20,7 +20,7 @@ from ferrule.sandbox.plan import ConfinementPlan, Root
 ATTACKS = Path(__file__).parent / "attacks"
 ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from attacks.run import main; main(sys.argv[2])"
 SYSTEM_PYTHON = "/usr/bin/python3"
-DAEMON_SECONDS = "98765"
+DAEMON_SECONDS = f"98765.{os.getpid():07}"
 PROCESSES = 400
 """The bound of the attacking command; a fork bomb of the default 2048 takes seconds."""
 
