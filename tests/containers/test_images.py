@@ -172,7 +172,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         (["import", str(tmp_path)], 1, f"ferrule: {tmp_path} is no image: give an OCI layout"),
         (["import", str(tmp_path / "no")], 1, f"ferrule: {tmp_path / 'no'}: No such file or directory"),
         (["build?"], 2, "ferrule: argument action: invalid choice"),
-        ([], 2, "ferrule: `ferrule runtime` knows import, list and rm"),
+        ([], 2, "ferrule: `ferrule runtime` knows build, import, list and rm"),
     ):
         assert main(["runtime", *words]) == code
         assert capsys.readouterr().err.startswith(told)

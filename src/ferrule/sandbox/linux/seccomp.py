@@ -197,9 +197,9 @@ def build_filters(
     watched_memory: bool = False,
 ) -> Filters:
     """Build the filters. `inet` allows IPv4 and IPv6 sockets, because the network is private or allowed. `user` and
-    `group` are what commands have inside; ours by default; `any_ids`: they may take others, as far as the
-    kernel lets them. `watched_disk`: commands take space no faster than they
-    write; `watched_memory`: they have none but what their processes' sizes show.
+    `group` are what commands have inside; ours by default; `any_ids`: they may take others, as far as the kernel lets
+    them. `watched_disk`: commands take space no faster than they write; `watched_memory`: they have none but what
+    their processes' sizes show.
 
     Raises `LaunchError` on a machine that the tables do not cover.
     """
