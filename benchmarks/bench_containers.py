@@ -1,5 +1,5 @@
 """Containers: ready with a first command, beside one `bwrap` with a like root; a command in one, beside `posix_spawn`;
-memory of many.
+memory of many; entering an image beside an empty one.
 
 As root the run has real-time priority, so that other programs on the machine disturb no side. Memory is what
 `smaps_rollup` says of the idle containers' processes.
@@ -23,6 +23,7 @@ MANY = 200
 PAUSE = 0.02
 """Seconds between two commands, in which the next init is made."""
 KIBIBYTES = 1024
+IMAGE_FILES, FILE_BYTES = 4000, 50_000
 SETTINGS = ContainerSettings(temporary=True)
 
 
@@ -43,6 +44,8 @@ async def compare(base: Path) -> list[Row]:
             "posix_spawn": spawn_plainly,
             "spare": lambda: true_in(container),
             "ready": lambda: made_and_used(host),
+            "empty": partial(entered, host, filled(base / "empty", 0)),
+            "large": partial(entered, host, filled(base / "large", IMAGE_FILES)),
         }
         if bwrap := shutil.which("bwrap"):
             works["bwrap"] = partial(run, [bwrap, *bwrap_words(base), "--", "/bin/true"], ENV)
@@ -60,6 +63,7 @@ async def compare(base: Path) -> list[Row]:
             "ms",
             1e3,
         ),
+        row("entering an image of 200 MB, floor an empty one", times["large"], times["empty"], 1.2, "ms", 1e3),
         bounded(f"one of {MANY} idle containers", memory, 1.5, "MiB"),
     ]
 
@@ -75,6 +79,22 @@ async def made_and_used(host: LocalHost) -> None:
     """A whole container for one command; its end is not waited for, as with the other side."""
     container = await host.create(SETTINGS)
     await true_in(container)
+    ENDING.append(asyncio.create_task(container.aclose()))
+
+
+def filled(root: Path, files: int) -> ContainerSettings:
+    """A container on a root with many files."""
+    for number in range(files):
+        file = root / f"usr/lib/{number % 100}/{number}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(FILE_BYTES))
+    root.mkdir(exist_ok=True)
+    return ContainerSettings(root=str(root), temporary=True)
+
+
+async def entered(host: LocalHost, settings: ContainerSettings) -> None:
+    """A container on a root that is ready for commands."""
+    container = await host.create(settings)
     ENDING.append(asyncio.create_task(container.aclose()))
 
 

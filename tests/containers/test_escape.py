@@ -50,7 +50,9 @@ def readable_by(user: int, folder: Path) -> None:
     """Give the container's folder to the user whose processes are to run it."""
     if user != os.getuid():
         subprocess.run(["chown", "-R", f"{user}:{user}", str(folder)], check=True)
-        for parent in (folder.parent, folder.parent.parent, folder.parent.parent.parent):
+        for parent in folder.parents:
+            if os.path.samefile(parent, "/var/tmp"):
+                break  # it is everybody's
             parent.chmod(0o755)
 
 

@@ -95,15 +95,6 @@ async def test_no_such_root(host: LocalHost, tmp_path: Path) -> None:
         await host.create(ContainerSettings(root=str(tmp_path / "missing")))
 
 
-async def test_a_link_where_a_folder_has_to_be_shown(host: LocalHost, root: Path, tmp_path: Path) -> None:
-    """A command could replace the link, and then nothing would protect what is shown."""
-    path = os.path.realpath(tmp_path)
-    (root / path.split("/")[1]).unlink(missing_ok=True)
-    (root / path.split("/")[1]).symlink_to("bin")
-    with pytest.raises(ContainerError, match="there is a link in the image"):
-        await host.create(ContainerSettings(root=str(root), binds=(bind_in_place(path),)))
-
-
 @pytest.fixture
 def refusing(tmp_path: Path) -> Iterator[Path]:
     """A folder over which no overlay can be laid, because it is one itself, as in Docker."""
@@ -132,3 +123,12 @@ async def test_where_no_overlay_can_be_laid_a_container_has_a_copy(refusing: Pat
         ]
         assert not (root / "new").exists() and (root / "bin/cat").exists()
         await container.aclose()
+
+
+async def test_a_link_where_a_folder_has_to_be_shown(host: LocalHost, root: Path, tmp_path: Path) -> None:
+    """A command could replace the link, and then nothing would protect what is shown."""
+    path = os.path.realpath(tmp_path)
+    (root / path.split("/")[1]).unlink(missing_ok=True)
+    (root / path.split("/")[1]).symlink_to("bin")
+    with pytest.raises(ContainerError, match="there is a link in the image"):
+        await host.create(ContainerSettings(root=str(root), binds=(bind_in_place(path),)))

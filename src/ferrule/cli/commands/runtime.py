@@ -15,9 +15,12 @@ from ferrule.cli.exit_codes import DONE
 from ferrule.cli.options import Parser, print_warnings
 from ferrule.cli.running import run_interruptibly
 from ferrule.config import ferrule_home
+from ferrule.containers import ContainerSettings, LocalHost
 from ferrule.containers.data_stack import NAME as STACK
 from ferrule.containers.data_stack import DataStack
+from ferrule.containers.hosted_build import MIRROR, build_hosted
 from ferrule.containers.images import Image, Images, UnknownImage
+from ferrule.containers.languages import languages_of
 from ferrule.containers.local import IMAGES
 from ferrule.containers.stack_build import build_stack
 from ferrule.doors.headless.terminal import safe
@@ -46,7 +49,7 @@ def main(arguments: list[str]) -> int:
         return _import(images, options)
     stack = DataStack(images.store)
     if options.action == "build":
-        return _build(stack, options)
+        return _build_hosted(images, options) if options.hosted else _build(stack, options)
     if options.action == "rm":
         stack.remove() if options.name == STACK else images.remove(options.name)
         print(f"removed {options.name}")
@@ -70,6 +73,8 @@ def _parser() -> Parser:
     imported.add_argument("--name", metavar="NAME", help="what to call it here; else by its own name")
     imported.add_argument("--ref", metavar="REF", help="which image, if the source has several")
     built = actions.add_parser("build", help="make or update the Python data stack")
+    built.add_argument("--hosted", action="store_true", help="make the image `hosted`, like OpenAI's shell, instead")
+    built.add_argument("--mirror", metavar="URL", help=f"Debian's packages for --hosted ({MIRROR})")
     built.add_argument("--index-url", metavar="URL", help="the package index; else as pip is configured")
     listed = actions.add_parser("list", help="list the images and the data stack")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
@@ -97,6 +102,18 @@ def _build(stack: DataStack, options: argparse.Namespace) -> int:
     record = run_interruptibly(build_stack(stack, _say, index_url=options.index_url))
     print(safe(f"{STACK}  {record.line()}"))
     return DONE
+
+
+def _build_hosted(images: Images, options: argparse.Namespace) -> int:
+    made = run_interruptibly(build_hosted(images, _say, mirror=options.mirror, index_url=options.index_url))
+    print(safe(f"{_line(made)}  {run_interruptibly(_languages(made))}"))
+    return DONE
+
+
+async def _languages(image: Image) -> str:
+    settings = ContainerSettings(root=str(image.root), env=image.config.variables, temporary=True)
+    async with LocalHost.open() as host:
+        return (await languages_of(await host.create(settings))).sentence
 
 
 def _say(text: str) -> None:

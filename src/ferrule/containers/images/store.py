@@ -105,12 +105,14 @@ class Images:
         reference: str | None = None,
         limits: ImportLimits | None = None,
         own: bool = False,
+        replace: bool = False,
     ) -> Image:
         """Unpack an image and return it; one of this name and content that is there already is returned as it is.
 
         `name` defaults to the image's own, else to that of `path`. `reference` chooses one of several in `path`.
         `own` gives files to those whom the image names, which only root can; else all are ours, with a table.
-        Raises `ImageError`, also if another image has the name. Nothing of a failed import stays; what a killed one
+        `replace`: another image of this name goes, at the latest when nobody uses it; without, that is an `ImageError`.
+        Raises `ImageError`. Nothing of a failed import stays; what a killed one
         left, the next one removes.
         """
         if name is not None and not NAME.fullmatch(name):
@@ -122,12 +124,20 @@ class Images:
             read_image(path, reference, scratch=staged, limits=limits) as source,
         ):
             chosen = name or default_name(source.reference, path)
-            there = self._same(chosen, source)
+            there = self._same(chosen, source, replace=replace)
             if there is None:
                 self._fill(staged, source, limits, own)
-                self._publish(staged, lock, chosen, source)
+                with self._shelf.locked():  # another process may meanwhile have given it to one
+                    if self._same(chosen, source, replace=replace) is None:
+                        self._shelf.publish(staged, lock, chosen, replace=replace)
                 there = self.get(chosen)
         return there
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Make a folder for what an image is made of. It is removed at the end; if we are killed, by the next sweep."""
+        with self._shelf.staging() as (folder, _):
+            yield folder
 
     def remove(self, name: str) -> None:
         """Remove an image. Raises `UnknownImage`, and `ImageError` while it is used."""
@@ -137,8 +147,8 @@ class Images:
         """Remove what killed processes have left. Raises `ImageError` if it cannot be removed."""
         self._shelf.sweep()
 
-    def _same(self, name: str, source: ImageSource) -> Image | None:
-        """Return the image that has the name already. Raises `ImageError` if it is another one."""
+    def _same(self, name: str, source: ImageSource, *, replace: bool) -> Image | None:
+        """Return the image that has the name already. Raises `ImageError` for another one, unless that is replaced."""
         try:
             there = self.get(name)
         except UnknownImage:
@@ -147,6 +157,8 @@ class Images:
             return None
         if there.digest == source.digest:
             return there
+        if replace:
+            return None
         raise ImageError(f"there is another image {name}: `ferrule runtime rm {name}` first, or choose a --name")
 
     def _fill(self, staged: Path, source: ImageSource, limits: ImportLimits, own: bool) -> None:
@@ -167,12 +179,6 @@ class Images:
         with explained(staged):
             write_owners(staged / OWNERS, made.owners)
             (staged / RECORD).write_bytes(msgspec.json.encode(record))
-
-    def _publish(self, staged: Path, lock: int, name: str, source: ImageSource) -> None:
-        """Give a whole image its name, unless another process has meanwhile given it to one."""
-        with self._shelf.locked():
-            if self._same(name, source) is None:
-                self._shelf.publish(staged, lock, name)
 
 
 def default_name(reference: str, path: Path) -> str:
