@@ -31,6 +31,13 @@ def renamed(data: bytes, old: bytes, new: bytes) -> bytes:
     return data.replace(old, new)
 
 
+def bomb() -> bytes:
+    """A zip of 26 MB, whose sum is wrong: who reads it to its end finds that."""
+    data = bytearray(skill(("zeros", bytes(MOST_BYTES + (1 << 20)))))
+    data[data.rindex(b"PK\1\2") + 16] ^= 1
+    return bytes(data)
+
+
 def overstated() -> bytes:
     """A zip that says of 26 MB that they are five bytes."""
     data = bytearray(skill(("zeros", bytes(MOST_BYTES + 1))))
@@ -87,7 +94,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "too many folders": (lambda: skill(*((f"{name}/", b"") for name, _ in files(1000))), "1001 entries"),
     "endless directory": (endless, "its directory has"),
     "too large": (lambda: zipped(("SKILL.md", manifest()), ("x", bytes(MOST_BYTES)), method=0), "more than 25 MB"),
-    "bomb": (lambda: skill(("x", bytes(MOST_BYTES + 1))), "more than 25 MB"),
+    "bomb": (bomb, "more than 25 MB"),
     "bomb that lies": (overstated, "cannot be read"),
     "other packing": (lambda: zipped(("SKILL.md", manifest()), method=zipfile.ZIP_LZMA), "other than 'deflate'"),
     "no manifest": (lambda: zipped(("README.md", b"")), "no SKILL.md at the top"),
@@ -166,7 +173,8 @@ def test_files_are_written_as_they_were_and_run_if_they_can(tmp_path: Path) -> N
 def test_files_that_come_one_by_one_are_held_to_the_same() -> None:
     good = [BundleFile("top/SKILL.md", manifest()), BundleFile("top/add.py", b"")]
     assert [file.path for file in bundle_of(good).files] == ["SKILL.md", "add.py"]
-    for bad in (BundleFile("top/../x", b""), BundleFile("/x", b""), BundleFile("", b""), BundleFile("top", b"")):
+    large = BundleFile("top/x", bytes(MOST_BYTES))
+    for bad in (BundleFile("top/../x", b""), BundleFile("/x", b""), BundleFile("", b""), BundleFile("top", b""), large):
         with pytest.raises(BadBundle):
             bundle_of([*good, bad])
 
