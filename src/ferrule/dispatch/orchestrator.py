@@ -15,7 +15,6 @@ from ferrule.dispatch.denial import is_likely_denied
 from ferrule.dispatch.security import Security
 from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import AmendmentError, LocalHost, PolicyStore
-from ferrule.kernel_files import refuse_hidden
 from ferrule.process.launcher import Launcher
 from ferrule.protocol.approvals import ExecApprovalRequirement, ExecPolicyAmendment, Forbidden, NeedsApproval, Skip
 from ferrule.protocol.errors import RespondToModel
@@ -23,7 +22,7 @@ from ferrule.protocol.events import ExecApproval, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision
 from ferrule.sandbox.boundary import Boundary
 from ferrule.tools.context import Access, Attempt, ToolContext
-from ferrule.tools.effects import CommandEffect, CommandResult, Effect, PatchEffect
+from ferrule.tools.effects import CommandEffect, CommandResult, Effect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Decision, NoAnswer
 from ferrule.tools.tasks import run_blocking
@@ -66,7 +65,6 @@ class Orchestrator:
 
         Raises `RespondToModel` if it is refused.
         """
-        self._refuse_hidden(effect)
         boundary = await self._boundary(effect)
         needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect, boundary))
         if isinstance(needs, Forbidden):
@@ -86,15 +84,6 @@ class Orchestrator:
     async def _boundary(self, effect: Effect) -> Boundary | None:
         """Return what may be written now. A command's launcher checks by itself."""
         return self._workspace.boundary if isinstance(effect, CommandEffect) else await self._workspace.look()
-
-    def _refuse_hidden(self, effect: Effect) -> None:
-        """Raise `RespondToModel` for a patch of files that the container does not show: nobody can approve it."""
-        shown = self._workspace.readable_files.shown
-        for path in effect.paths if shown is not None and isinstance(effect, PatchEffect) else ():
-            try:
-                refuse_hidden(os.path.realpath(path), shown)
-            except OSError as error:
-                raise RespondToModel(f"patch rejected: {path}: {error.strerror}") from error
 
     def _confirmed(self, ctx: ToolContext, effect: Effect, needs: ExecApprovalRequirement) -> ExecApprovalRequirement:
         """Require confirmation for an effect that would simply proceed, if its risk is reason enough."""
