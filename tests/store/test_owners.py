@@ -74,10 +74,13 @@ CALLS: dict[str, Call] = {
 }
 """A call for each method that takes an owner. Made by the owner, it returns something."""
 
-OF_NO_OWNER = {"append_events", "expire", "expire_files", "unfinished"}
+OF_NO_OWNER = {"append_events", "expire", "expire_approvals", "expire_files", "secret", "unfinished"}
 """Called by the gateway itself, never with an id that a client sent."""
 
-CREATES = {"add_container", "create_conversation", "create_file", "create_response", "create_skill", "create_upload"}
+CREATES = {
+    "add_container", "create_conversation", "create_file", "create_response", "create_skill", "create_upload",
+    "use_approvals",
+}  # fmt: skip
 KEYS = {"add_key", "has_keys", "keys", "owner_of", "remove_key"}
 
 

@@ -24,8 +24,13 @@ def guarded_client(guard: Guard, *, ca_file: str | None = None, **options: Any) 
     """Return a client whose every connection `guard` makes; `ca_file` holds further roots. `options` are those of
     `httpx2.AsyncClient`. A request raises `Refused` where the guard does. Proxies of the environment are not used: they
     would look up the names. Raises `UsageError` for a `ca_file` that cannot be read."""
-    transport = _Transport(guard, client_context(ca_file))
+    transport = guarded_transport(guard, ca_file=ca_file)
     return httpx2.AsyncClient(transport=transport, trust_env=False, **{"timeout": TIMEOUT, **options})
+
+
+def guarded_transport(guard: Guard, *, ca_file: str | None = None) -> httpx2.AsyncHTTPTransport:
+    """Return the way of such a client to the network, for a client of one's own. Raises `UsageError` as it does."""
+    return _Transport(guard, client_context(ca_file))
 
 
 @functools.lru_cache(maxsize=8)

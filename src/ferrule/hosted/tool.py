@@ -48,13 +48,20 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of the model. `function` is one of the tool's functions, by its own name; `tool` is the tool as the client
-    declared it, `arguments` are the model's words."""
+    declared it, `arguments` are the model's words. `approval` is the request by which the client has allowed it."""
 
     call_id: str
     function: str
     arguments: str
     tool: JsonObject
     scope: Scope
+    approval: str | None = None
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A call that waits until the client allows it. `record` stands for it in the conversation."""
+
+    record: ResponseItem
 
 
 class Begun(Protocol):
@@ -69,8 +76,8 @@ class Begun(Protocol):
 class Telling(Protocol):
     """Where a call tells its items."""
 
-    def add_item(self, kind: str, fields: Mapping[str, JsonValue]) -> Begun:
-        """Tell that an item of this type begins."""
+    def add_item(self, kind: str, fields: Mapping[str, JsonValue], item_id: str | None = None) -> Begun:
+        """Tell that an item of this type begins, under this id if it is free."""
         ...
 
     def tell_of(self, item: Any, kind: str, **fields: Any) -> None:
@@ -90,6 +97,8 @@ class HostedTool(ABC):
     """One such tool. `kind` is its type in `tools`; a tool may be known to the model as several functions."""
 
     kind: ClassVar[str]
+    opens: ClassVar[bool] = False
+    """True if its functions are known only once a response runs: then `open` is called first."""
 
     @property
     def goes_first(self) -> bool:
@@ -109,13 +118,25 @@ class HostedTool(ABC):
         Raises `ToolRefused`."""
         return ""
 
+    async def open(self, tool: JsonObject, scope: Scope, telling: Telling) -> "Opened":
+        """Make the declared tool ready for a response."""
+        return Opened(self)
+
+    def release(self) -> None:
+        """Let go of what was opened: the response ends."""
+        return
+
+    def names(self, function: str, name: str) -> bool:
+        """Return whether a function stands for what the client calls by this name."""
+        return function == name
+
     @abstractmethod
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the functions that the model is told of. Where a tool of the client has the name of one, that one gets
         another."""
 
     @abstractmethod
-    async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
+    async def run(self, call: HostedCall, telling: Telling) -> OutputBody | Held:
         """Run a call, tell its items, and return what the model reads. Raises `RespondToModel` for a call that is
         wrong, before anything is told, and `NotReady`, after which the tool is not offered any more."""
 
@@ -132,3 +153,10 @@ class HostedTool(ABC):
         """Return an item of ours that the client sends back as the model saw it; empty if it is none of this tool.
         `called` returns the name by which the model knows a function."""
         return ()
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A tool that is ready for a response. `records` are kept in the conversation; the model does not see them."""
+
+    tool: HostedTool
+    records: tuple[ResponseItem, ...] = ()

@@ -17,7 +17,7 @@ import msgspec
 from ferrule.lookup import NOWHERE, Places
 from ferrule.mcp.callbacks import Ask, Progress
 from ferrule.mcp.environment import server_program
-from ferrule.mcp.errors import McpFailure
+from ferrule.mcp.errors import CallFailed, McpFailure
 from ferrule.mcp.extra import sdk_needed
 from ferrule.process.launcher import Launcher
 from ferrule.process.plain import PlainLauncher
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
 
     from ferrule.mcp.connection import Connection
+    from ferrule.mcp.http import Reach
     from ferrule.tools.context import ToolContext
 
 log = logging.getLogger("ferrule.mcp")
@@ -76,7 +77,8 @@ class MCPClient:
 
     Belongs to the loop that used it first; calls from other loops run there. A program with a bare name is never looked
     up in `places`, where commands can write. `ask` answers the server's questions to the user; `on_tools_changed` is
-    called when its list of tools changes. `propagate`: the server is sent the trace's id.
+    called when its list of tools changes. `propagate`: the server is sent the trace's id. `reach` is another way to a
+    remote server.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class MCPClient:
         ask: Ask | None = None,
         on_tools_changed: Callable[[], None] = lambda: None,
         propagate: bool = False,
+        reach: "Reach | None" = None,
     ) -> None:
         if settings.problem is not None:
             raise UsageError(f"MCP server {name} {settings.problem}")
@@ -107,6 +110,7 @@ class MCPClient:
         """The calls that wait for the server, by their contexts."""
         self._on_tools_changed = on_tools_changed
         self._propagate = propagate
+        self._reach = reach
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
@@ -249,7 +253,7 @@ class MCPClient:
             return StdioTransport(self.name, self.settings, self._launcher, self._cwd, self._env, self._places)
         from ferrule.mcp.http import HttpTransport
 
-        return HttpTransport(self.name, self.settings, self._env, self._home)
+        return HttpTransport(self.name, self.settings, self._env, self._home, self._reach)
 
     async def _drop(self, connection: "Connection") -> None:
         await connection.close()
@@ -293,7 +297,7 @@ class MCPClient:
             connection = self._connection
             runs_tasks = connection is not None and connection.declares("tasks", "requests", "tools", "call")
             for raw in _entries(page.get("tools")):
-                tool = _tool(self.name, raw, runs_tasks=runs_tasks)
+                tool = tool_of(self.name, raw, runs_tasks=runs_tasks)
                 if tool is not None and self.settings.wants(tool.name):
                     found.setdefault(tool.name, tool)
             cursor = page.get("nextCursor")
@@ -319,7 +323,7 @@ class MCPClient:
             result = await self._asked(what, call, acts=True)
         except TimeoutError as error:
             text = f"{what} did not answer within {timeout:g} seconds (tool_timeout); it may still be running"
-            raise RespondToModel(text) from error
+            raise CallFailed(text, status=504) from error
         self._failures = 0
         return result
 
@@ -366,18 +370,19 @@ class MCPClient:
         """Return the error for a request that failed; a connection that was lost is dropped."""
         from mcp.types import CONNECTION_CLOSED
 
-        from ferrule.mcp.http import LOGIN_NEEDED
+        from ferrule.mcp.http import LOGIN_NEEDED, http_status
 
+        status = http_status(error)
         if error.code == LOGIN_NEEDED:
-            return McpFailure(self.name, "login", error.message)
+            return McpFailure(self.name, "login", error.message, code=error.code, status=status)
         if error.code != CONNECTION_CLOSED:
-            return RespondToModel(f"{what} failed: {error.message}")
+            return CallFailed(f"{what} failed: {error.message}", code=error.code, status=status)
         await self._drop(connection)
         self._failed()
         lost = connection.failure
         why = lost if lost is not None and lost.kind != "refused" else error.message
         then = "It may have run, so it was not repeated; the next call" if acts else "The next request"
-        return RespondToModel(f"{what} failed: {why}. {then} starts the server again")
+        return CallFailed(f"{what} failed: {why}. {then} starts the server again", code=error.code, status=502)
 
 
 _starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -406,7 +411,7 @@ def offered_roots(settings: McpServerSettings, cwd: str) -> tuple[str, ...]:
     return (cwd,) if settings.is_local else ()
 
 
-def _tool(server: str, raw: dict[str, JsonValue], *, runs_tasks: bool) -> McpTool | None:
+def tool_of(server: str, raw: dict[str, JsonValue], *, runs_tasks: bool) -> McpTool | None:
     """Return the tool; None for an entry without a name. A missing schema means no parameters."""
     name = raw.get("name")
     if not isinstance(name, str) or not name:

@@ -19,7 +19,7 @@ from ferrule._version import __version__
 from ferrule.mcp.callbacks import Ask, Progress
 from ferrule.mcp.clock import CallClock
 from ferrule.mcp.errors import FailureKind, McpFailure
-from ferrule.mcp.http import LOGIN_NEEDED
+from ferrule.mcp.http import LOGIN_NEEDED, http_status
 from ferrule.mcp.lenient import declares, server_name
 from ferrule.mcp.task_call import run_task
 from ferrule.mcp.wire import Wire, take_answer
@@ -318,17 +318,24 @@ class Connection:
         return take_answer()
 
     def _explain(self, error: BaseException | None, timeout: float) -> McpFailure:
+        error = _first(error)
         kind, text = _cause(error, timeout)
         code = self._transport.exit_code
         if code is not None and kind == "crash":  # after a refusal it exits because we leave
             text = f"exited with code {code}"
         said = self._transport.said()
-        return McpFailure(self.server, kind, f"{text}; {said}" if said and kind != "launch" else text)
+        code, status = (error.code, http_status(error)) if isinstance(error, MCPError) else (None, None)
+        text = f"{text}; {said}" if said and kind != "launch" else text
+        return McpFailure(self.server, kind, text, code=code, status=status)
+
+
+def _first(error: BaseException | None) -> BaseException | None:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _cause(error: BaseException | None, timeout: float) -> tuple[FailureKind, str]:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
     match error:
         case None:
             return "crash", "closed the connection"

@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Any
 
 import httpx2
+import msgspec
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
 from ferrule.mcp.logins import LoginAuth, LoginStore
@@ -28,13 +30,46 @@ CLOSE_SECONDS = 2.0
 """Seconds to tell a server that its session is over: as long as a local one has to end by itself."""
 
 
+_STATUS = "ferrule.http_status"
+"""Names the HTTP status in the data of an error that we make of it."""
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Another way to a server than the network of this machine. `advice` is the next step if the server rejects the
+    credentials."""
+
+    transport: httpx2.AsyncBaseTransport
+    advice: str
+
+
+def http_status(error: MCPError) -> int | None:
+    """Return the HTTP status of which an error was made; None if the server sent the error itself."""
+    status = error.data.get(_STATUS) if isinstance(error.data, dict) else None
+    return status if isinstance(status, int) else None
+
+
+def status_error(code: int, message: str, status: int) -> bytes:
+    """Return the body of an HTTP answer of this status: a JSON-RPC error that keeps the status."""
+    error = {"code": code, "message": message, "data": {_STATUS: status}}
+    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
+
 class HttpTransport:
     """Talks to `settings.url`, with the login stored in `home` unless the headers authenticate."""
 
     exit_code: int | None = None
 
-    def __init__(self, name: str, settings: McpServerSettings, env: Mapping[str, str], home: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: McpServerSettings,
+        env: Mapping[str, str],
+        home: str | None = None,
+        reach: Reach | None = None,
+    ) -> None:
         assert settings.url is not None
+        if reach is None:
+            reach = Reach(httpx2.AsyncHTTPTransport(), _advice(name, settings, request_headers(settings, env)))
         self._url = settings.url
         headers = request_headers(settings, env)
         knows_who = home is None or any(header.lower() == "authorization" for header in headers)
@@ -43,7 +78,7 @@ class HttpTransport:
             headers=headers,
             auth=None if store is None else LoginAuth(store),
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
-            transport=_Careful(_advice(name, settings, headers), store),
+            transport=_Careful(reach, store),
         )
         self._stack = AsyncExitStack()
         self._headers = headers
@@ -90,13 +125,13 @@ def _advice(name: str, settings: McpServerSettings, headers: Mapping[str, str]) 
 
 
 class _Careful(httpx2.AsyncBaseTransport):
-    """Reads answers up to a limit and turns an error status into a JSON-RPC error that names it, with `advice` if the
+    """Reads answers up to a limit and turns an error status into a JSON-RPC error that names it, with advice if the
     server rejects the credentials. Scopes that the stored login lacks are noted for the next login."""
 
-    def __init__(self, advice: str, store: LoginStore | None) -> None:
-        self._advice = advice
+    def __init__(self, reach: Reach, store: LoginStore | None) -> None:
+        self._advice = reach.advice
         self._store = store
-        self._inner = httpx2.AsyncHTTPTransport()
+        self._inner = reach.transport
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "DELETE":
@@ -115,12 +150,11 @@ class _Careful(httpx2.AsyncBaseTransport):
         if lacked and self._store is not None:
             await self._store.want(lacked)
         await response.aclose()
-        body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
         headers = [(k, v) for k, v in response.headers.raw if k.lower() not in _BODY_HEADERS]
         return httpx2.Response(
             response.status_code,
             headers=[*headers, (b"content-type", b"application/json")],
-            content=json.dumps(body).encode(),
+            content=status_error(code, message, response.status_code),
             request=request,
         )
 

@@ -150,6 +150,16 @@ class GatewayContainers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     spares: Count = 1
 
 
+class GatewayNetwork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What requests to `ferrule serve` may reach. `allowed_domains`: names that bound what each may name; None is every
+    public one. `ca_file`: further roots for TLS. `hosts` maps `"name:port"` to `"address:port"`, which may be private;
+    it permits nothing."""
+
+    allowed_domains: tuple[str, ...] | None = None
+    ca_file: str | None = None
+    hosts: dict[str, str] = {}
+
+
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`ferrule serve`. `allowed_hosts`: names under which it is reached besides its address. `max_concurrent`: how many
     responses of one key run at once. `keep_days`: how long responses are kept."""
@@ -160,6 +170,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_concurrent: Positive = 1024
     keep_days: Positive = 30
     containers: GatewayContainers = GatewayContainers()
+    network: GatewayNetwork = GatewayNetwork()
 
 
 Confirmation = Literal["always", "never", "risky"]

@@ -5,15 +5,18 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ferrule.history.tokens import estimate_all
+from ferrule.hosted.mcp.declared import RemoteServer
 from ferrule.hosted.tool import HostedTool, ToolRefused
 from ferrule.model.responses.request import LOGPROBS
 from ferrule.model.stream import ModelRequest, OutputFormat
 from ferrule.protocol.items import AdditionalTools, ResponseItem, ToolSearchOutput, kind_of
-from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.settings import ModelSettings
+from ferrule.responses.answering import Answering
 from ferrule.responses.attachments import Attachments
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.failures import tool_refusal
+from ferrule.responses.held import once
 from ferrule.responses.history import Histories, History, ResponseCache
 from ferrule.responses.request import (
     Compacting,
@@ -63,6 +66,14 @@ class Asker:
         self._hosted = hosted
         self._store = store
         self._histories = histories
+        self._approvals = Answering(store)
+
+    async def allow(self, asked: Asked) -> frozenset[str]:
+        """Take the client's answers to calls that wait: each counts once. Returns the requests that it has allowed now.
+        Raises `ApiError`."""
+        if not asked.options.answer:
+            return frozenset()
+        return await self._approvals.take(asked.history.items, asked.new, asked.plan, asked.owner)
 
     async def read(self, request: ResponseRequest, owner: str, cache: ResponseCache | None = None) -> Asked:
         """Read a request. Raises `ApiError`."""
@@ -78,7 +89,9 @@ class Asker:
         files = Attachments(self._store, owner)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
         placed = [(index, form) for index, item in enumerate(whole) for form in self._to_upstream(item, plan)]
+        placed = once(placed)
         new = tuple(item for _, item in placed)
+        await self._approvals.check(history.items, placed, owner)
         check_pairs(history.items, placed, given)
         _check_brought(given)
         if not history.items and not new:
@@ -96,7 +109,7 @@ class Asker:
             items=items,
             tools=specs,
             tool_choice=choice,
-            settings=_settings(updated, one_by_one=bool(brought.hosted)),
+            settings=_settings(updated, one_by_one=bool(brought.hosted or brought.unopened)),
             output_format=_output_format(updated),
             session_id=known.prompt_cache_key or history.lane,
             include=tuple(name for name in known.include or () if name in OF_TOOLS),
@@ -127,7 +140,7 @@ class Asker:
 async def _checked(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> ToolPlan:
     """Let tools that run here look up what they name. Returns the plan with what they tell the model of it. Raises
     `ApiError`."""
-    entries = {id(entry.declared): entry for entry in plan.hosted.values()}
+    entries = {id(entry.declared): entry for entry in plan.ours}
     notes: dict[int, str] = {}
     for key, entry in entries.items():
         try:
@@ -149,6 +162,7 @@ def _options(known: Known, items: Sequence[ResponseItem], given: Sequence[JsonOb
         compact=bool(triggers) or _is_due(known.context_management or (), items),
         answer=not triggers and known.generate is not False,
         truncate=known.truncation == "auto",
+        choice=known.tool_choice,
     )
 
 
@@ -162,17 +176,22 @@ def _is_due(wanted: Sequence[Compacting], items: Sequence[ResponseItem]) -> bool
 
 def _brought(items: Iterable[ResponseItem], declared: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the tools that the conversation itself has brought, by a search or later on, and that `declared` lacks."""
-    names = {tool.get("name") for tool in declared} - {None}
+    names = {_called(tool) for tool in declared} - {None}
     found: list[JsonObject] = []
     for item in items:
         if not isinstance(item.view, AdditionalTools | ToolSearchOutput):
             continue
         for raw in item.view.tools:
             tool = msgspec.json.decode(raw)
-            if isinstance(tool, dict) and tool.get("name") not in names:
+            if isinstance(tool, dict) and _called(tool) not in names:
                 found.append(tool)
-                names.add(tool.get("name"))
+                names.add(_called(tool))
     return found
+
+
+def _called(tool: JsonObject) -> JsonValue:
+    """Return what tells a tool from others."""
+    return tool.get("name") or tool.get("server_label")
 
 
 def _check_brought(items: Sequence[JsonObject]) -> None:
@@ -180,7 +199,11 @@ def _check_brought(items: Sequence[JsonObject]) -> None:
     for at, item in enumerate(items):
         tools = item.get("tools") if item.get("type") in ("additional_tools", "tool_search_output") else None
         for number, tool in enumerate(tools if isinstance(tools, list) else ()):
-            read_tool(tool, f"input[{at}].tools[{number}]")
+            param = f"input[{at}].tools[{number}]"
+            shape = read_tool(tool, param)
+            if isinstance(shape, RemoteServer) and shape.sent_headers:
+                text = f"{param}: items are stored, credentials are not: name a server that needs some in `tools`"
+                raise ApiError(text, code="invalid_value", param=param)
 
 
 def _updated(known: Known, items: Iterable[ResponseItem]) -> Known:

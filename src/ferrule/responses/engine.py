@@ -111,20 +111,22 @@ class ResponseEngine:
         with self._alone_in(request.conversation, owner):
             try:
                 asked = await self._asker.read(request, owner, cache)
+                allowed = await self._asker.allow(asked)
             except ApiError:
                 if cache is not None and parent is not None:
                     cache.drop(parent)
                 raise
-            return await self._start(asked, request, owner, cache)
+            return await self._start(asked, allowed, owner, cache)
 
-    async def _start(self, asked: Asked, request: ResponseRequest, owner: str, cache: ResponseCache | None) -> Ledger:
+    async def _start(self, asked: Asked, allowed: frozenset[str], owner: str, cache: ResponseCache | None) -> Ledger:
+        request = asked.request
         ledger = self._ledger(asked)
         left = asyncio.get_running_loop().create_future()
         running = self._running[ledger.id] = _Running(ledger, owner, left, request.conversation)
         if request.store and not await self._keep(asked, ledger):
             # Its parent is not stored, or not any more: what comes after must find all of it here.
             asked = msgspec.structs.replace(asked, new=(*asked.history.items, *asked.new))
-        running.task = asyncio.create_task(self._run(asked, running, cache), name=f"ferrule-{ledger.id}")
+        running.task = asyncio.create_task(self._run(asked, running, allowed, cache), name=f"ferrule-{ledger.id}")
         return ledger
 
     async def _keep(self, asked: Asked, ledger: Ledger) -> bool:
@@ -278,7 +280,7 @@ class ResponseEngine:
         obfuscates = asked.request.obfuscates
         return Ledger(body, not_run=asked.plan.not_run, obfuscates=obfuscates, clock=self._clock)
 
-    async def _run(self, asked: Asked, running: _Running, cache: ResponseCache | None) -> None:
+    async def _run(self, asked: Asked, running: _Running, allowed: frozenset[str], cache: ResponseCache | None) -> None:
         """Run a response to its end, whatever that is."""
         ledger, running.has_begun = running.ledger, True
         lane = asked.upstream.session_id or ledger.id
@@ -291,7 +293,7 @@ class ResponseEngine:
             containers=containers_in(asked.input),
             items=upstream.items,
         )
-        hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls)
+        hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls, allowed)
         run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.options, hosted)
         kept = EventLog(self._store, ledger) if asked.request.background else None
         try:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ferrule.hosted.tool import HostedCall, HostedTool, NotReady, Scope
+from ferrule.hosted.records import HeldCall
+from ferrule.hosted.tool import Held, HostedCall, HostedTool, NotReady, Opened, Scope
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
     FunctionCall,
@@ -17,20 +18,33 @@ from ferrule.protocol.items import (
     read_item,
 )
 from ferrule.protocol.json_text import JsonObject
+from ferrule.responses.held import UNKNOWN_OUTCOME, Waiting, output_of, refused_text
 from ferrule.responses.ledger import Ledger
 from ferrule.web.marks import Cited, MarkReader, Source, cited
 
 MOST_CALLS = 256
 """Calls of one response where the client names no limit: a model that makes more does not end by itself."""
+GONE = "This call was not run: its tool is not there any more."
 OVER = "This call was not run: the response has made as many tool calls as it may. Answer with what you have."
 
 
-class Hosted(msgspec.Struct, frozen=True):
-    """A function of a tool of ours that a request declares. `function` is its own name."""
+class Declared(msgspec.Struct, frozen=True):
+    """A tool of ours that a request declares."""
 
     tool: HostedTool
     declared: JsonObject
+
+
+class Hosted(Declared, frozen=True):
+    """A function of such a tool. `function` is its own name."""
+
     function: str
+
+    def is_meant(self, choice: JsonObject) -> bool:
+        """Return whether a choice of a server, or of one of its tools, means this function."""
+        label, name = choice.get("server_label"), choice.get("name")
+        of_server = self.declared.get("server_label") == label
+        return of_server and (name is None or self.tool.names(self.function, str(name)))
 
 
 def containers_in(items: Sequence[JsonObject]) -> tuple[str, ...]:
@@ -49,16 +63,56 @@ def named_by(tools: Iterable[Hosted]) -> tuple[str, ...]:
 
 class HostedCalls:
     """The calls of one response. `tools` are by the names of their functions, `limit` is the number of calls that are
-    run."""
+    run, `allowed` are the requests that the client has allowed now."""
 
-    def __init__(self, tools: Mapping[str, Hosted], scope: Scope, ledger: Ledger, limit: int | None = None) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        tools: Mapping[str, Hosted],
+        scope: Scope,
+        ledger: Ledger,
+        limit: int | None = None,
+        allowed: frozenset[str] = frozenset(),
+    ) -> None:
+        self.tools = tools
         self._readers: dict[tuple[str, int], MarkReader] = {}
         self._withdrawn: dict[HostedTool, str] = {}
         """Tools that turned out to be not set up, and what the model is told of them."""
         self._scope = scope
         self._ledger = ledger
         self._left = MOST_CALLS if limit is None else limit
+        self._allowed = allowed
+        self._opened: list[HostedTool] = []
+
+    async def open(self, tools: Sequence[Declared]) -> list[Opened]:
+        """Make tools ready, side by side."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._open(one)) for one in tools]
+        return [task.result() for task in tasks]
+
+    async def _open(self, one: Declared) -> Opened:
+        opened = await one.tool.open(one.declared, self._scope, self._ledger)
+        self._opened.append(opened.tool)
+        return opened
+
+    async def settle(self, waiting: Sequence[Waiting]) -> list[ResponseItem]:
+        """Run the calls that the client has allowed. Returns the outputs of all, also of those that are not run."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._settled(one)) for one in waiting]
+        return [task.result() for task in tasks]
+
+    async def _settled(self, one: Waiting) -> ResponseItem:
+        held, answer = one.held, one.answer
+        if answer is None or not answer.approve:
+            return output_of(held.call, refused_text(answer))
+        if held.id not in self._allowed:
+            return output_of(held.call, UNKNOWN_OUTCOME)
+        name = next((name for name, entry in self.tools.items() if entry.function == held.function), None)
+        if name is None:
+            return output_of(held.call, GONE)
+        said = FunctionCall(call_id=held.call, name=name, arguments=str(held.request["arguments"]))
+        item = await self._output(said, held)
+        assert isinstance(item, ResponseItem)
+        return item
 
     @property
     def over(self) -> bool:
@@ -72,10 +126,11 @@ class HostedCalls:
 
     def has(self, namespace: str | None, name: str) -> bool:
         """Return whether a function is one of ours."""
-        return namespace is None and name in self._tools
+        return namespace is None and name in self.tools
 
-    async def run(self, calls: Sequence[ResponseItem]) -> list[ResponseItem]:
-        """Run calls side by side. Returns their outputs, in the order of the calls."""
+    async def run(self, calls: Sequence[ResponseItem]) -> list[ResponseItem | Held]:
+        """Run calls side by side. Returns their outputs, in the order of the calls; a call that waits for the client
+        has none."""
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._output(call.view)) for call in calls if isinstance(call.view, FunctionCall)
@@ -84,10 +139,12 @@ class HostedCalls:
 
     def offers(self, name: str) -> bool:
         """Return whether the model is still told of a function: calls of ours may be over, or the tool withdrawn."""
-        return name not in self._tools or not (self.over or self._tools[name].tool in self._withdrawn)
+        return name not in self.tools or not (self.over or self.tools[name].tool in self._withdrawn)
 
     async def close(self) -> None:
-        """Let go of what the tools remembered."""
+        """Let go of what was opened, and of what the tools remembered."""
+        for tool in self._opened:
+            tool.release()
         await self._scope.shared.close()
 
     def shown(self, item_id: str, part: int, delta: str) -> str:
@@ -99,7 +156,7 @@ class HostedCalls:
     async def annotated(self, item: ResponseItem) -> ResponseItem:
         """Return a message as the client reads it: without citation marks, with the annotations that our tools know;
         anything else as it is."""
-        if not self._tools or not isinstance(item.view, Message):
+        if not self.tools or not isinstance(item.view, Message):
             return item
         fields: JsonObject = msgspec.json.decode(item.raw)
         sources = self._sources()
@@ -112,24 +169,27 @@ class HostedCalls:
 
     def _sources(self) -> Mapping[int, Source] | None:
         """Return what marks may cite; None: there are no marks."""
-        known = (hosted.tool.sources(self._scope) for hosted in self._tools.values())
+        known = (hosted.tool.sources(self._scope) for hosted in self.tools.values())
         return next((sources for sources in known if sources is not None), None)
 
     async def _citations(self, text: str) -> Sequence[JsonObject]:
-        used = (*named_by(self._tools.values()), *containers_in(self._ledger.output))
-        for hosted in self._tools.values():
+        used = (*named_by(self.tools.values()), *containers_in(self._ledger.output))
+        for hosted in self.tools.values():
             if citations := await hosted.tool.citations(self._scope, used, text):
                 return citations
         return ()
 
-    async def _output(self, call: FunctionCall) -> ResponseItem:
-        return make_item(FunctionCallOutput(call_id=call.call_id, output=await self._run(call)))
+    async def _output(self, call: FunctionCall, held: HeldCall | None = None) -> ResponseItem | Held:
+        output = await self._run(call, held)
+        if isinstance(output, Held):
+            return output
+        return make_item(FunctionCallOutput(call_id=call.call_id, output=output))
 
-    async def _run(self, call: FunctionCall) -> OutputBody:
+    async def _run(self, call: FunctionCall, held: HeldCall | None) -> OutputBody | Held:
         if self.over:
             return OVER
         self._left -= 1
-        hosted = self._tools[call.name]
+        hosted = self.tools[call.name]
         if (told := self._withdrawn.get(hosted.tool)) is not None:
             return told
         given = HostedCall(
@@ -138,6 +198,7 @@ class HostedCalls:
             arguments=call.arguments,
             tool=hosted.declared,
             scope=self._scope,
+            approval=None if held is None else held.id,
         )
         try:
             return await hosted.tool.run(given, self._ledger)

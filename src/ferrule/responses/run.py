@@ -9,6 +9,8 @@ import msgspec
 from ferrule.history.compaction import cut_to
 from ferrule.history.pairs import called_id
 from ferrule.history.tokens import estimate_all
+from ferrule.hosted.records import ToolList, is_record, record_in
+from ferrule.hosted.tool import Held
 from ferrule.model.stream import (
     Completed,
     ContentFiltered,
@@ -36,12 +38,14 @@ from ferrule.protocol.items import (
     make_item,
 )
 from ferrule.protocol.json_text import JsonObject, JsonValue
-from ferrule.protocol.specs import spec_name
+from ferrule.protocol.specs import ToolSpec, spec_name
 from ferrule.responses.compaction import after_summary, summarised
+from ferrule.responses.errors import ApiError
 from ferrule.responses.failures import api_error
+from ferrule.responses.held import shown, waiting
 from ferrule.responses.hosted_calls import HostedCalls
 from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
-from ferrule.responses.tools import ToolPlan
+from ferrule.responses.tools import ToolPlan, choose_tool, with_opened
 from ferrule.responses.transcript import sealed
 
 MAX_CUTS = 4
@@ -65,7 +69,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a client wants a response. `encrypted`: with reasoning in its encrypted form. `logprobs`: with the
     probabilities of its tokens. `sources`: with all that a search found. `compact`: the conversation is
     summarised first. `answer`: the model answers; else the conversation is only kept, for what continues it.
-    `truncate`: what is too old for the model is left out."""
+    `truncate`: what is too old for the model is left out. `choice` is the tool that it is to use."""
 
     encrypted: bool = False
     logprobs: bool = False
@@ -73,6 +77,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     compact: bool = False
     answer: bool = True
     truncate: bool = False
+    choice: str | JsonObject | None = None
 
 
 class ResponseRun:
@@ -98,14 +103,21 @@ class ResponseRun:
         self._open: dict[str, OpenItem] = {}
         self.compacted = False
         self.said: list[ResponseItem] = []
-        """What the model said, as the upstream knows it, without calls that were rejected."""
+        """What the model said, as the upstream knows it, without calls that were rejected; and what the conversation
+        keeps beside that."""
+        self._tools: tuple[ToolSpec, ...] = request.tools
+        """The tools once the one that was asked for has been called."""
 
     async def run(self) -> Ending:
         """Run the response. Returns how it ends."""
         try:
+            if self._options.answer:
+                await self._prepare()
             if self._options.compact:
                 await self._compact()
             return await self._answer() if self._options.answer else Ending("completed", self._usage or TokenUsage())
+        except ApiError as error:
+            return self._refused(error)
         except ContentFiltered as error:
             self._add_usage(error.usage)
             return Ending("incomplete", self._usage, "content_filter")
@@ -117,20 +129,37 @@ class ResponseRun:
         """The conversation before what the model said; after a summary, what it stands in now."""
         return self._request.items
 
+    async def _prepare(self) -> None:
+        """Make our tools ready that were not, and run the calls that the client has allowed."""
+        if self._plan.unopened:
+            opened = await self._hosted.open(self._plan.unopened)
+            self.said += (record for one in opened for record in one.records)
+            self._plan = with_opened(self._plan, [one.tool for one in opened])
+            self._hosted.tools = self._plan.hosted
+            choice, tools = choose_tool(self._options.choice, self._plan)
+            self._request = msgspec.structs.replace(self._request, tools=tools, tool_choice=choice)
+            self._tools = self._plan.specs if choice == "required" and self._options.choice != "required" else tools
+        if found := waiting(self._request.items):
+            self.said += await self._hosted.settle(found)
+
     async def _compact(self) -> None:
         """Replace the conversation by a summary, which the client gets as an item."""
         item = self._ledger.add_item("compaction", {"encrypted_content": ""})
         self._ledger.tell("response.compaction.compacting", item_id=item.id, output_index=item.index)
-        summary = await summarised(self._model, self._request)
+        everything = (*self._request.items, *self.said)
+        seen = shown(everything)
+        summary = await summarised(self._model, msgspec.structs.replace(self._request, items=seen))
         self._add_usage(summary.usage)
         self._ledger.end_item(item, {"encrypted_content": sealed(summary.text)})
-        items = after_summary(self._request.items, summary.text)
-        self._request = msgspec.structs.replace(self._request, items=items)
+        records = tuple(item for item in everything if record_in(item, ToolList))
+        self._request = msgspec.structs.replace(self._request, items=(*records, *after_summary(seen, summary.text)))
+        self.said.clear()
         self.compacted = True
 
     async def _answer(self) -> Ending:
         """Ask the model until its calls are right and none of them is ours to run."""
-        request, corrections = self._request, 0
+        request = msgspec.structs.replace(self._request, items=(*self._request.items, *self.said))
+        corrections = 0
         while True:
             before = len(self.said)
             rejected = await self._fitting(request)
@@ -138,6 +167,8 @@ class ResponseRun:
             if self._incomplete is not None:
                 return Ending("incomplete", self._usage, self._incomplete)
             said = self.said[before:]
+            if any(map(is_record, own)):  # which ends it even beside a wrong call: the client is asked first
+                return Ending("completed", self._usage)
             if not rejected and (not own or any(_is_call(item) and item not in own for item in said)):
                 return Ending("completed", self._usage)
             corrections += bool(rejected)
@@ -150,21 +181,23 @@ class ResponseRun:
         """Run the calls of ours that the model has made since then. Returns them with their outputs. A call that got no
         output is taken back: nobody could go on from it."""
         calls = [item for item in self.said[before:] if self._hosted.names(item)]
-        outputs: list[ResponseItem] = []
+        ended: list[ResponseItem] = []
         try:
             if calls and not self._hosted.over:
                 outputs = await self._hosted.run(calls)
+                held = [one.record for one in outputs if isinstance(one, Held)]
+                ended = [*(one for one in outputs if not isinstance(one, Held)), *held]
         finally:
-            if not outputs:
+            if not ended:
                 self.said[before:] = [item for item in self.said[before:] if item not in calls]
-        self.said += outputs
-        return [*calls, *outputs] if outputs else []
+        self.said += ended
+        return [*calls, *ended] if ended else []
 
     def _next(self, request: ModelRequest, own: list[ResponseItem]) -> ModelRequest:
         """Return the request after calls of ours: a tool that was asked for has been called, and where no more calls
         are run the model is not told of our tools."""
         if own and request.tool_choice != "none":
-            request = msgspec.structs.replace(request, tool_choice="auto")
+            request = msgspec.structs.replace(request, tool_choice="auto", tools=self._tools)
         tools = tuple(spec for spec in request.tools if self._hosted.offers(spec_name(spec)))
         return request if len(tools) == len(request.tools) else msgspec.structs.replace(request, tools=tools)
 
@@ -175,7 +208,7 @@ class ResponseRun:
 
     async def _fitting(self, request: ModelRequest) -> list[_Rejected]:
         """Send a request; leave out its oldest items where it is too long, if the client wants that."""
-        items = request.items
+        items = shown(request.items)
         for _ in range(MAX_CUTS if self._options.truncate else 0):
             try:
                 return await self._sample(msgspec.structs.replace(request, items=items))
@@ -200,7 +233,7 @@ class ResponseRun:
     @property
     def _may_stop(self) -> bool:
         """Whether the client has added something, and all that was said stands by itself."""
-        said = [kind_of(item.view) for item in self.said] if self._ledger.is_steered else []
+        said = [kind_of(item.view) for item in shown(self.said)] if self._ledger.is_steered else []
         return "message" in said and set(said) <= {"message", "reasoning"} and not self._open
 
     def _take(self, event: ResponseEvent) -> None:
@@ -322,7 +355,9 @@ class ResponseRun:
 
     def _failed(self, error: ModelError) -> Ending:
         self._add_usage(error.usage)
-        failure = api_error(error)
+        return self._refused(api_error(error))
+
+    def _refused(self, failure: ApiError) -> Ending:
         self._ledger.error = failure
         return Ending("failed", self._usage, failure.code or "server_error", str(failure))
 

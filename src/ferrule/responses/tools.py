@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ferrule.hosted.containers import MemoryLimit
+from ferrule.hosted.mcp.declared import RemoteServer
 from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.tool import HostedTool
 from ferrule.model.stream import ForcedTool, ToolChoice
@@ -27,13 +28,15 @@ from ferrule.protocol.specs import (
     spec_name,
 )
 from ferrule.responses.errors import ApiError
-from ferrule.responses.hosted_calls import Hosted
+from ferrule.responses.hosted_calls import Declared, Hosted
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
 from ferrule.responses.request import unfit
 from ferrule.tools.grammar import InputGrammar, checkable_grammar
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 ANY_TEXT = FreeformToolFormat("text", "", "")
+MOST_SERVERS = 32
+"""MCP servers of one request, each of which is asked for its tools: a model tells no more apart."""
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 
@@ -149,17 +152,6 @@ class _ImageGeneration(msgspec.Struct, frozen=True):
     partial_images: Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
 
 
-class _Mcp(msgspec.Struct, frozen=True):
-    server_label: str
-    server_url: str | None = None
-    connector_id: str | None = None
-    tunnel_id: str | None = None
-    headers: dict[str, str] | None = None
-    authorization: str | None = None
-    allowed_tools: tuple[str, ...] | JsonObject | None = None
-    require_approval: str | JsonObject | None = None
-
-
 class _Plain(msgspec.Struct, frozen=True):
     """A tool without parameters."""
 
@@ -181,7 +173,7 @@ _SHAPES: Mapping[str, type[msgspec.Struct]] = {
     "computer": _Plain,
     "computer_use_preview": _ComputerPreview,
     "image_generation": _ImageGeneration,
-    "mcp": _Mcp,
+    "mcp": RemoteServer,
     "programmatic_tool_calling": _Plain,
 }
 """Types whose fields are checked."""
@@ -192,8 +184,8 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
     `echoed`: as the response shows them. `specs`: for the upstream. `natives`: tools with items of their own that the
     upstream is told of as functions, by the functions' names. `grammars`: of freeform tools, by namespace and name.
-    `hosted`: tools that are run here, by the names of their functions. `not_run`: types of tools, and fields of tools,
-    that nobody runs.
+    `hosted`: tools that are run here, by the names of their functions. `unopened`: tools that are run here, and whose
+    functions are known once the response runs. `not_run`: types of tools, and fields of tools, that nobody runs.
     """
 
     echoed: tuple[JsonObject, ...] = ()
@@ -201,7 +193,13 @@ class ToolPlan(msgspec.Struct, frozen=True):
     natives: Mapping[str, NativeTool] = {}
     grammars: Mapping[tuple[str | None, str], InputGrammar] = {}
     hosted: Mapping[str, Hosted] = {}
+    unopened: tuple[Declared, ...] = ()
     not_run: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> tuple[Declared, ...]:
+        """The tools that are run here; those of several functions more than once."""
+        return (*self.hosted.values(), *self.unopened)
 
     @property
     def names(self) -> dict[str, str]:
@@ -216,7 +214,7 @@ class ToolPlan(msgspec.Struct, frozen=True):
 
     def is_ours(self, kind: str) -> bool:
         """Return whether a tool of this type is run here."""
-        return any(entry.tool.kind == kind for entry in self.hosted.values())
+        return any(entry.tool.kind == kind for entry in self.ours)
 
     def with_notes(self, notes: Mapping[str, str]) -> "ToolPlan":
         """Return the plan with more in the descriptions of functions, by their names."""
@@ -234,6 +232,7 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
     specs: list[ToolSpec] = []
     natives: dict[str, NativeTool] = {}
     hosted: dict[str, Hosted] = {}
+    unopened: list[Declared] = []
     not_run: list[str] = []
     for tool, shape in zip(given, shapes, strict=True):
         kind = _kind(tool)
@@ -252,22 +251,22 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
             taken.add(name)
             natives[name] = native
             specs.append(native.function(name, tool))
+        elif here is not None and here.opens:
+            unopened.append(Declared(here, tool))
         elif here is not None:
-            for function in here.functions(tool):
-                name = _free_name(function.name, taken)
-                taken.add(name)
-                hosted[name] = Hosted(here, tool, function.name)
-                specs.append(msgspec.structs.replace(function, name=name))
+            specs += _add_functions(here, tool, taken, hosted)
             not_run += here.not_run(tool)
         else:
             not_run.append(kind)
     _check_twins(specs)
+    _check_servers(shapes)
     return ToolPlan(
         tuple(_echo(tool) for tool in given),
         tuple(specs),
         natives,
         _grammars(shapes),
         hosted,
+        tuple(unopened),
         tuple(dict.fromkeys(not_run)),
     )
 
@@ -278,9 +277,32 @@ def _noted(spec: ToolSpec, note: str) -> ToolSpec:
     return msgspec.structs.replace(spec, description=spec.description + note)
 
 
+def _add_functions(
+    tool: HostedTool, declared: JsonObject, taken: set[str], hosted: dict[str, Hosted]
+) -> Iterator[ToolSpec]:
+    """Yield the functions of a tool of ours, under names that are free, and note them."""
+    for function in tool.functions(declared):
+        name = _free_name(function.name, taken)
+        taken.add(name)
+        hosted[name] = Hosted(tool, declared, function.name)
+        yield msgspec.structs.replace(function, name=name)
+
+
+def with_opened(plan: ToolPlan, tools: Sequence[HostedTool]) -> ToolPlan:
+    """Return the plan with the functions of the tools that were not open, in their order."""
+    hosted = dict(plan.hosted)
+    taken = {spec_name(spec) for spec in plan.specs}
+    specs = list(plan.specs)
+    for tool, one in zip(tools, plan.unopened, strict=True):
+        specs += _add_functions(tool, one.declared, taken, hosted)
+    return msgspec.structs.replace(plan, specs=tuple(specs), hosted=hosted, unopened=())
+
+
 def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
     """Return the tool choice for the upstream, and the tools to send with it. Raises `ApiError`."""
     if choice is None or isinstance(choice, str):
+        if choice == "required" and not plan.specs:
+            choice = "auto"  # no server could list its tools
         return (choice or "auto", plan.specs)  # type: ignore[return-value]  # the request's reader has checked it
     kind, name = choice.get("type"), choice.get("name")
     if kind in ("function", "custom"):
@@ -291,10 +313,27 @@ def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolCh
         return _allowed(choice, plan)
     if not isinstance(kind, str):
         raise ApiError("tool_choice: an object needs a type", param="tool_choice.type")
+    if "server_label" in choice and plan.is_ours(kind):
+        return _of_server(choice, plan)
     if native := plan.names.get(kind):
         return ForcedTool(native), plan.specs
     sent = any(isinstance(spec, RawTool) and spec.definition.get("type") == kind for spec in plan.specs)
     return (ForcedTool(kind) if sent else "auto"), plan.specs
+
+
+def _of_server(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+    """Ask for a tool of a server, or for any of them, unless the server did not list its tools."""
+    label, name = choice["server_label"], choice.get("name")
+    if label not in {one.declared.get("server_label") for one in plan.ours}:
+        param = "tool_choice.server_label"
+        raise ApiError(f"{param}: there is no server {label!r} in tools", param=param)
+    names = set(_meant(choice, plan))
+    if name is None:
+        specs = tuple(spec for spec in plan.specs if spec_name(spec) in names)
+        return ("required", specs) if specs else ("auto", plan.specs)
+    if not names and any(one.declared.get("server_label") == label for one in plan.hosted.values()):
+        raise ApiError(f"tool_choice.name: {label!r} has no tool {name!r}", param="tool_choice.name")
+    return (ForcedTool(str(next(iter(names)))) if names else "auto"), plan.specs
 
 
 def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
@@ -322,6 +361,9 @@ def _kind(tool: JsonObject) -> str:
 def _meant(tool: JsonObject, plan: ToolPlan) -> tuple[JsonValue, ...]:
     """Return the names of the functions that an allowed tool stands for."""
     kind = _kind(tool)
+    if "server_label" in tool:
+        servers = {name: entry for name, entry in plan.hosted.items() if entry.declared.get("server_label")}
+        return tuple(name for name, entry in servers.items() if entry.is_meant(tool))
     hosted = tuple(name for name, entry in plan.hosted.items() if _kind(entry.declared) == kind)
     return (tool["name"],) if tool.get("name") else hosted or (plan.names.get(kind, kind),)
 
@@ -437,6 +479,20 @@ def _check_twins(specs: Sequence[ToolSpec]) -> None:
         names.add(name)
 
 
+def _check_servers(shapes: Sequence[msgspec.Struct | None]) -> None:
+    """Check that servers can be told apart, and are not too many. Raises `ApiError`."""
+    labels: set[str] = set()
+    for at, shape in enumerate(shapes):
+        if not isinstance(shape, RemoteServer):
+            continue
+        if shape.server_label in labels:
+            param = f"tools[{at}].server_label"
+            raise ApiError(f"{param}: two servers are called {shape.server_label!r}", param=param)
+        labels.add(shape.server_label)
+        if len(labels) > MOST_SERVERS:
+            raise ApiError(f"tools: at most {MOST_SERVERS} MCP servers in one request", param="tools")
+
+
 def _echo(tool: JsonObject) -> JsonObject:
     """Return a tool as the response shows it: a function with all of its fields."""
     if tool.get("type") != "function":
@@ -451,4 +507,6 @@ def _without_secrets(tool: JsonObject) -> JsonObject:
     """Remove an MCP server's credentials: what is stored and shown holds none."""
     if tool.get("type") != "mcp":
         return tool
-    return {key: value for key, value in tool.items() if key not in _SECRET}
+    url = tool.get("server_url")
+    bare = {"server_url": url.partition("?")[0]} if isinstance(url, str) else {}
+    return {key: value for key, value in tool.items() if key not in _SECRET} | bare

@@ -9,6 +9,7 @@ import msgspec
 
 from ferrule.history.compaction import summary_message
 from ferrule.history.pairs import answered_id, called_id
+from ferrule.hosted.records import PREFIX
 from ferrule.protocol.items import (
     Compaction,
     ItemView,
@@ -21,6 +22,7 @@ from ferrule.protocol.items import (
 )
 from ferrule.protocol.json_text import JsonObject
 from ferrule.responses.errors import INVALID, ApiError
+from ferrule.responses.held import held_in
 from ferrule.responses.ledger import new_id
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
 from ferrule.responses.request import ConfigurationUpdate, unfit
@@ -70,6 +72,8 @@ def _read(raw: msgspec.Raw, param: str) -> JsonObject:
     kind = item.get("type")
     if not isinstance(kind, str) or not kind:
         raise ApiError(f"{param}.type: an item needs a type", param=f"{param}.type")
+    if kind.startswith(PREFIX):
+        raise ApiError(f"{param}.type: items of the type {kind!r} are this server's own", param=f"{param}.type")
     if item.get("id") in (None, "") and kind != "item_reference":
         item = {**item, "id": new_id(kind)}
     _check(item, kind, param)
@@ -192,6 +196,7 @@ def check_pairs(
                 raise _unpaired(f"input[{index}]", f"the call {answers!r} has an output already")
             answered.add(answers)
         calls[called_id(item.view)] = item
+    answered |= {one.call for one in held_in([*before, *(item for _, item in new)]).values()}
     for call_id, item in calls.items():
         if call_id is not None and call_id not in answered and not isinstance(item.view, _MAY_WAIT):
             raise _unpaired("input", f"the {kind_of(item.view)} {call_id!r} has no output")

@@ -141,6 +141,19 @@ skill_versions = table(
     column("bytes", BigInteger),
     column("content", Text),
 )
+approvals = table(
+    "approvals",
+    column("owner", Text),
+    column("id", Text),
+    column("answered_at", BigInteger),
+)
+"""Requests for approval that were answered: each can be once."""
+secrets = table(
+    "secrets",
+    column("name", Text),
+    column("value", LargeBinary),
+)
+"""Keys that this server made for itself."""
 
 _FIRST = (
     """
@@ -313,4 +326,16 @@ _FOURTH = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH = (
+    """
+    create table approvals (
+        owner text not null,
+        id text not null,
+        answered_at integer not null,
+        primary key (owner, id)
+    ) without rowid
+    """,
+    "create table secrets (name text primary key, value blob not null) without rowid",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)

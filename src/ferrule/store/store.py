@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from ferrule.store import place
+from ferrule.store.approvals import Approvals
 from ferrule.store.containers import Containers
 from ferrule.store.contents import Contents
 from ferrule.store.conversations import Conversations
@@ -18,7 +19,7 @@ from ferrule.store.skills import Skills, known_bundles
 from ferrule.sync import AsyncClosing
 
 
-class Store(Responses, Conversations, Files, Containers, Skills, Keys, AsyncClosing):
+class Store(Responses, Conversations, Files, Containers, Skills, Approvals, Keys, AsyncClosing):
     """All that a gateway keeps, in one SQLite file and a folder beside it. `open` makes one; its owner closes it.
 
     Any number of tasks may use it at once.

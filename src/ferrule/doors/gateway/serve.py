@@ -15,12 +15,16 @@ from ferrule.containers import ContainerError, HostLimits, LocalHost
 from ferrule.containers.images import Images
 from ferrule.containers.local import IMAGES
 from ferrule.doors.gateway.app import gateway
+from ferrule.doors.gateway.network import ca_file_of, open_guard
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
 from ferrule.egress.guard import Guard
+from ferrule.hosted.approvals import LIFE_S, Approvals
 from ferrule.hosted.code_interpreter import CodeInterpreter
 from ferrule.hosted.containers import ClientContainers, settings_on
+from ferrule.hosted.mcp.remote import Remotes
+from ferrule.hosted.mcp.tool import HostedMcp
 from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
 from ferrule.hosted.web_search import WebSearch
@@ -71,8 +75,12 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         store = await owned.enter_async_context(await Store.open(state))
         if not at.is_loopback and not await store.has_keys():
             raise UsageError(NO_KEYS.format(bind=at))
+        guard, ca_file = open_guard(settings.gateway.network), ca_file_of(settings.gateway.network)
         containers = _containers(settings.gateway.containers, Path(settings.home), store, owned)
-        hosted = (*_hosted(containers, settings.gateway.containers), _web_search(settings, owned))
+        servers = HostedMcp(Remotes(guard, ca_file=ca_file), Approvals(store))
+        owned.push_async_callback(servers.aclose)
+        searching = _web_search(settings, guard, ca_file, owned)
+        hosted = (*_hosted(containers, settings.gateway.containers), searching, servers)
         engine = ResponseEngine(upstream, store, hosted=hosted)
         await engine.recover()
         owned.push_async_callback(engine.close)
@@ -122,7 +130,7 @@ def _hosted(containers: ClientContainers | None, settings: GatewayContainers) ->
     return CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
 
 
-def _web_search(settings: Settings, owned: AsyncExitStack) -> WebSearch:
+def _web_search(settings: Settings, guard: Guard, ca_file: str | None, owned: AsyncExitStack) -> WebSearch:
     """Return the tool that searches the web; where a setting is missing, it says which."""
     table = settings.web_search or WebSearchSettings()
     missing = table.missing(os.environ, settings.mcp_servers)
@@ -131,7 +139,7 @@ def _web_search(settings: Settings, owned: AsyncExitStack) -> WebSearch:
             log.warning("web_search is not run: %s", missing)
         return WebSearch(None, missing=missing)
     connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home)
-    browser = open_browser(table, Guard(None), connect, cwd=settings.cwd)
+    browser = open_browser(table, guard, connect, ca_file=ca_file, cwd=settings.cwd)
     owned.push_async_callback(browser.aclose)
     return WebSearch(browser)
 
@@ -167,6 +175,7 @@ async def _tidy(store: Store, settings: GatewaySettings) -> None:
         try:
             await store.expire(now - settings.keep_days * DAY_S)
             await store.expire_files(now)
+            await store.expire_approvals(now - LIFE_S)
         except StoreError:
             log.exception("what has expired could not be deleted")
         await asyncio.sleep(TIDY_S)

@@ -1,0 +1,1 @@
+"""Tools of remote MCP servers, run for a client of the Responses API."""
