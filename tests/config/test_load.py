@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ferrule.config import Configuration, Layer, Sources, load
@@ -258,7 +259,11 @@ WRONG = {
         "[model_providers.mine]\nrequest_max_retries = \"many\"",
         "model_providers.mine.request_max_retries must be a whole number of at least 0, not 'many'",
     ),
-    "bool": ("[sandbox_workspace_write]\nnetwork_access = 1", "network_access must be true or false, not 1"),
+    "bool": ("[sandbox_workspace_write]\ncaches = 1", "caches must be true or false, not 1"),
+    "bool or list": (
+        "[sandbox_workspace_write]\nnetwork_access = 1",
+        "network_access must be true or false or a list of strings, not 1",
+    ),
     "enum": (
         'sandbox_mode = "all"',
         "sandbox_mode must be one of read-only, workspace-write, container, danger-full-access, not 'all'",
@@ -272,6 +277,62 @@ WRONG = {
     "text": ("[shell_environment_policy.set]\nA = 1", "shell_environment_policy.set.A must be a string, not 1"),
     "relative root": ('[sandbox_workspace_write]\nwritable_roots = ["x"]', "'x' must be an absolute path"),
 }  # fmt: skip
+
+
+LISTS = {
+    "network_access = []": "network_access: an empty list allows no domain: name some",
+    'network_access = ["*"]': "network_access: '*' would allow every domain",
+    'network_access = ["ok.example.com", "10.0.0.1"]': "network_access: '10.0.0.1' is an address",
+    'network_access = ["[::1]"]': "network_access: '[::1]' is an address",
+    'network_access = ["https://ok.example.com"]': "network_access: 'https://ok.example.com' is a URL",
+    'network_access = ["ok.example.com:443"]': "network_access: 'ok.example.com:443' has a port",
+    'network_access = ["me@ok.example.com"]': "network_access: 'me@ok.example.com' has a user name",
+    'network_access = ["ok.*.com"]': "network_access: 'ok.*.com' is not a domain",
+    'network_access = "ok.example.com"': "must be true or false or a list of strings, not 'ok.example.com'",
+    'hosts = {"ok.example.com" = "127.0.0.1:1"}': "hosts: 'ok.example.com' is not of the form 'name:port'",
+    'hosts = {"ok.example.com:443" = "other.example.com:1"}': "'other.example.com:1' is not of the form 'address:port'",
+    'hosts = {"ok.example.com:443" = 1}': "must be a string, not 1",
+    'ca_file = "roots.pem"': "ca_file: 'roots.pem' must be an absolute path",
+    'ca_file = "/nonexistent/roots.pem"': "ca_file: /nonexistent/roots.pem is not a file",
+}
+
+
+@pytest.mark.parametrize("line", LISTS)
+def test_what_is_wrong_with_a_list_of_domains_is_said(home: Home, line: str) -> None:
+    home.user(f"[sandbox_workspace_write]\n{line}")
+    with pytest.raises(UsageError) as caught:
+        home.load()
+    assert f"sandbox_workspace_write.{line.split(maxsplit=1)[0]}" in str(caught.value)
+    assert LISTS[line] in str(caught.value)
+    home.user("")
+    with pytest.raises(UsageError):
+        home.load(f"sandbox_workspace_write.{line}")
+
+
+def test_a_list_of_domains(home: Home, tmp_path: Path) -> None:
+    roots = tmp_path / "roots.pem"
+    roots.touch()
+    home.user(
+        f'[sandbox_workspace_write]\nnetwork_access = ["OK.example.com.", "*.example.org"]\nca_file = "{roots}"\n'
+        '[sandbox_workspace_write.hosts]\n"ok.example.com:443" = "127.0.0.1:41234"'
+    )
+    policy = home.load().settings.sandbox_policy
+    assert policy == WorkspaceWrite(
+        network_access=("OK.example.com.", "*.example.org"),
+        hosts={"ok.example.com:443": "127.0.0.1:41234"},
+        ca_file=str(roots),
+    )
+    assert home.load('sandbox_workspace_write.network_access=["a.example"]').settings.sandbox_policy == (
+        msgspec.structs.replace(policy, network_access=("a.example",))
+    )
+    assert home.load("sandbox_mode=read-only").settings.sandbox_policy == ReadOnly()
+
+
+def test_a_list_never_becomes_the_whole_network(home: Home) -> None:
+    home.user('sandbox_mode = "danger-full-access"\n[sandbox_workspace_write]\nnetwork_access = ["ok.example.com"]')
+    with pytest.raises(UsageError, match="danger-full-access cannot keep"):
+        home.load()
+    assert home.load("sandbox_workspace_write.network_access=true").settings.sandbox_policy == DangerFullAccess()
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -72,7 +72,11 @@ ORDERS: list[tuple[str, list[object], int]] = [  # values from the narrowest to 
     ("web_search", ["disabled", "cached", "live"], 0),
     ("accept_no_sandbox", [False, True], 0),
     ("features.shell_tool", [False, True], 1),
-    ("sandbox_workspace_write.network_access", [False, True], 0),
+    (
+        "sandbox_workspace_write.network_access",
+        [False, ["a.b.example"], ["a.b.example", "c.example"], ["*.b.example", "c.example"], True],
+        0,
+    ),
     ("sandbox_workspace_write.caches", [False, True], 0),
     ("sandbox_workspace_write.exclude_slash_tmp", [True, False], 1),
     ("sandbox_workspace_write.exclude_tmpdir_env_var", [True, False], 1),

@@ -9,6 +9,7 @@ from ferrule.protocol.permissions import (
     DangerFullAccess,
     InContainer,
     InContainerReadOnly,
+    NetworkAccess,
     ReadOnly,
     WorkspaceWrite,
 )
@@ -83,8 +84,10 @@ def _container_text(policy: InContainer | InContainerReadOnly, state: Conversati
     )
 
 
-def _network(access: bool) -> str:
-    return "the network can be used" if access else "the network cannot be used"
+def _network(access: NetworkAccess) -> str:
+    if isinstance(access, bool):
+        return "the network can be used" if access else "the network cannot be used"
+    return f"of the network only ports 80 and 443 of {', '.join(access)} can be reached"
 
 
 def _writable_roots(policy: WorkspaceWrite, state: ConversationState) -> list[str]:

@@ -3,17 +3,19 @@
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from ferrule.config.keys import ConfigTable
+from ferrule.config.keys import ConfigTable, WorkspaceWriteTable
+from ferrule.egress.names import BadDomain, DomainNames
 from ferrule.protocol.errors import UsageError
 
 ANY_TOOL = "*"
 """A matcher that Codex takes for all tools, although it is not a valid regular expression."""
+TABLE = "sandbox_workspace_write"
 LONGEST_VALUE = 60
 """Characters shown of a wrong value: enough to find it again."""
 
@@ -30,7 +32,24 @@ def check(source: str, values: Mapping[str, object]) -> ConfigTable:
     for event, hooks in table.hooks.items():
         for hook in hooks:
             _check_matcher(source, event, hook.matcher)
+    _check_network(source, table.sandbox_workspace_write)
     return table
+
+
+def _check_network(source: str, table: WorkspaceWriteTable) -> None:
+    def checked(key: str, read: Callable[[], object]) -> None:
+        try:
+            read()
+        except BadDomain as error:
+            raise UsageError(f"{source}: {TABLE}.{key}: {error}") from error
+
+    access, hosts = table.network_access, table.hosts
+    if not isinstance(access, bool):
+        checked("network_access", lambda: DomainNames.listed(access))
+    if hosts:
+        from ferrule.egress.addresses import read_hosts
+
+        checked("hosts", lambda: read_hosts(hosts))
 
 
 def _check_matcher(source: str, event: str, matcher: str) -> None:
@@ -47,7 +66,7 @@ def _problem(value: object, wanted: Any, path: str) -> str | None:
     if isinstance(value, Mapping):
         if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
             return _table_problem(value, wanted, path)
-        if get_origin(wanted) is dict and get_args(wanted)[1] is not object:
+        if get_origin(wanted) in (dict, Mapping) and get_args(wanted)[1] is not object:
             entry_type = get_args(wanted)[1]
             entries = (_problem(entry, entry_type, _join(path, key)) for key, entry in value.items())
             return next(filter(None, entries), None)
@@ -114,8 +133,10 @@ def _describe(wanted: Any) -> str:
         return "a number above 0" if least is None else f"a whole number of at least {least}"
     if origin is tuple:
         return f"a list of {'strings' if arguments[0] is str else 'tables'}"
-    if origin is dict:
+    if origin is dict or origin is Mapping:
         return "a table"
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(_describe, arguments))
     return {str: "a string", bool: "true or false", float: "a number"}.get(wanted, str(wanted))
 
 

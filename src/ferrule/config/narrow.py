@@ -7,6 +7,7 @@ of every such key; any other is the user's alone. All pure.
 from collections.abc import Callable, Mapping
 
 from ferrule.config.layers import Layer, Values
+from ferrule.egress.names import DomainNames
 from ferrule.protocol.permissions import AskForApproval, SandboxMode
 
 Rule = Callable[[object, object], str | None]
@@ -80,6 +81,16 @@ def search(wanted: object, yours: object) -> str | None:
     return up_to("disabled", "cached", "live", default="disabled")(wanted, yours)
 
 
+def within_yours(wanted: object, yours: object) -> str | None:
+    """Allow no more of the network than the user: nothing, or domains that the user's list allows."""
+    if wanted is False or yours is True:
+        return None
+    beyond: object = wanted
+    if isinstance(wanted, list | tuple) and isinstance(yours, list | tuple):
+        beyond = DomainNames.read(wanted).outside(DomainNames.read(yours))
+    return None if beyond is None else f"{_shown(beyond)} is wider than your {_shown(yours or False)}"
+
+
 MAY_SET: Rows = {
     "model": free,
     "model_provider": yours_only,
@@ -126,7 +137,9 @@ MAY_SET: Rows = {
     "model_providers": yours_only,
     "sandbox_workspace_write": {
         "writable_roots": yours_only,
-        "network_access": up_to(False, True, default=False),
+        "network_access": within_yours,
+        "ca_file": yours_only,
+        "hosts": yours_only,
         "exclude_tmpdir_env_var": up_to(True, False, default=False),
         "exclude_slash_tmp": up_to(True, False, default=False),
         "caches": up_to(False, True, default=False),

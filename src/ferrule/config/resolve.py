@@ -38,6 +38,10 @@ from ferrule.protocol.web_settings import WebSearchSettings
 
 Hooks = Mapping[HookName, Sequence[HookTable]]
 
+NOT_KEPT = (
+    "sandbox_workspace_write.network_access lists domains, to which danger-full-access cannot keep: choose another "
+    "sandbox mode, or set it to true or false"
+)
 SERVER = "server"
 """The name of the provider that `--base-url` defines."""
 
@@ -161,16 +165,14 @@ def _provider(
 
 
 def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:
-    mode = table.sandbox_mode or SandboxMode.WORKSPACE_WRITE
+    mode, allowed = table.sandbox_mode or SandboxMode.WORKSPACE_WRITE, table.sandbox_workspace_write
     if mode is SandboxMode.READ_ONLY:
         return ReadOnly()
     if mode is SandboxMode.DANGER_FULL_ACCESS:
+        if not isinstance(allowed.network_access, bool):
+            raise UsageError(NOT_KEPT)
         return DangerFullAccess()
-    allowed = table.sandbox_workspace_write
-    roots = tuple(os.path.expanduser(root) for root in allowed.writable_roots)
-    for root in roots:
-        if not os.path.isabs(root):
-            raise UsageError(f"sandbox_workspace_write.writable_roots: {root!r} must be an absolute path")
+    roots = tuple(_absolute("writable_roots", root) for root in allowed.writable_roots)
     if mode is SandboxMode.CONTAINER:
         chosen = table.container
         if chosen.read_only:
@@ -181,6 +183,22 @@ def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:
     return WorkspaceWrite(
         writable_roots=(*roots, *add_dirs),
         network_access=allowed.network_access,
+        hosts=allowed.hosts,
+        ca_file=allowed.ca_file and _file("ca_file", allowed.ca_file),
         exclude_tmpdir_env_var=allowed.exclude_tmpdir_env_var,
         exclude_slash_tmp=allowed.exclude_slash_tmp,
     )
+
+
+def _absolute(key: str, path: str) -> str:
+    absolute = os.path.expanduser(path)
+    if not os.path.isabs(absolute):
+        raise UsageError(f"sandbox_workspace_write.{key}: {absolute!r} must be an absolute path")
+    return absolute
+
+
+def _file(key: str, path: str) -> str:
+    absolute = _absolute(key, path)
+    if not os.path.isfile(absolute):
+        raise UsageError(f"sandbox_workspace_write.{key}: {absolute} is not a file")
+    return absolute

@@ -82,6 +82,14 @@ class DomainNames(msgspec.Struct, frozen=True):
         """Read a list of domains. Raises `BadDomain` for the first that is none."""
         return cls(tuple(dict.fromkeys(map(_entry, texts))))
 
+    @classmethod
+    def listed(cls, texts: Iterable[str]) -> Self:
+        """Read a list that somebody wrote to allow what is in it. Raises `BadDomain`, also where nothing is in it."""
+        names = cls.read(texts)
+        if not names.entries:
+            raise BadDomain("an empty list allows no domain: name some")
+        return names
+
     def allows(self, host: str) -> bool:
         """Return whether a name, as `read_host` returns it, is allowed."""
         return self.covers(host)

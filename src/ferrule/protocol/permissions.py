@@ -1,5 +1,6 @@
 """Permissions: the vocabulary of approvals and of the sandbox. Values keep Codex's wire spelling."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 
@@ -26,17 +27,31 @@ class SandboxMode(StrEnum):
     DANGER_FULL_ACCESS = "danger-full-access"
 
 
-class ReadOnly(msgspec.Struct, frozen=True, tag="read-only"):
+NetworkAccess = bool | tuple[str, ...]
+"""Whether commands reach the network: all of it, nothing, or these domains, such as `example.com` or `*.example.com`
+(every name below it). Of a domain they reach ports 80 and 443."""
+
+
+class _Confined(msgspec.Struct, frozen=True, kw_only=True):
+    """What commands reach where `network_access` is a list. `hosts` sends `"name:port"` to exactly one
+    `"address:port"`, which may be private; it permits nothing. The roots in `ca_file` (absolute) are trusted beside the
+    system's."""
+
+    hosts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    ca_file: str | None = None
+
+
+class ReadOnly(_Confined, frozen=True, tag="read-only"):
     """The whole disk can be read, nothing can be written."""
 
-    network_access: bool = False
+    network_access: NetworkAccess = False
 
 
-class WorkspaceWrite(msgspec.Struct, frozen=True, tag="workspace-write"):
+class WorkspaceWrite(_Confined, frozen=True, tag="workspace-write"):
     """The working directory, `/tmp`, `$TMPDIR` and `writable_roots` (absolute paths) can be written."""
 
     writable_roots: tuple[str, ...] = ()
-    network_access: bool = False
+    network_access: NetworkAccess = False
     exclude_tmpdir_env_var: bool = False
     exclude_slash_tmp: bool = False
 

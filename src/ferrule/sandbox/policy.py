@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from ferrule.egress.names import BadDomain, DomainNames
 from ferrule.lookup import Places
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import InContainer, ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.sandbox.caches import CACHES
-from ferrule.sandbox.plan import ConfinementPlan, Root, is_within
+from ferrule.sandbox.plan import ConfinementPlan, Reach, Root, is_within
 
 SLASH_TMP = "/tmp"
 HOME_FILES = (
@@ -31,7 +32,7 @@ def plan_confinement(
     """
     places = command_places(policy, cwd, own_home, env)
     if isinstance(policy, ReadOnly):
-        return ConfinementPlan(network=policy.network_access, places=places)
+        return ConfinementPlan(network=policy.network_access is True, places=places, reach=reach_of(policy))
     if isinstance(policy, InContainer):  # which has a /tmp of its own
         policy = msgspec.structs.replace(policy, exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
     if not isinstance(policy, WorkspaceWrite):
@@ -50,12 +51,27 @@ def plan_confinement(
     ordered = tuple(sorted(shared, key=lambda root: (root.path.count("/"), root.path)))
     return ConfinementPlan(
         roots=ordered,
-        network=policy.network_access,
+        network=policy.network_access is True,
         read_only=tuple(_kept(ordered, home, own_home)),
         warnings=tuple(warnings),
         opened=tuple(root.path for root in ordered if is_within(root.path, caches)),
         places=places,
+        reach=reach_of(policy),
     )
+
+
+def reach_of(policy: ReadOnly | WorkspaceWrite) -> Reach | None:
+    """Return what part of the network commands reach; None for all or nothing. Raises `UsageError`."""
+    if isinstance(policy.network_access, bool):
+        return None
+    from ferrule.egress.addresses import read_hosts
+
+    try:
+        names = DomainNames.listed(policy.network_access)
+        read_hosts(policy.hosts)
+    except BadDomain as error:
+        raise UsageError(f"network_access: {error}") from error
+    return Reach(names, tuple(policy.hosts.items()), policy.ca_file)
 
 
 def _root(path: str, caches: str) -> Root:

@@ -56,8 +56,9 @@ def narrower_sandbox(parent: SandboxPolicy, wanted: SandboxMode | None) -> Sandb
         roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
         return InContainer(writable_roots=roots)
     if wanted is SandboxMode.READ_ONLY:
-        network = parent.network_access if isinstance(parent, WorkspaceWrite) else False
-        return ReadOnly(network_access=network)
+        if not isinstance(parent, WorkspaceWrite):
+            return ReadOnly()
+        return ReadOnly(network_access=parent.network_access, hosts=parent.hosts, ca_file=parent.ca_file)
     if wanted is SandboxMode.WORKSPACE_WRITE and isinstance(parent, DangerFullAccess | ExternalSandbox):
         return WorkspaceWrite()
     return parent
