@@ -7,7 +7,8 @@ reached, and connects.
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import h11
@@ -45,7 +46,7 @@ class Ways(msgspec.Struct, frozen=True):
 async def serve_proxy(ways: Ways, connection: socket.socket) -> None:
     """Serve one connection to the proxy. Raises `OSError`."""
     stream = SocketStream(connection)
-    async with telling(stream):
+    async with telling(stream), _noting(ways.guard):
         client = Client(stream)
         if (head := await client.head()) is None:
             return
@@ -59,6 +60,17 @@ async def serve_proxy(ways: Ways, connection: socket.socket) -> None:
             await stream.write(TUNNEL)
             stream.unread(client.early)
             await _inside(ways, stream, place, SocketStream(upstream))
+
+
+@asynccontextmanager
+async def _noting(guard: Guard) -> AsyncIterator[None]:
+    """Tell the guard of a request for what is no name, such as an address. Raises `Refused` then."""
+    try:
+        yield
+    except BadRequest as error:
+        if error.place is None:
+            raise
+        raise guard.refused(error.place.host, error.place.port, str(error)) from error
 
 
 def _connect_target(request: h11.Request) -> Place:

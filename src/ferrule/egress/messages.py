@@ -24,11 +24,12 @@ _PORTS = {b"http": 80, b"https": 443}
 
 
 class BadRequest(FerruleError):
-    """A request that is not passed on: one sentence."""
+    """A request that is not passed on: one sentence. `place` is what it asks for, if that is why."""
 
-    def __init__(self, message: str, status: int = 400) -> None:
+    def __init__(self, message: str, status: int = 400, place: "Place | None" = None) -> None:
         super().__init__(message)
         self.status = status
+        self.place = place
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ def read_authority(text: bytes, port: int | None) -> Place:
     try:
         return Place(read_host(found[1]), number)
     except BadDomain as error:
-        raise BadRequest(f"{error}.", 403) from error
+        raise BadRequest(f"{error}.", 403, Place(found[1], number)) from error
 
 
 def target_of(request: h11.Request) -> tuple[Place, bytes]:
