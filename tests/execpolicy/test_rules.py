@@ -48,9 +48,10 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert decisions(rules, "pnpm install x") == decisions(rules, "npm install") == ["prompt"]
     assert decisions(rules, "git push") == ["forbidden"]
     assert decisions(rules, "git") == decisions(rules, "git log") == decisions(rules, "ls") == []
-    assert rules.network_decision("api.example.com", "https") is PolicyDecision.FORBIDDEN
-    assert rules.network_decision("example.com", "http") is PolicyDecision.ALLOW
-    assert rules.network_decision("example.com", "https") is None
+    forbids, allows = rules.network_rule("api.example.com", "https"), rules.network_rule("example.com", "http")
+    assert forbids is not None and forbids.decision is PolicyDecision.FORBIDDEN
+    assert allows is not None and allows.decision is PolicyDecision.ALLOW
+    assert rules.network_rule("example.com", "https") is None
 
 
 def test_a_file_that_computes_gives_the_same_as_one_that_lists(tmp_path: Path) -> None:

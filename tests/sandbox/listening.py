@@ -40,6 +40,15 @@ class Answering:
                 task.result().close()
         listeners.close()
 
+    def mark(self) -> int:
+        return 0
+
+    def remarks(self, since: int) -> Sequence[str]:
+        return ()
+
+    async def aclose(self) -> None:
+        pass
+
 
 async def _answer(name: str, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     address, port = writer.get_extra_info("sockname")

@@ -185,7 +185,8 @@ class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
         except asyncio.CancelledError:  # the turn was interrupted: what this call started goes, earlier sessions stay
             await uninterrupted(_end(session, number, self._commands))
             raise
-        return SessionOutput(collected, number, origin, (stored.warning, access.notice))
+        refused = access.remarks() if collected.ended is None else ()  # an ended one tells it itself
+        return SessionOutput(collected, number, origin, (stored.warning, access.notice, *refused))
 
 
 async def _end(session: Session, number: int | None, commands: Commands) -> None:

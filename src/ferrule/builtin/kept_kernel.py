@@ -1,7 +1,7 @@
 """A session's one kernel of a language: started with the first cell, and again after it was lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -85,6 +85,15 @@ class KeptKernel:
     async def close(self) -> None:
         """End the kernel with the session."""
         await self.reset()
+
+
+def remarked(result: CellResult, remarks: Sequence[str]) -> CellResult:
+    """Add what the sandbox refused to what the cell wrote."""
+    if not remarks:
+        return result
+    written = result.inherited
+    tail = written.tail + "".join(f"[{remark}]\n" for remark in remarks).encode()
+    return msgspec.structs.replace(result, inherited=Captured(written.head, written.omitted, tail))
 
 
 def _headed(result: CellResult, note: str) -> CellResult:

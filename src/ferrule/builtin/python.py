@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ferrule.builtin.execution import limit_ms
 from ferrule.builtin.hints import RUNS
-from ferrule.builtin.kept_kernel import KeptKernel
+from ferrule.builtin.kept_kernel import KeptKernel, remarked
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.lookup import NOWHERE, Places, locate
 from ferrule.process.kernel import CellResult, CellTimedOut, Kernel, KernelDied
@@ -103,7 +103,7 @@ class PythonExecutor(ToolExecutor[PythonAction, PythonObservation]):
             async def start() -> Kernel:
                 return await start_python(access.launcher, python, env, ctx.cwd)
 
-            return await self._repl.run(action.code, limit, access.sandboxed, start)
+            return remarked(await self._repl.run(action.code, limit, access.sandboxed, start), access.remarks())
 
         try:
             result = await ctx.run(CommandEffect(argv=(python, "-c", action.code), cwd=ctx.cwd), attempt)

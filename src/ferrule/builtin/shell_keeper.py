@@ -64,7 +64,8 @@ class ShellKeeper:
                 step = await shell.run(script, quiet_seconds, limit_seconds, events.on_output, ended)
             finally:
                 self._note(step)
-            return msgspec.structs.replace(step, notice=notice_of(ctx, access, step, env))
+            notices = (notice_of(ctx, access, step, env), *access.remarks())
+            return msgspec.structs.replace(step, notice=" ".join(filter(None, notices)) or None)
 
         try:
             return await ctx.run(command.effect(), attempt)

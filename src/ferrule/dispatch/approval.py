@@ -5,8 +5,17 @@ import shlex
 
 import msgspec
 
+from ferrule.egress.names import DomainNames
 from ferrule.execpolicy import Host, Rules, command_text, visible
-from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, Forbidden, NeedsApproval, Skip
+from ferrule.protocol.approvals import (
+    ExecApprovalRequest,
+    ExecApprovalRequirement,
+    Forbidden,
+    NeedsApproval,
+    NetworkAmendment,
+    PolicyDecision,
+    Skip,
+)
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.permissions import (
     AskForApproval,
@@ -16,8 +25,9 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
 )
 from ferrule.sandbox.boundary import Boundary
+from ferrule.sandbox.plan import not_allowed
 from ferrule.tools.context import Permissions
-from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
+from ferrule.tools.effects import CommandEffect, Effect, McpEffect, NetworkEffect, PatchEffect, ToolEffect
 
 ApprovalKey = tuple[str, ...]
 
@@ -47,6 +57,8 @@ def requirement_of(
         return _patch(effect, permissions, boundary)
     if isinstance(effect, McpEffect):
         return _mcp(effect, policy)
+    if isinstance(effect, NetworkEffect):
+        return network_requirement(effect, permissions, rules)
     return _tool(effect, policy)
 
 
@@ -91,6 +103,25 @@ def _tool(effect: ToolEffect, policy: AskForApproval) -> ExecApprovalRequirement
     return Skip()
 
 
+def network_requirement(effect: NetworkEffect, permissions: Permissions, rules: Rules) -> ExecApprovalRequirement:
+    """Return whether a command may reach a host."""
+    rule = rules.network_rule(effect.host, effect.protocol)
+    decision = rule.decision if rule else PolicyDecision.ALLOW if effect.listed else None
+    if decision is PolicyDecision.ALLOW:
+        return Skip()
+    why = f": {rule.justification}" if rule and rule.justification else ""
+    if decision is PolicyDecision.FORBIDDEN:
+        return Forbidden(f"A rule forbids {effect.url}{why}.")
+    if permissions.approval_policy is AskForApproval.NEVER or not permissions.answers_approvals:
+        if rule:
+            return Forbidden(f"A rule asks before {effect.url} is reached{why}, and nobody can be asked.")
+        access = getattr(permissions.sandbox_policy, "network_access", ())
+        return Forbidden(not_allowed(effect.host, DomainNames(access)))
+    # A rule that allows would not count beside one that asks.
+    proposed = None if rule else NetworkAmendment(effect.host, effect.protocol)
+    return NeedsApproval(f"a command wants to reach {effect.host}{why}", proposed_network_amendment=proposed)
+
+
 def approval_keys(effect: Effect, policy: SandboxPolicy) -> tuple[ApprovalKey, ...]:
     """Return what a session approval remembers; all of an effect's keys must be known for it to count. It is for a
     sandbox as wide as this one: a sub-agent with fewer rights asks again."""
@@ -108,6 +139,8 @@ def _keys(effect: Effect) -> tuple[ApprovalKey, ...]:
             return (("mcp", server, tool, arguments),)
         case ToolEffect(name=name, arguments=arguments):
             return (("tool", name, arguments),)
+        case NetworkEffect(host=host):
+            return (("network", host),)
 
 
 def fingerprint(effect: Effect) -> str:
@@ -127,13 +160,15 @@ def approval_text(effect: Effect) -> str:
             return visible(f"{server}/{tool} {arguments}")
         case ToolEffect(name=name, arguments=arguments):
             return visible(f"{name} {arguments}")
+        case NetworkEffect():
+            return visible(effect.url)
 
 
 def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str | None = None) -> ExecApproval:
     """Build the question for the user."""
     decisions = [ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION]
-    amendment = needs.proposed_execpolicy_amendment
-    if amendment is not None:
+    amendment, network = needs.proposed_execpolicy_amendment, needs.proposed_network_amendment
+    if amendment is not None or network is not None:
         decisions.append(ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT)
     justification = effect.justification if isinstance(effect, CommandEffect) else None
     asked = reason or needs.reason
@@ -146,6 +181,7 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
         cwd=_one_line(effect.cwd) if isinstance(effect, CommandEffect | PatchEffect) else None,
         decisions=(*decisions, ReviewDecision.DENIED, ReviewDecision.ABORT),
         proposed_execpolicy_amendment=None if amendment is None else amendment.command,
+        proposed_network_host=None if network is None else network.host,
         fingerprint=fingerprint(effect),
     )
 
@@ -162,6 +198,7 @@ _REFUSED = {
     PatchEffect: "patch rejected by user",
     McpEffect: "user rejected MCP tool call",
     ToolEffect: "tool call rejected by user",
+    NetworkEffect: "network access rejected by user",
 }
 
 

@@ -1,28 +1,37 @@
 """The implementation of `ctx.run`: the only place for approval, the choice of a sandbox, the attempt and a retry."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ferrule.dispatch.approval import (
     approval_keys,
+    network_requirement,
     outgrows,
     question,
     rejected,
     requirement_of,
 )
 from ferrule.dispatch.denial import is_likely_denied
+from ferrule.dispatch.network import Rejected
 from ferrule.dispatch.security import Security
 from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import AmendmentError, LocalHost, PolicyStore
 from ferrule.process.launcher import Launcher
-from ferrule.protocol.approvals import ExecApprovalRequirement, ExecPolicyAmendment, Forbidden, NeedsApproval, Skip
+from ferrule.protocol.approvals import (
+    ExecApprovalRequirement,
+    ExecPolicyAmendment,
+    Forbidden,
+    NeedsApproval,
+    NetworkAmendment,
+    Skip,
+)
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import ExecApproval, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision
 from ferrule.sandbox.boundary import Boundary
 from ferrule.tools.context import Access, Attempt, ToolContext
-from ferrule.tools.effects import CommandEffect, CommandResult, Effect
+from ferrule.tools.effects import CommandEffect, CommandResult, Effect, NetworkEffect
 from ferrule.tools.files import Files
 from ferrule.tools.questions import Answer, Decision, NoAnswer
 from ferrule.tools.tasks import run_blocking
@@ -55,6 +64,8 @@ class Orchestrator:
         self._plain = workspace.unconfined(plain)
         self._freed = workspace.freed(self._plain)
         self._workspace = workspace
+        if workspace.network is not None:
+            workspace.network.judge = self
         self._policies = policies
         self._env = env
         self._security = security or Security()
@@ -70,14 +81,16 @@ class Orchestrator:
         if isinstance(needs, Forbidden):
             raise RespondToModel(needs.reason)
         if isinstance(needs, NeedsApproval):
-            await self._approve(ctx, effect, needs)
+            await self.approve(ctx, effect, needs)
             boundary = await self._boundary(effect)  # answering took time
         if isinstance(needs, Skip) and needs.bypass_sandbox:
             return await attempt(self._unconfined(ctx, self._freed))
         if boundary is None or (isinstance(needs, NeedsApproval) and outgrows(effect, boundary)):
             return await attempt(self._unconfined(ctx, self._plain))
-        result = await attempt(self._workspace.access(ctx.cwd))
-        if not await self._may_retry(ctx, effect, result):
+        with self._workspace.attempting(ctx) as attempted:
+            result = await attempt(self._workspace.access(ctx.cwd))
+        # Without a sandbox it would reach all of the network, which is not what was refused.
+        if attempted.refused or not await self._may_retry(ctx, effect, result):
             return result
         return await attempt(self._unconfined(ctx, self._plain, RETRY_NOTICE))
 
@@ -113,9 +126,19 @@ class Orchestrator:
         files = Files(self._workspace.plain_files, ctx.cwd, journal=self._workspace.journal)
         return Access(launcher, files, notice=notice)
 
-    async def _approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
+    @property
+    def allowed_hosts(self) -> Iterable[str]:
+        """Hosts of the network that rules allow."""
+        return self._policies.rules.allowed_hosts
+
+    def network_requirement(self, ctx: ToolContext, effect: NetworkEffect) -> ExecApprovalRequirement:
+        """Return whether a running command may reach a host, must not, or needs the user's approval."""
+        return network_requirement(effect, ctx.permissions, self._policies.rules)
+
+    async def approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
         """Ask, unless the session remembers an approval. Raises `RespondToModel` unless the answer is yes."""
         keys = approval_keys(effect, ctx.permissions.sandbox_policy)
+        amendment = needs.proposed_execpolicy_amendment or needs.proposed_network_amendment
         if self._policies.approved.issuperset(keys):
             return
         answer: Answer | None = None
@@ -132,15 +155,15 @@ class Orchestrator:
                 return
             case ReviewDecision.APPROVED_FOR_SESSION:
                 self._policies.approved.update(keys)
-            case ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT if needs.proposed_execpolicy_amendment is not None:
-                self._amend(ctx, needs.proposed_execpolicy_amendment)
+            case ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT if amendment is not None:
+                self._amend(ctx, amendment)
             case ReviewDecision.ABORT:
                 ctx.caller.interrupt()
-                raise RespondToModel(rejected(effect, answer.message))
+                raise Rejected(rejected(effect, answer.message))
             case _:
-                raise RespondToModel(rejected(effect, answer.message))
+                raise Rejected(rejected(effect, answer.message))
 
-    def _amend(self, ctx: ToolContext, amendment: ExecPolicyAmendment) -> None:
+    def _amend(self, ctx: ToolContext, amendment: ExecPolicyAmendment | NetworkAmendment) -> None:
         try:
             self._policies.amend(amendment)
         except AmendmentError as error:

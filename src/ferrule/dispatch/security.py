@@ -14,7 +14,7 @@ from ferrule.protocol.json_text import decode
 from ferrule.protocol.payload import FunctionPayload, McpPayload
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.context import ToolInvocation
-from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect, ToolEffect
+from ferrule.tools.effects import CommandEffect, Effect, McpEffect, NetworkEffect, PatchEffect, ToolEffect
 from ferrule.tools.risk_field import RISK_FIELD
 
 _ORDER = (SecurityRisk.LOW, SecurityRisk.MEDIUM, SecurityRisk.HIGH)
@@ -70,6 +70,8 @@ class RuleBased:
                 found = _hinted(hints, SecurityRisk.HIGH)
             case ToolEffect(annotations=hints):
                 found = _hinted(hints, SecurityRisk.UNKNOWN)
+            case NetworkEffect():
+                found = SecurityRisk.MEDIUM
         return worse(found, stated)
 
 

@@ -1,15 +1,17 @@
 """The confined side of a session's workspace: the sandboxed launcher and the files that may be written."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrule.dispatch.network import Attempted, NetworkApprovals
 from ferrule.dispatch.unfinished import PatchJournal
 from ferrule.lookup import Places, safe_search
 from ferrule.patch.files import FileLayer, PlainFiles
 from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Stdio
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import SandboxStatus
 from ferrule.protocol.permissions import InContainer, InContainerReadOnly, ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.sandbox.boundary import Boundary, Cover
@@ -18,11 +20,12 @@ from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.policy import command_places, plan_confinement
 from ferrule.sandbox.protection import Protection, Report
 from ferrule.sandbox.watched import WatchedLauncher, watched
-from ferrule.tools.context import Access
+from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.files import Files
 
 if TYPE_CHECKING:
     from ferrule.containers.project import ProjectContainer, ProjectLauncher
+    from ferrule.sandbox.local_way import LocalWay
     from ferrule.sandbox.sandbox import Sandbox
 
 
@@ -79,6 +82,10 @@ class Workspace:
         self.places = command_places(policy, cwd, home, env)
         self._home = Path(home)
         self._unconfined_accepted = unconfined_accepted
+        listed = self.plan is not None and self.plan.reach is not None
+        self.network: NetworkApprovals | None = NetworkApprovals() if listed else None
+        """Decides what commands reach, where the policy has a list of domains."""
+        self._way: LocalWay | None = None
         self._sandbox: Sandbox | None = None
         self._approved: ProjectLauncher | None = None
 
@@ -125,7 +132,16 @@ class Workspace:
 
     def access(self, cwd: str) -> Access:
         """Return the confined means of an attempt."""
-        return Access(self, Files(self._confined_files, cwd, journal=self.journal), sandboxed=True)
+        files = Files(self._confined_files, cwd, journal=self.journal)
+        return Access(self, files, sandboxed=True, remarks=self._remarks())
+
+    def _remarks(self) -> Callable[[], Sequence[str]]:
+        since = 0 if self._way is None else self._way.mark()
+        return lambda: () if self._way is None else self._way.remarks(since)
+
+    def attempting(self, ctx: ToolContext) -> "AbstractContextManager[Attempted]":
+        """Note that a call runs a command."""
+        return nullcontext(Attempted(ctx)) if self.network is None else self.network.attempting(ctx)
 
     async def launch_approved(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
@@ -169,11 +185,25 @@ class Workspace:
                 self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
                 opener = None if self.container is None else self._open_container
                 self._sandbox = Sandbox(
-                    self._protection, unconfined_accepted=self._unconfined_accepted, container=opener
+                    self._protection,
+                    unconfined_accepted=self._unconfined_accepted,
+                    way_out=self._way_out(),
+                    container=opener,
                 )
+            except UsageError as error:
+                raise LaunchError(str(error)) from error
             except OSError as error:
                 raise LaunchError(NO_STATE.format(self._home, error.strerror)) from error
         return self._sandbox
+
+    def _way_out(self) -> "LocalWay | None":
+        """Open what the policy lets out. Raises `UsageError`."""
+        if self.network is None or self.plan is None or self.plan.reach is None:
+            return None
+        from ferrule.sandbox.local_way import LocalWay
+
+        self._way = LocalWay(self.plan.reach, self.network)
+        return self._way
 
     def _open_container(self) -> "ProjectLauncher":
         from ferrule.containers.project import ProjectLauncher
@@ -186,6 +216,8 @@ class Workspace:
 
     async def close(self) -> None:
         """End the sandbox and everything that runs in it."""
+        if self.network is not None:
+            await self.network.aclose()
         if self._approved is not None:
             await self._approved.close()
         if self._sandbox is not None:

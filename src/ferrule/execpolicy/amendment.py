@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ferrule.execpolicy.rules import Rules
 from ferrule.locks import lock_patiently
-from ferrule.protocol.approvals import ExecPolicyAmendment
+from ferrule.protocol.approvals import ExecPolicyAmendment, NetworkAmendment
 from ferrule.protocol.errors import FerruleError
 
 DEFAULT_RULES = Path("rules", "default.rules")  # below FERRULE_HOME
@@ -18,14 +18,16 @@ class AmendmentError(FerruleError):
     """The rule could not be stored; the command's own approval stands."""
 
 
-def rule_line(amendment: ExecPolicyAmendment) -> str:
+def rule_line(amendment: ExecPolicyAmendment | NetworkAmendment) -> str:
     """Return the amendment as one line of a rules file."""
+    if isinstance(amendment, NetworkAmendment):
+        return f'network_rule(host="{amendment.host}", protocol="{amendment.protocol}", decision="allow")\n'
     words = ", ".join(f'"{word.translate(_ESCAPES)}"' for word in amendment.command)
     exact = ", exact=True" if amendment.exact else ""
     return f'prefix_rule(pattern=[{words}], decision="allow"{exact})\n'
 
 
-def append_rule(path: Path, amendment: ExecPolicyAmendment) -> None:
+def append_rule(path: Path, amendment: ExecPolicyAmendment | NetworkAmendment) -> None:
     """Add the rule to the file unless it is there already. Blocking, for a moment. Raises `AmendmentError`."""
     line = rule_line(amendment).encode()
     try:
@@ -49,7 +51,7 @@ class PolicyStore:
         self.approved: set[tuple[str, ...]] = set()
         self._path = path
 
-    def amend(self, amendment: ExecPolicyAmendment) -> None:
+    def amend(self, amendment: ExecPolicyAmendment | NetworkAmendment) -> None:
         """Store the rule for good and use it from now on. Blocking. Raises `AmendmentError` with nothing changed."""
         append_rule(self._path, amendment)
         self.rules = self.rules.amended(amendment, str(self._path))

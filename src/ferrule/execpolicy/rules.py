@@ -9,7 +9,7 @@ import msgspec
 
 from ferrule.execpolicy.expansions import Glob, Splitting, Vague, fixed_beginning
 from ferrule.execpolicy.programs import TRUSTED_DIRECTORIES, base_name
-from ferrule.protocol.approvals import ExecPolicyAmendment, PolicyDecision, PrefixRuleMatch
+from ferrule.protocol.approvals import ExecPolicyAmendment, NetworkAmendment, PolicyDecision, PrefixRuleMatch
 
 
 class PrefixRule(msgspec.Struct, frozen=True):
@@ -101,15 +101,23 @@ class Rules:
     def __bool__(self) -> bool:
         return bool(self._by_program)
 
-    def amended(self, amendment: ExecPolicyAmendment, source: str | None = None) -> "Rules":
-        """Return these rules and one more, which allows the prefix or the exact command."""
+    def amended(self, amendment: ExecPolicyAmendment | NetworkAmendment, source: str | None = None) -> "Rules":
+        """Return these rules and one more, which allows the prefix, the exact command, or the host."""
+        if isinstance(amendment, NetworkAmendment):
+            allowed = NetworkRule(amendment.host, amendment.protocol, PolicyDecision.ALLOW, None, source)
+            return Rules((*self.files, RuleFile(network=(allowed,))))
         rule = PrefixRule(tuple((word,) for word in amendment.command), source=source, exact=amendment.exact)
         return Rules((*self.files, RuleFile(prefix=(rule,))))
 
-    def network_decision(self, host: str, protocol: str) -> PolicyDecision | None:
-        """Return the strictest decision for a connection, or None if no rule matches."""
-        found = [rule.decision for rule in self._network if rule.host == host.lower() and rule.protocol == protocol]
-        return max(found, key=strictness, default=None)
+    @property
+    def allowed_hosts(self) -> list[str]:
+        """Return the hosts that rules allow."""
+        return [rule.host for rule in self._network if rule.decision is PolicyDecision.ALLOW]
+
+    def network_rule(self, host: str, protocol: str) -> NetworkRule | None:
+        """Return the strictest rule for a connection, or None if none matches."""
+        found = [rule for rule in self._network if rule.host == host.lower() and rule.protocol == protocol]
+        return max(found, key=lambda rule: strictness(rule.decision), default=None)
 
     def match(self, argv: Sequence[str], resolved: str | None = None) -> Matches:
         """Return the rules for one command. `resolved` is its program's real path, if the caller knows it.

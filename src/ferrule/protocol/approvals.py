@@ -34,6 +34,13 @@ class ExecPolicyAmendment(msgspec.Struct, frozen=True):
     exact: bool = False
 
 
+class NetworkAmendment(msgspec.Struct, frozen=True):
+    """A host that the user may allow permanently: `network_rule(host=host, protocol=protocol, decision="allow")`."""
+
+    host: str
+    protocol: str
+
+
 class ExecApprovalRequest(msgspec.Struct, frozen=True):
     """One command before it runs. `prefix_rule` is the prefix that the model proposes to allow permanently; `env`
     holds the call's changes to the session's environment."""
@@ -80,6 +87,7 @@ class NeedsApproval(msgspec.Struct, frozen=True, tag="needs_approval"):
     reason: str
     proposed_execpolicy_amendment: ExecPolicyAmendment | None = None
     matched: tuple[PolicyMatch, ...] = ()
+    proposed_network_amendment: NetworkAmendment | None = None
 
 
 class Skip(msgspec.Struct, frozen=True, tag="skip"):

@@ -149,8 +149,9 @@ class WarningEvent(_Event, frozen=True, tag="warning"):
 
 
 class ExecApproval(_Event, frozen=True, tag="exec_approval"):
-    """A command, patch or call waits for the user's approval. `text` is everything that will run, control characters
-    escaped. `agent_id` is the sub-agent that asks, in this and the other questions."""
+    """A command, patch or call waits for the user's approval, or a command for a host of the network. `text` is
+    everything that will run, control characters escaped. `agent_id` is the sub-agent that asks, in this and the other
+    questions. What is proposed is a prefix of commands, or a host, that the user may allow for good."""
 
     request_id: str
     call_id: str
@@ -160,8 +161,18 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     cwd: str | None = None
     decisions: tuple[ReviewDecision, ...] = ()
     proposed_execpolicy_amendment: tuple[str, ...] | None = None
+    proposed_network_host: str | None = None
     fingerprint: str = ""
     agent_id: str = ""
+
+
+class NetworkRefused(_Event, frozen=True, tag="network.refused"):
+    """A confined command could not reach a host, because of its list of domains, a rule, or the user's answer."""
+
+    call_id: str
+    host: str
+    port: int
+    reason: str
 
 
 class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
@@ -365,6 +376,7 @@ Event = (
     | ErrorEvent
     | WarningEvent
     | ExecApproval
+    | NetworkRefused
     | UserInputRequest
     | ElicitationRequest
     | ExecCommandBegin

@@ -3,7 +3,9 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
@@ -14,8 +16,11 @@ from ferrule.sandbox.plan import ConfinementPlan, Level
 from ferrule.sandbox.policy import plan_confinement
 from ferrule.sandbox.probe import TITLES, ClosableLauncher, check, has_landlock, openers
 from ferrule.sandbox.protection import Protection, Report
-from ferrule.sandbox.watched import WatchedChild, watched
-from ferrule.sandbox.way_out import WayOut
+from ferrule.sandbox.watched import Remarks, WatchedChild, watched
+from ferrule.sandbox.way_out import SessionWay
+
+if TYPE_CHECKING:
+    from ferrule.sandbox.local_way import Decider
 
 NETWORK_OFF_VARIABLE = "CODEX_SANDBOX_NETWORK_DISABLED"
 """Set to 1 for commands without a network; programs written for agents look for this name."""
@@ -40,16 +45,23 @@ async def open_launcher(
     unconfined_accepted: bool = False,
     env: Mapping[str, str] = os.environ,
     report: Report | None = None,
+    decider: "Decider | None" = None,
 ) -> "Sandbox":
     """Open the sandbox of a session that works in `cwd`; close it. Waits for nothing: it is built in the background.
 
     `home` is Ferrule's own folder. `unconfined_accepted`: the user's setting that commands may run with all rights on a
-    machine that can confine nothing. `report` receives sentences for the user on what commands did. Raises `UsageError`
-    as `plan_confinement` does.
+    machine that can confine nothing. `report` receives sentences for the user on what commands did.
+    `decider` decides instead of the list of domains alone. Raises `UsageError` as `plan_confinement` does.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     protection = Protection(plan_confinement(policy, cwd, str(home), env), home, report)
-    return Sandbox(protection, unconfined_accepted=unconfined_accepted)
+    way_out = None
+    if protection.plan.reach is not None:
+        from ferrule.sandbox.local_way import ListOnly, LocalWay
+
+        reach = protection.plan.reach
+        way_out = LocalWay(reach, decider or ListOnly(reach.names, report))
+    return Sandbox(protection, unconfined_accepted=unconfined_accepted, way_out=way_out)
 
 
 class Sandbox:
@@ -62,7 +74,7 @@ class Sandbox:
         unconfined_accepted: bool = False,
         levels: Sequence[Level] = tuple(Level),
         interpreter: tuple[str, ...] = (),
-        way_out: WayOut | None = None,
+        way_out: SessionWay | None = None,
         container: Callable[[], ClosableLauncher] | None = None,
     ) -> None:
         """`container` opens the launcher of a container, in place of what the machine offers."""
@@ -103,13 +115,15 @@ class Sandbox:
             raise LaunchError(str(error)) from error
         if self._closing is not None or self._launcher is None:
             raise LaunchError("the sandbox is closed")
+        remarks: Remarks = tuple
         if self._way_out is not None:
             env = {**env, **self._way_out.environment}
+            remarks = partial(self._way_out.remarks, self._way_out.mark())
         elif not self.plan.network:
             env = {**env, NETWORK_OFF_VARIABLE: "1"}
         self._starting += 1
         try:
-            child = await watched(self._protection, self._launcher, argv, env, cwd, stdio, limits)
+            child = await watched(self._protection, self._launcher, argv, env, cwd, stdio, limits, remarks)
             self._running.add(child)
             child.aftermath.add_done_callback(lambda _: self._running.discard(child))
         finally:
@@ -138,6 +152,8 @@ class Sandbox:
         if self._launcher is not None:
             launcher, self._launcher = self._launcher, None
             await launcher.close()
+        if self._way_out is not None:
+            await self._way_out.aclose()
         await self._protection.finish()
 
     async def _open(self) -> Level:

@@ -1,11 +1,13 @@
 """Run a command, confined or not, between two looks at the repositories around it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Stdio
 from ferrule.sandbox.protection import Protection
+
+Remarks = Callable[[], Iterable[str]]
 
 
 async def watched(
@@ -16,15 +18,16 @@ async def watched(
     cwd: str,
     stdio: Stdio,
     limits: Limits,
+    remarks: Remarks = tuple,
 ) -> "WatchedChild":
-    """Start a command with a look before and after it. Raises `LaunchError`."""
+    """Start a command with a look before and after it. `remarks` are called when it has ended. Raises `LaunchError`."""
     await protection.began()
     try:
         child = await launcher.launch(argv, env, cwd, stdio, limits)
     except BaseException:
         await protection.ended()
         raise
-    return WatchedChild(child, protection)
+    return WatchedChild(child, protection, remarks)
 
 
 class WatchedLauncher:
@@ -42,10 +45,12 @@ class WatchedLauncher:
 
 
 class WatchedChild:
-    """A child whose `aftermath` returns what it left behind, one sentence each."""
+    """A child whose `aftermath` returns what it left behind, one sentence each. `remarks` returns what else is to be
+    said of it."""
 
-    def __init__(self, child: Child, protection: Protection) -> None:
+    def __init__(self, child: Child, protection: Protection, remarks: Remarks = tuple) -> None:
         self._child = child
+        self._remarks = remarks
         self.aftermath = asyncio.create_task(self._look_after(protection))
 
     @property
@@ -72,7 +77,8 @@ class WatchedChild:
     async def leftovers(self, output_held: bool) -> str | None:
         """Describe what the command left behind, and what git would run in repositories that it made or changed."""
         left = await self._child.leftovers(output_held)
-        return " ".join(([left] if left else []) + list(await asyncio.shield(self.aftermath))) or None
+        aftermath = await asyncio.shield(self.aftermath)
+        return " ".join([*([left] if left else []), *aftermath, *self._remarks()]) or None
 
     def resize(self, rows: int, columns: int) -> None:
         self._child.resize(rows, columns)

@@ -53,6 +53,22 @@ class WayOut(Protocol):
         ...
 
 
+class SessionWay(WayOut, Protocol):
+    """The way out of one sandbox, which closes it."""
+
+    def mark(self) -> int:
+        """Return a place in the order of refusals: that of now."""
+        ...
+
+    def remarks(self, since: int) -> Sequence[str]:
+        """Return what was refused since a mark: sentences for the model."""
+        ...
+
+    async def aclose(self) -> None:
+        """End all connections."""
+        ...
+
+
 def wire_way_out(way_out: WayOut | None) -> list[tuple[bytes, bytes]] | None:
     """Return what a helper builds of a way out; None where there is none."""
     return None if way_out is None else [(os.fsencode(path), content) for path, content in way_out.files]

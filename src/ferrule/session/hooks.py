@@ -30,7 +30,7 @@ from ferrule.protocol.payload import CustomPayload, ToolOutput
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.protocol.settings import HookCommand, HookName, HookPrograms
 from ferrule.tools.context import ToolContext, ToolInvocation
-from ferrule.tools.effects import CommandEffect, Effect, McpEffect, PatchEffect
+from ferrule.tools.effects import CommandEffect, Effect, McpEffect, NetworkEffect, PatchEffect
 from ferrule.tools.questions import Decision
 from ferrule.tools.tasks import run_blocking
 
@@ -340,6 +340,8 @@ def _effect_as_hooks_see(effect: Effect) -> tuple[str, JsonValue]:
             return _PATCH, {"command": text}
         case McpEffect(server=server, tool=tool, arguments=arguments):
             return f"mcp__{server}__{tool}", {"arguments": arguments}
+        case NetworkEffect(host=host, port=port):
+            return "Network", {"url": effect.url, "host": host, "port": port}
     return effect.name, {"arguments": effect.arguments}
 
 

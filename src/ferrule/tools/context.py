@@ -1,7 +1,7 @@
 """A handler's inputs: the invocation, and the context through which alone it acts."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import Protocol, TypeVar
 
@@ -66,6 +66,8 @@ class Access(msgspec.Struct, frozen=True):
     sandboxed: bool = False
     notice: str | None = None
     """Text for the model beside the output (the command may have run twice)."""
+    remarks: Callable[[], Sequence[str]] = tuple
+    """What the sandbox has refused since: for processes that outlive the attempt. Others tell it when they end."""
 
 
 Attempt = Callable[[Access], Awaitable[T]]

@@ -1,6 +1,6 @@
 """The effects of a call. An executor describes them, and the orchestrator decides and records."""
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -65,4 +65,19 @@ class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
     annotations: ToolAnnotations
 
 
-Effect = CommandEffect | PatchEffect | McpEffect | ToolEffect
+class NetworkEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """A confined command will reach a host. `listed`: the list of domains allows it, if no rule says otherwise."""
+
+    host: str
+    port: int
+    protocol: Literal["https", "http"]
+    listed: bool = False
+
+    @property
+    def url(self) -> str:
+        """The host as people write it."""
+        usual = {"https": 443, "http": 80}[self.protocol] == self.port
+        return f"{self.protocol}://{self.host}" + ("" if usual else f":{self.port}")
+
+
+Effect = CommandEffect | PatchEffect | McpEffect | ToolEffect | NetworkEffect

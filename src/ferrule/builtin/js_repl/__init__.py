@@ -11,6 +11,7 @@ from ferrule.builtin.hints import RUNS
 from ferrule.builtin.js_repl.node import needed_node
 from ferrule.builtin.js_repl.repl import Repl, start_node
 from ferrule.builtin.js_repl.source import PRAGMA, read_cell
+from ferrule.builtin.kept_kernel import remarked
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.process.kernel import CellResult, Kernel
 from ferrule.process.launcher import LaunchError
@@ -101,7 +102,8 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
             async def start() -> Kernel:
                 return await start_node(access.launcher, node, env, ctx.cwd, contained=self._commands.contained)
 
-            return await self._repl.run(cell.code, cell.timeout_ms, access.sandboxed, start, nested.call)
+            result = await self._repl.run(cell.code, cell.timeout_ms, access.sandboxed, start, nested.call)
+            return remarked(result, access.remarks())
 
         try:
             result = await ctx.run(CommandEffect(argv=(node, "--eval", cell.code), cwd=ctx.cwd), attempt)

@@ -20,7 +20,7 @@ from ferrule.cli.running import run_interruptibly
 from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.events import Event, McpServerStatus, WarningEvent
+from ferrule.protocol.events import Event, McpServerStatus, NetworkRefused, WarningEvent
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
 from ferrule.session.offline import open_offline
@@ -66,7 +66,7 @@ class _Notices:
     def on_event(self, event: Event | ToolEvent) -> None:
         """Print warnings, and what is waited for."""
         match event:
-            case WarningEvent(message=message):
+            case WarningEvent(message=message) | NetworkRefused(reason=message):
                 print_warnings([message])
             case McpServerStatus(status="waiting", message=message):
                 print(f"ferrule: {one_line(message)}", file=sys.stderr)

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,6 +33,9 @@ from ferrule.sandbox.caches import cache_hint
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.sandbox.sandbox import Sandbox, open_launcher
 from ferrule.session.caches import with_caches
+
+if TYPE_CHECKING:
+    from ferrule.sandbox.local_way import Decider
 
 
 def main(arguments: list[str]) -> int:
@@ -91,6 +95,7 @@ async def _run(settings: Settings, command: list[str]) -> int:
             Path(settings.home),
             unconfined_accepted=settings.accept_no_sandbox,
             report=_tell,
+            decider=_decider(settings),
         )
         for warning in sandbox.warnings:
             _tell(warning)
@@ -108,6 +113,15 @@ async def _run(settings: Settings, command: list[str]) -> int:
     finally:
         if sandbox is not None:
             await sandbox.close()
+
+
+def _decider(settings: Settings) -> "Decider | None":
+    """Return who decides what the command reaches, where the policy has a list of domains."""
+    if isinstance(getattr(settings.sandbox_policy, "network_access", False), tuple):
+        from ferrule.cli.by_rules import ByRules
+
+        return ByRules(settings, _tell)
+    return None
 
 
 def _tell(text: str) -> None:

@@ -33,6 +33,7 @@ from ferrule.protocol.events import (
     ItemStarted,
     ItemUpdated,
     McpServerStatus,
+    NetworkRefused,
     PatchApplyBegin,
     PlanStep,
     PlanUpdate,
@@ -118,7 +119,7 @@ class Human:
                 self._finish(item, output, event.duration_ms or 0)
             case PlanUpdate(plan=plan):
                 self._show_plan(plan)
-            case WarningEvent(message=message):
+            case WarningEvent(message=message) | NetworkRefused(reason=message):
                 self._block(self._out.style(f"warning: {safe(message)}", RED))
             case TokenCount(budget=budget) if budget:
                 self._block(self._out.style(f"{budget} used", DIM))

@@ -33,6 +33,7 @@ from ferrule.protocol.events import (
     ItemStarted,
     McpServerStatus,
     McpToolCallEnd,
+    NetworkRefused,
     PatchApplyBegin,
     PatchApplyEnd,
     PlanUpdate,
@@ -168,6 +169,8 @@ class JsonLines:
         match event:
             case UndoCompleted():
                 self._write("undo.completed", **msgspec.structs.asdict(event))
+            case NetworkRefused():
+                self._write("network.refused", **msgspec.structs.asdict(event))
             case ExecCommandBegin(call_id=call_id):
                 self._note_begin(call_id)
                 self._commands[call_id] = self._open(_command(event))
