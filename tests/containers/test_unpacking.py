@@ -172,6 +172,13 @@ def test_sparse_files(tmp_path: Path, form: str) -> None:
     assert (image.root / "holes").stat().st_blocks * 512 < 600_000
 
 
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_a_long_name_that_is_cut_off_after_a_slash(tmp_path: Path, form: int) -> None:
+    name = "a" * 99 + "/b"
+    image = unpacked(tmp_path, layer(file(name, b"content"), file("c", b"next"), form=form))
+    assert ((image.root / name).read_bytes(), (image.root / "c").read_bytes()) == (b"content", b"next")
+
+
 LOWER = layer(folder("d"), file("d/1"), file("d/2"), folder("d/s"), file("d/s/3"), file("f"), symlink("l", "d"))
 
 

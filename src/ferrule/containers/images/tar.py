@@ -136,10 +136,10 @@ class TarReader:
         kind = _KINDS.get(header[156:157])
         if kind is None:
             raise ImageError(f"an archive has an entry of the unknown kind {header[156:157]!r}: make it with GNU tar")
-        plain = name if name is not None else _name(header)
+        whole = records.get(b"path", name if name is not None else _name(header))  # that of the header may be cut off
         entry = Entry(
-            name=records.get(b"path", plain),
-            kind=Kind.FOLDER if kind is Kind.FILE and plain.endswith(b"/") else kind,
+            name=whole,
+            kind=Kind.FOLDER if kind is Kind.FILE and whole.endswith(b"/") else kind,
             mode=_number(header[100:108]) & 0o7777,
             user=_decimal(records, b"uid", header[108:116]),
             group=_decimal(records, b"gid", header[116:124]),
