@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ferrule.egress.guard import Guard
+from ferrule.egress.guard import Guard, Resolve
 from ferrule.egress.names import DomainNames
 from ferrule.hosted.approvals import Approvals
 from ferrule.hosted.mcp.remote import Limits, Remotes
@@ -94,10 +94,11 @@ async def served_mcp(
     *,
     limits: Limits = FAST,
     allowed: tuple[str, ...] = ("*.example.com",),
+    resolve: Resolve | None = None,
 ) -> AsyncIterator[Served]:
     """An engine that reaches these servers."""
     store = await Store.open(folder / "gateway.db")
-    remotes = Remotes(Guard(DomainNames.read(allowed), hosts=hosts), limits=limits)
+    remotes = Remotes(Guard(DomainNames.read(allowed), hosts=hosts, resolve=resolve), limits=limits)
     tool = HostedMcp(remotes, Approvals(store))
     async with served(folder, model, wire, hosted=(tool,), store=store) as running:
         yield running

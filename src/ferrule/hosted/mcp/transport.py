@@ -26,7 +26,7 @@ class Bounded(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except Refused as error:
-            return _failed(request, 403, str(error))
+            return _failed(request, 502, str(error))
         except httpx2.TimeoutException:
             return _failed(request, 504, "The server does not answer.")
         except httpx2.TransportError as error:
