@@ -19,6 +19,7 @@ from ferrule.conformance.scripted import scripted_model
 from ferrule.conformance.server import Event, Server, Stream
 from ferrule.protocol.errors import UsageError
 from tests.gateway.served import Served, new_place, serving
+from tests.hosted.remote import URL, remote
 
 Json = dict[str, Any]
 
@@ -26,13 +27,16 @@ Json = dict[str, Any]
 @contextmanager
 def gateway(folder: Path, wire: str = "chat") -> Iterator[Served]:
     """A gateway over the suite's own scripted model."""
-    with scripted_model() as model, serving(new_place(folder), model.base_url, wire=wire) as running:
-        yield running
+    with scripted_model() as model, remote() as tools:
+        hosts = ", ".join(f'"{name}" = "{address}"' for name, address in tools.hosts.items())
+        more = ("-c", f"gateway.network.hosts={{{hosts}}}")
+        with serving(new_place(folder), model.base_url, *more, wire=wire) as running:
+            yield running
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
 def test_our_server_passes_every_check(tmp_path: Path, wire: str) -> None:
-    with gateway(tmp_path, wire) as served, closing(Server(served.url)) as server:
+    with gateway(tmp_path, wire) as served, closing(Server(served.url, mcp_url=URL)) as server:
         found = list(results(server, chosen("*")))
     wrong = [result for result in found if result.status != "passed" and "can make no containers" not in result.why]
     assert [(result.check, result.why) for result in wrong] == []

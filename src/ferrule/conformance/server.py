@@ -97,7 +97,16 @@ class Stream(msgspec.Struct, frozen=True):
 class Server:
     """The server. `wait_s`: seconds that an answer may take."""
 
-    def __init__(self, base_url: str, *, key: str = "unused", model: str = "m", wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str = "unused",
+        model: str = "m",
+        wait_s: float = WAIT_S,
+        mcp_url: str | None = None,
+    ) -> None:
+        self.mcp_url = mcp_url
         self.base_url = base_url.rstrip("/")
         self.model = model
         self.wait_s = wait_s

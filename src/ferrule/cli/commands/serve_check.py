@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-m", "--model", default="m", metavar="NAME", help="the model to ask for")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="checks to run: a group, or a name with * and ?")
     parser.add_argument("--scripted", type=int, metavar="PORT", help="be the server's upstream on this port")
+    parser.add_argument("--mcp-url", metavar="URL", help="an MCP server that it reaches, with a tool echo {text}")
     parser.add_argument("--timeout", type=float, default=WAIT_S, metavar="S", help="seconds for one answer (120)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
@@ -45,7 +46,13 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as stack:
         if options.scripted is not None:
             stack.enter_context(scripted_model(options.scripted))
-        server = Server(options.base_url, key=options.api_key, model=options.model, wait_s=options.timeout)
+        server = Server(
+            options.base_url,
+            key=options.api_key,
+            model=options.model,
+            wait_s=options.timeout,
+            mcp_url=options.mcp_url,
+        )
         stack.enter_context(closing(server))
         for result in results(server, checks):
             found.append(result)
