@@ -85,9 +85,9 @@ async def test_what_cannot_be_removed_is_in_nobodys_way(
     stuck = {left.folder.name}
     async with LocalHost.open(place) as host:
         assert f"{left.folder} cannot be removed: Operation not permitted" in caplog.text
-        first = await host.create(ContainerSettings(idle_seconds=0.1))
+        first = await host.create(ContainerSettings(idle_seconds=0.6))
         stuck.add(first.id)
-        second = await host.create(ContainerSettings(idle_seconds=0.2))
+        second = await host.create(ContainerSettings(idle_seconds=0.7))
         await until(lambda: second.status == "expired" and second.id not in folders(place))
         assert first.status == "expired"
     stuck.clear()
