@@ -21,6 +21,7 @@ from ferrule.containers import (
 )
 from ferrule.containers.container import RESTARTED
 from ferrule.containers.place import LOCK, PREFIX, new_slot, on_disk
+from ferrule.process.launcher import LaunchError, Limits, Pipes
 from tests.processes import alive, children, running, until
 from tests.sandbox.test_death import SECONDS, inits_of
 
@@ -193,3 +194,38 @@ async def test_many_uses_at_once_start_one(host: LocalHost) -> None:
     assert [one.stdout.text() for one in done] == ["x\n"] * 5
     assert sum(RESTARTED in one.stderr.text() for one in done) == 1
     await container.aclose()
+
+
+async def test_a_command_in_the_background_is_no_use(host: LocalHost) -> None:
+    container = await host.create(ContainerSettings(idle_seconds=0.5))
+    child = await container.background.launch(
+        ["sleep", "1000"], container.environment, "/", Pipes(merge=True), Limits()
+    )
+    seen = [container.busy]
+    with container.in_use():
+        seen.append(container.busy)
+    assert [*seen, container.busy] == [False, True, False]
+    await until(lambda: container.status == "expired")
+    with pytest.raises(LaunchError):
+        await child.wait()
+    os.close(child.stdout)
+
+
+async def test_a_spare_is_warmed_up(place: Path) -> None:
+    warmed: list[str] = []
+
+    async def warm(spare: Container) -> None:
+        warmed.append(spare.id)
+        if len(warmed) == 1:
+            raise ContainerError("it does not work")
+
+    host = LocalHost.open(place, limits=HostLimits(spares=1))
+    host.warm = warm
+    async with host:
+        await until(lambda: len(warmed) == 1 and warmed[0] not in folders(place))
+        first = await host.create()
+        await until(lambda: bool(host.ready_spares))
+        second = await host.create()
+        assert second.id == warmed[1] != first.id
+        await first.aclose()
+        await second.aclose()

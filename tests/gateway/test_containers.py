@@ -1,6 +1,7 @@
 """Containers and their files by the SDK, and the two tools that run in them."""
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,10 @@ def test_a_container_is_made_listed_and_removed(client: OpenAI) -> None:
         name="mine", memory_limit="4g", expires_after={"anchor": "last_active_at", "minutes": 5}
     )
     assert (made.object, made.status, made.name, made.memory_limit) == ("container", "running", "mine", "4g")
+    big = client.containers.create(name="big", memory_limit="64g").model_dump()
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert (big["memory_limit"], big.get("memory_bytes", 64 << 30)) == ("64g", min(most, 64 << 30))
+    assert "memory_bytes" not in made.model_dump()
     assert made.expires_after is not None and made.expires_after.minutes == 5
     assert client.containers.retrieve(made.id).id == made.id
     assert made.id in [one.id for one in client.containers.list()]

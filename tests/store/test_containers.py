@@ -35,3 +35,12 @@ async def test_what_a_client_brought_is_told_from_what_was_made(store: Store) ->
     await store.delete_container("us", "cntr_1")
     await store.add_container(record(1))
     assert await store.uploads_in("us", "cntr_1") == frozenset()
+
+
+async def test_old_containers_are_forgotten_unless_they_live(store: Store) -> None:
+    for one in (record(1), record(2), record(3, "them"), record(9)):
+        await store.add_container(one)
+    await store.note_upload("us", "cntr_1", "file")
+    assert await store.expire_containers(4, {"cntr_2"}) == 2
+    assert [one.id for one in (await store.containers("us", Paging())).data] == ["cntr_9", "cntr_2"]
+    assert await store.container("them", "cntr_3") is None

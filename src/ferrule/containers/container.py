@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,7 @@ from ferrule.containers.images.errors import ImageError
 from ferrule.containers.images.writable import Way, copy_root
 from ferrule.containers.place import Slot
 from ferrule.process.capture import Captured
-from ferrule.process.launcher import LaunchError, Limits, Stdio
+from ferrule.process.launcher import Launcher, LaunchError, Limits, Stdio
 from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.sandbox.linux.client import HelperEnded, WireCovers
 from ferrule.sandbox.linux.holders import HolderProcess
@@ -95,6 +96,9 @@ class Container(Closing):
         self._holder: HolderProcess | None = None
         self._starting: asyncio.Lock | None = None
         self._children: set[ConfinedChild] = set()
+        self._uses = 0
+        self.background: Launcher = _Background(self)
+        """Starts commands that only wait for others: while they run, nobody uses the container (see `in_use`)."""
         self._status: Status = "running"
         self._released = False
         self._notice: str | None = None
@@ -198,8 +202,8 @@ class Container(Closing):
 
     @property
     def busy(self) -> bool:
-        """True while a command runs."""
-        return bool(self._children)
+        """True while a command runs, but for those in the background."""
+        return bool(self._children) or self._uses > 0
 
     @property
     def mapped(self) -> bool:
@@ -226,6 +230,21 @@ class Container(Closing):
         notices = [] if self._notice is None else [self._notice]
         self._notice = None
         return notices + self._exceeded()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Count as a use of the container until the block is left."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            if self._status == "running":
+                self.touch()
+
+    def leave_out(self, child: ConfinedChild) -> None:
+        """Let a running command count as no use."""
+        self._children.discard(child)
 
     async def start(self) -> None:
         """Start it now, instead of at its first use. Raises `ContainerError`."""
@@ -478,6 +497,18 @@ class Container(Closing):
             file_bytes=min(limits.file_bytes or own.file_bytes, own.file_bytes),
             data_bytes=limits.data_bytes or self._host.memory_of_a_process(self),
         )
+
+
+class _Background(Launcher):
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> ConfinedChild:
+        child = await self._container.launch(argv, env, cwd, stdio, limits)
+        self._container.leave_out(child)
+        return child
 
 
 class _NotStarted(ContainerError):

@@ -1,5 +1,6 @@
 """The seam for containers on this machine or another one, in plain data."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -21,6 +22,11 @@ MEMORY_BYTES = 1 << 30
 """As `memory_limit: 1g`, OpenAI's default."""
 
 Status = Literal["running", "expired"]
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory of this machine: no container gets more."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from ferrule.config import ferrule_home
 from ferrule.containers.container import Container
 from ferrule.containers.data_stack import DataStack
 from ferrule.containers.errors import ContainerError, ContainerExpired
-from ferrule.containers.host import ContainerInfo, ContainerSettings
+from ferrule.containers.host import ContainerInfo, ContainerSettings, machine_memory
 from ferrule.containers.place import SKILLS, Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
 from ferrule.process.launcher import LaunchError
 from ferrule.process.run import uninterrupted
@@ -74,6 +74,8 @@ class LocalHost(LoopBound):
         self._ended: deque[str] = deque(maxlen=REMEMBERED)
         self._mother: MotherProcess | None = None
         self._spares: deque[Container] = deque()
+        self.warm: Callable[[Container], Awaitable[None]] = _as_it_is
+        """Readies a spare."""
         self._filling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[None] | None = None
@@ -221,7 +223,7 @@ class LocalHost(LoopBound):
 
     def memory_bytes(self, settings: ContainerSettings) -> int:
         """Return how much memory a container really gets."""
-        return min(settings.memory_bytes, self._limits.memory_bytes or settings.memory_bytes)
+        return min(settings.memory_bytes, self._limits.memory_bytes or settings.memory_bytes, machine_memory())
 
     def memory_of_a_process(self, container: Container) -> int | None:
         """Return what one process may take, where no control group bounds them together."""
@@ -284,7 +286,13 @@ class LocalHost(LoopBound):
     async def _fill(self) -> None:
         with suppress(LaunchError):  # whoever needs a container gets the error
             while len(self._spares) < self._limits.spares:
-                self._spares.append(await self._started(self._limits.spare))
+                spare = await self._started(self._limits.spare)
+                try:
+                    await self.warm(spare)
+                except BaseException:
+                    await uninterrupted(spare.expire())
+                    raise
+                self._spares.append(spare)
 
     def _schedule(self) -> None:
         """Wake up when the next container may expire."""
@@ -359,6 +367,10 @@ def _root(slot: Slot, container: Container, packages: Bind | None) -> PrivateRoo
         image=image,
         account=container.account,
     )
+
+
+async def _as_it_is(spare: Container) -> None:
+    """Leave a spare as it is."""
 
 
 async def _leave(container: Container) -> None:

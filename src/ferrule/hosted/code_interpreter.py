@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ferrule.hosted.containers import ClientContainer, ClientContainers
+from ferrule.hosted.containers import ClientContainer, ClientContainers, memory_note
 from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling
 from ferrule.process.kernel import CellResult, CellTimedOut, KernelDied, KernelLost
 from ferrule.process.launcher import LaunchError
@@ -71,7 +71,8 @@ class CodeInterpreter(HostedTool):
 
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""
-        return (ResponsesApiTool(name=NAME, description=DESCRIPTION, parameters=PARAMETERS),)
+        described = DESCRIPTION + memory_note(tool["container"])
+        return (ResponsesApiTool(name=NAME, description=described, parameters=PARAMETERS),)
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:
         """Run a cell."""
@@ -94,9 +95,10 @@ class CodeInterpreter(HostedTool):
 
     async def _evaluate(self, place: ClientContainer, code: str) -> "_Outcome":
         try:
-            async with place.turn:
-                kernel = await place.python()
-                result = await kernel.run(code, self._cell_ms)
+            with place.box.in_use():
+                async with place.turn:
+                    kernel = await place.python()
+                    result = await kernel.run(code, self._cell_ms)
         except KernelLost as error:
             return _Outcome(_logs(place, error.written.text(), _lost(error, self._cell_ms)), (), "failed")
         except LaunchError as error:

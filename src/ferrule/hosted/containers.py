@@ -23,6 +23,7 @@ from ferrule.containers import (
     UnknownContainer,
 )
 from ferrule.containers.data import FolderClosed, NoFile, list_files, make_file, remove_file
+from ferrule.containers.host import machine_memory
 from ferrule.containers.images import Image
 from ferrule.containers.languages import Languages, languages_of
 from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, SkillParam, skills_note
@@ -46,6 +47,18 @@ DATA = "/mnt/data"
 NO_PYTHON = "this container has no Python: use another language, by the shell"
 _LINK = re.compile(r"sandbox:/mnt/data/([^\s()\[\]<>\"'`]+)")
 """A file in the model's words."""
+KEPT_SECONDS = 30 * 24 * 3600
+"""After it was made an ended container is listed for so long, as its responses are kept by default."""
+WARM = """\
+def warm():
+    for name in ("numpy", "pandas", "matplotlib.pyplot"):
+        try: __import__(name)
+        except Exception: pass
+warm()
+del warm
+"""
+"""Takes a second, and some 100 MB where all of them are there; nothing where they are not."""
+MEMORY_NOTE = " The container has {:.3g} GiB of memory, all of this machine's."
 NO_FILE = "there is no file {!r}"
 
 
@@ -77,14 +90,16 @@ class UnknownFile(ContainerError):
 class ClientContainer:
     """A client's container with its Python, which keeps what it defines from cell to cell."""
 
-    def __init__(self, record: ContainerRecord, box: Container, languages: Languages) -> None:
+    def __init__(
+        self, record: ContainerRecord, box: Container, languages: Languages, kernel: Kernel | None = None
+    ) -> None:
         self.record = record
         self.box = box
         self.turn = asyncio.Lock()
         """Held while a cell runs: there is one at a time."""
         self.skills: dict[str, str] = {}
         """The keys of the skills that were written since it was opened, by their names."""
-        self._kernel: Kernel | None = None
+        self._kernel = kernel
         self._python = languages.python
 
     @property
@@ -96,7 +111,7 @@ class ClientContainer:
         if self._kernel is None or self._kernel.lost:
             if self._python is None:
                 raise LaunchError(NO_PYTHON)
-            self._kernel = await start_python(self.box, self._python, self.box.environment, DATA)
+            self._kernel = await start_python(self.box.background, self._python, self.box.environment, DATA)
         return self._kernel
 
 
@@ -124,6 +139,16 @@ class ClientContainers:
         self.skills = ClientSkills(store)
         self._open: dict[str, ClientContainer] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._warm: dict[str, Kernel] = {}
+        """The Pythons of the spares."""
+        host.warm = self._warm_up
+
+    async def _warm_up(self, box: Container) -> None:
+        """Start Python in a spare, and let it load what takes long."""
+        python = (await self._languages_of(box)).python
+        if python is not None:
+            kernel = await start_python(box.background, python, box.environment, DATA, WARM)
+            self._warm = {name: one for name, one in self._warm.items() if not one.lost} | {box.id: kernel}
 
     async def create(
         self,
@@ -149,8 +174,8 @@ class ClientContainers:
             lane=lane,
             details=msgspec.json.encode(wanted),
         )
-        made = ClientContainer(record, box, await self._languages_of(box))
         try:
+            made = ClientContainer(record, box, await self._languages_of(box), self._warm.pop(box.id, None))
             await self._store.add_container(record)
             for file_id in wanted.file_ids:
                 await self.bring(record, box, file_id)
@@ -200,6 +225,11 @@ class ClientContainers:
             last = record.created_at if info is None else int(info.last_used)
             states.append(State("expired" if info is None else info.status, last, minutes))
         return states
+
+    async def forget_old(self, now: int) -> None:
+        """Forget containers that ended long ago."""
+        running = {info.id for info in await self._host.list()}
+        await self._store.expire_containers(now - KEPT_SECONDS, running)
 
     async def remove(self, record: ContainerRecord) -> None:
         """End a container, and forget it with its files."""
@@ -386,6 +416,19 @@ def _write(file: FileIO, block: bytes) -> None:
     rest = memoryview(block)
     while rest:
         rest = rest[file.write(rest) :]
+
+
+def capped_memory(limit: MemoryLimit) -> int | None:
+    """Return the bytes of memory that a container gets if they are fewer than asked for; None if they are not."""
+    most = machine_memory()
+    return most if most < MEMORY_LIMITS[limit] else None
+
+
+def memory_note(declared: JsonObject | str) -> str:
+    """Return what the model has to know of the memory of a declared container: that it is less than was asked for."""
+    asked = None if isinstance(declared, str) else declared.get("memory_limit")
+    capped = capped_memory(asked) if asked else None
+    return "" if capped is None else MEMORY_NOTE.format(capped / (1 << 30))
 
 
 def details_of(record: ContainerRecord) -> Wanted:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from ferrule.hosted.containers import ClientContainer, ClientContainers
+from ferrule.hosted.containers import ClientContainer, ClientContainers, memory_note
 from ferrule.hosted.shell_output import told
 from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling
 from ferrule.process.launcher import LaunchError
@@ -81,7 +81,7 @@ class HostedShell(HostedTool):
 
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return the function that the model is told of."""
-        described = DESCRIPTION.format(shell=self._containers.shell)
+        described = DESCRIPTION.format(shell=self._containers.shell) + memory_note(tool["environment"])
         return (ResponsesApiTool(name=NAME, description=described, parameters=PARAMETERS),)
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody:

@@ -28,8 +28,10 @@ exec(compile(source, "<kernel>", "exec"), own)
 """
 
 
-async def start_python(launcher: Launcher, python: str, env: Mapping[str, str], cwd: str) -> Kernel:
+async def start_python(launcher: Launcher, python: str, env: Mapping[str, str], cwd: str, first: str = "") -> Kernel:
     """Start a kernel in the interpreter `python` and wait until it takes cells. Raises `LaunchError`.
+
+    `first` is evaluated before; nobody sees what comes of it.
 
     Nothing but the interpreter needs to exist where it runs. Cells find modules from their working directory, then in
     `PYTHONPATH`, then where the interpreter has them; the kernel itself loads nothing from the first two.
@@ -38,7 +40,7 @@ async def start_python(launcher: Launcher, python: str, env: Mapping[str, str], 
     argv = (python, "-I", "-u", "-c", _BOOT, str(len(source)))
     kernel = await Kernel.start(launcher, argv, env, cwd, preamble=source, grace=INTERRUPT_GRACE)
     try:
-        await kernel.run("", START_MS)
+        await kernel.run(first, START_MS)
     except KernelLost as error:
         said = error.written.text().strip().rpartition("\n")[2]
         raise LaunchError(f"{python} does not start as a kernel: {error}{said and ': '}{said}") from error

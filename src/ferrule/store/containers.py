@@ -1,5 +1,6 @@
 """Containers: whose they are, and which conversation goes on in which. Their files and their life are elsewhere."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -39,6 +40,10 @@ class Containers(Part):
     async def delete_container(self, owner: str, container_id: str) -> bool:
         """Forget a container; False if there is none."""
         return await self._database.write(_delete, owner, container_id)
+
+    async def expire_containers(self, before: int, kept: Collection[str]) -> int:
+        """Forget the containers that were made before a time, but for those with these ids. Returns how many."""
+        return await self._database.write(_expire, before, kept)
 
     async def note_upload(self, owner: str, container_id: str, path: str) -> bool:
         """Note that the client brought this file of a container; False if there is none."""
@@ -84,6 +89,14 @@ def _change(tx: Connection, owner: str, container_id: str, details: bytes) -> bo
 def _delete(tx: Connection, owner: str, container_id: str) -> bool:
     gone = tx.execute(delete(containers).where(containers.c.owner == owner, containers.c.id == container_id))
     return gone.rowcount > 0
+
+
+def _expire(tx: Connection, before: int, kept: Collection[str]) -> int:
+    old = tx.execute(select(containers.c.number, containers.c.id).where(containers.c.created_at < before))
+    over = [row.number for row in old if row.id not in kept]
+    for number in over:
+        tx.execute(delete(containers).where(containers.c.number == number))
+    return len(over)
 
 
 def _number(owner: str, container_id: str) -> Any:

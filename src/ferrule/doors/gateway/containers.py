@@ -24,6 +24,7 @@ from ferrule.hosted.containers import (
     State,
     UnknownFile,
     Wanted,
+    capped_memory,
     details_of,
     file_id_of,
 )
@@ -217,6 +218,7 @@ async def _shown(services: Services, *records: ContainerRecord) -> list[JsonObje
 
 def _container_shown(record: ContainerRecord, state: State) -> JsonObject:
     wanted = details_of(record)
+    capped = capped_memory(wanted.memory_limit)
     return wanted.others | {
         "id": record.id,
         "object": "container",
@@ -226,6 +228,7 @@ def _container_shown(record: ContainerRecord, state: State) -> JsonObject:
         "last_active_at": state.last_active_at,
         "expires_after": {"anchor": "last_active_at", "minutes": state.minutes},
         "memory_limit": wanted.memory_limit,
+        **({} if capped is None else {"memory_bytes": capped}),
         "network_policy": wanted.network_policy or {"type": "disabled"},
     }
 

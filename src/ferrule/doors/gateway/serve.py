@@ -86,7 +86,7 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         owned.push_async_callback(engine.close)
         running = Running(engine, settings.gateway.max_concurrent)
         services = Services(engine, store, settings.gateway, running, containers)
-        tidying = asyncio.create_task(_tidy(store, settings.gateway))
+        tidying = asyncio.create_task(_tidy(store, settings.gateway, containers))
         owned.callback(tidying.cancel)
         callers = Callers.of(bind, at, allowed=settings.gateway.allowed_hosts)
         sockets = Sockets(services)
@@ -168,7 +168,7 @@ def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
     return server
 
 
-async def _tidy(store: Store, settings: GatewaySettings) -> None:
+async def _tidy(store: Store, settings: GatewaySettings, containers: ClientContainers | None) -> None:
     """Delete what has expired, from time to time."""
     while True:
         now = int(time.time())
@@ -176,6 +176,8 @@ async def _tidy(store: Store, settings: GatewaySettings) -> None:
             await store.expire(now - settings.keep_days * DAY_S)
             await store.expire_files(now)
             await store.expire_approvals(now - LIFE_S)
+            if containers is not None:
+                await containers.forget_old(now)
         except StoreError:
             log.exception("what has expired could not be deleted")
         await asyncio.sleep(TIDY_S)
