@@ -64,6 +64,9 @@ NAMES = (
     "python",
     "tool_search",
     "search_tool_bm25",
+    "web_search",
+    "open_page",
+    "find_in_page",
 )
 """The modules, in the order in which their tools are listed."""
 

@@ -151,6 +151,8 @@ async def open_session(
         children=children,
         spans=spans,
     )
+    if runtime.conversation.web is not None:
+        runtime.conversation.web.history = lambda: dialogue.history.items
     undoing = Undoing.of(settings, undo_log, runtime.workspace, report) if parent is None else None
     return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), undoing, owns_model=parent is None)
 

@@ -15,6 +15,7 @@ from ferrule.protocol.payload import (
     ToolPayload,
 )
 from ferrule.tools.context import ToolInvocation
+from ferrule.web.marks import Citation
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class TurnResult(msgspec.Struct, frozen=True):
     `text` is the model's last message, `output` that message as `output_type`. `items` are what the model said and the
     tools answered, `tool_calls` the calls in their order. `usage` is the sum over the turn's requests, `cost` what they
     cost if prices are configured, `duration` in seconds. `diff` is the unified diff of the turn's patches, empty if
-    there is none. `aborted`: interrupted.
+    there is none. `aborted`: interrupted. `citations` are the pages that `text` cites.
     """
 
     text: str
@@ -47,6 +48,7 @@ class TurnResult(msgspec.Struct, frozen=True):
     duration: float = 0.0
     output: Any = None
     cost: float | None = None
+    citations: tuple[Citation, ...] = ()
 
 
 def tool_call(view: ItemView, invocation: ToolInvocation, output: ToolOutput) -> ToolCall:

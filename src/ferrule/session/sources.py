@@ -40,6 +40,8 @@ _NATIVE_SHELLS = frozenset({"local_shell", "native_shell"})
 
 AGENT_TOOLS = ("spawn_agent", "send_input", "wait", "wait_agent", "resume_agent", "close_agent", "list_agents")
 """The tools by which a model works with sub-agents."""
+WEB_TOOLS = ("web_search", "open_page", "find_in_page")
+"""The tools that search the web, where that is configured."""
 ASKS_USER = "request_user_input"
 """Shown to the model only where somebody answers."""
 

@@ -33,6 +33,7 @@ from ferrule.session.hooks import SessionHooks
 from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.sources import (
     AGENT_TOOLS,
+    WEB_TOOLS,
     BuiltinSource,
     DefinitionSource,
     SearchSource,
@@ -341,6 +342,8 @@ class Toolset(LoopBound, Closing):
             ends.push_async_callback(self.workspace.close)
             ends.push_async_callback(self.conversation.commands.close)
             ends.push_async_callback(self.conversation.shared.close)
+            if self.conversation.web is not None:
+                ends.push_async_callback(self.conversation.web.aclose)
             for handler in self._built[2].loaded() if self._built is not None else ():
                 if id(handler) not in self._lent:
                     ends.push_async_callback(handler.close)
@@ -370,7 +373,10 @@ def tool_sources(
 ) -> list[ToolSource]:
     """Return the sources of the requested tools, or of the tool set's if none are requested."""
     if tools is None:
-        return [BuiltinSource(expand_profile(include, conversation.profile, features), conversation)]
+        names = expand_profile(include, conversation.profile, features)
+        if conversation.web is not None:
+            names = list(dict.fromkeys((*names, *WEB_TOOLS)))
+        return [BuiltinSource(names, conversation)]
     names, made = split_tools(tools, conversation)
     if features.multi_agent:
         names = list(dict.fromkeys((*names, *AGENT_TOOLS)))

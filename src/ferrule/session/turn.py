@@ -56,9 +56,11 @@ from ferrule.session.output_type import OutputInvalid
 from ferrule.session.result import ToolCall, TurnResult, tool_call
 from ferrule.session.tool_choice import after_a_call
 from ferrule.session.turn_hooks import PromptBlocked, TurnHooks
+from ferrule.session.web import Citing
 from ferrule.tools.context import ToolInvocation
 from ferrule.tools.handler import InputWatcher
 from ferrule.tools.tasks import end_tasks, start_task
+from ferrule.web.marks import Citation
 
 MAX_CALLS = 256
 """Calls that one response may make. Models make a few dozen at most; without a bound, an endless response would hold a
@@ -116,6 +118,8 @@ class Turn:
         self._interrupt = interrupt
         self.usage = TokenUsage()
         self.text = ""
+        self.citations: tuple[Citation, ...] = ()
+        self._citing = Citing(dialogue.toolset.conversation.web)
         self.interrupted_calls: set[str] = set()
         self._calls: list[_Call] = []
         self._ended = asyncio.Event()
@@ -212,6 +216,7 @@ class Turn:
             time.monotonic() - self._began_at,
             output,
             dialogue.budget.cost_of(self.usage),
+            self.citations,
         )
 
     def _read_output(self) -> tuple[object, str | None]:
@@ -417,9 +422,9 @@ class Turn:
         if is_unfinished(item.view):
             dialogue.tell_model(nobody_runs(item.view))
         if isinstance(item.view, Message):
-            self.text = shown(text_of(item.view.content))
+            self.text, self.citations = self._citing.read(shown(text_of(item.view.content)))
         if dialogue.observed:
-            dialogue.emit(ItemCompleted(item=item))
+            dialogue.emit(ItemCompleted(item=self._citing.shown(item)))
 
     def _call_refused(self) -> str | None:
         """Return why one more call is not run, or None."""
@@ -512,7 +517,8 @@ class Turn:
         emit = self._dialogue.emit
         match event:
             case TextDelta(item_id=item_id, delta=delta):
-                if text := self._shown.setdefault(item_id, ShownText()).feed(delta):
+                text = self._shown.setdefault(item_id, ShownText()).feed(delta)
+                if text := self._citing.feed(item_id, text):
                     emit(ItemUpdated(item_id=item_id, kind="text", delta=text))
             case ReasoningDelta(item_id=item_id, delta=delta):
                 emit(ItemUpdated(item_id=item_id, kind="reasoning", delta=delta))

@@ -10,6 +10,7 @@ from ferrule.protocol.truncation import OutputBudget
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.turn_diff import TurnDiffTracker
+from ferrule.web.access import WebAccess
 
 
 class SharedPart(Protocol):
@@ -65,11 +66,13 @@ class ConversationState(Protocol):
     def roles(self) -> Mapping[str, str]: ...
     @property
     def python(self) -> str | None: ...
+    @property
+    def web(self) -> WebAccess | None: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
-    sub-agents and what they are for; `python` is the interpreter that the user has chosen."""
+    sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web."""
 
     cwd: str
     permissions: Permissions
@@ -81,3 +84,4 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     shared: Shared = msgspec.field(default_factory=Shared)
     roles: Mapping[str, str] = {}
     python: str | None = None
+    web: WebAccess | None = None

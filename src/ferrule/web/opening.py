@@ -58,7 +58,7 @@ def _backend(
             places=places,
         )
     if settings.backend == "mcp":
-        return ToolBackend(lambda: connect(settings.server or "", settings.tool))
+        return ToolBackend(lambda: connect(settings.server or "", settings.tool), timeout=settings.timeout_sec)
     kind, usual = {"brave": (Brave, BRAVE_URL), "tavily": (Tavily, TAVILY_URL)}.get(
         settings.backend or "", (Searxng, "")
     )

@@ -122,9 +122,10 @@ class ToolBackend:
     works_offline = False
     takes_domains = True
 
-    def __init__(self, connect: Callable[[], Awaitable[SearchTool]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[SearchTool]], *, timeout: float) -> None:
         """`connect` returns the tool. It raises `FerruleError`."""
         self._connect = connect
+        self._timeout = timeout
         self._connecting = asyncio.Lock()
         self._tool: SearchTool | None = None
 
@@ -139,7 +140,11 @@ class ToolBackend:
             named = [(next((n for n in names if n in tool.parameters), None), value) for names, value in given]
             arguments: JsonObject = {name: value for name, value in named if name is not None and value}
             arguments = {n: [v] if n == "queries" else v for n, v in arguments.items()} or {"query": query}
-            return _hits(await tool.call(arguments))
+            async with asyncio.timeout(self._timeout):
+                result = await tool.call(arguments)
+            return _hits(result)
+        except TimeoutError as error:
+            raise SearchFailed(f"The search tool did not answer within {self._timeout:g} seconds.") from error
         except FerruleError as error:
             log.warning("the search tool failed: %s", error)
             raise SearchFailed("The search tool of the MCP server failed.") from error
