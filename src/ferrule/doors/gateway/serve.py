@@ -137,11 +137,11 @@ def _web_search(settings: Settings, guard: Guard, ca_file: str | None, owned: As
     if missing is not None:
         if settings.web_search is not None:
             log.warning("web_search is not run: %s", missing)
-        return WebSearch(None, missing=missing)
+        return WebSearch(None, missing=missing, bounds=guard.allowed)
     connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home)
     browser = open_browser(table, guard, connect, ca_file=ca_file, cwd=settings.cwd)
     owned.push_async_callback(browser.aclose)
-    return WebSearch(browser)
+    return WebSearch(browser, bounds=guard.allowed)
 
 
 def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
