@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.containers import Container, LocalHost
-from ferrule.containers.container import RESTARTED
+from ferrule.containers.notices import RESTARTED
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from ferrule.sandbox.linux.holders import HolderProcess
 from tests.containers.test_life import folders

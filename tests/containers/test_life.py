@@ -19,7 +19,7 @@ from ferrule.containers import (
     LocalHost,
     UnknownContainer,
 )
-from ferrule.containers.container import RESTARTED
+from ferrule.containers.notices import RESTARTED
 from ferrule.containers.place import LOCK, PREFIX, new_slot, on_disk
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from tests.processes import alive, children, running, until

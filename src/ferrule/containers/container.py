@@ -11,13 +11,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ferrule.containers.background import Background
 from ferrule.containers.errors import ContainerError, ContainerExpired
 from ferrule.containers.host import ContainerInfo, ContainerSettings, Status
 from ferrule.containers.images.accounts import account_of
 from ferrule.containers.images.errors import ImageError
 from ferrule.containers.images.writable import Way, copy_root
+from ferrule.containers.notices import EXCEEDED, RESTARTED, with_notices
 from ferrule.containers.place import Slot
-from ferrule.process.capture import Captured
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Stdio
 from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.sandbox.linux.client import HelperEnded, WireCovers
@@ -38,19 +39,10 @@ SPARE_SECONDS = 30.0
 """A container that nobody has used for so long keeps no process ready, which takes memory."""
 REFILL_DELAY = 0.002
 """Seconds: the next process is made when the command has started, not meanwhile."""
-RESTARTED = (
-    "the container was started again: its files are as they were, but programs that ran in it and what they had in "
-    "memory are gone"
-)
 ONE_ID = (
     "the image's user {} cannot be had, because this machine lets containers have one user id only: commands run as "
     "the image's root"
 )
-EXCEEDED = {
-    "memory": "a program was ended because the container's memory ({:.3g} GiB) was used up",
-    "disk": "commands were ended because the container's files take more than {:.3g} GiB or a million entries: remove "
-    "some",
-}
 GIBIBYTE = 1 << 30
 _LIMITS = Limits()
 
@@ -97,7 +89,7 @@ class Container(Closing):
         self._starting: asyncio.Lock | None = None
         self._children: set[ConfinedChild] = set()
         self._uses = 0
-        self.background: Launcher = _Background(self)
+        self.background: Launcher = Background(self, self._children.discard)
         """Starts commands that only wait for others: while they run, nobody uses the container (see `in_use`)."""
         self._status: Status = "running"
         self._released = False
@@ -242,10 +234,6 @@ class Container(Closing):
             if self._status == "running":
                 self.touch()
 
-    def leave_out(self, child: ConfinedChild) -> None:
-        """Let a running command count as no use."""
-        self._children.discard(child)
-
     async def start(self) -> None:
         """Start it now, instead of at its first use. Raises `ContainerError`."""
         await self._running_holder()
@@ -303,7 +291,7 @@ class Container(Closing):
             limits=limits,
         )
         notices = self.take_notices()
-        return _with_notices(done, notices) if notices else done
+        return with_notices(done, notices) if notices else done
 
     def run_sync(
         self,
@@ -499,26 +487,5 @@ class Container(Closing):
         )
 
 
-class _Background(Launcher):
-    def __init__(self, container: Container) -> None:
-        self._container = container
-
-    async def launch(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
-    ) -> ConfinedChild:
-        child = await self._container.launch(argv, env, cwd, stdio, limits)
-        self._container.leave_out(child)
-        return child
-
-
 class _NotStarted(ContainerError):
     """Nothing was started."""
-
-
-def _with_notices(done: Completed, notices: Sequence[str]) -> Completed:
-    lines = "".join(f"[{notice}]\n" for notice in notices).encode()
-
-    def told(output: Captured) -> Captured:
-        return msgspec.structs.replace(output, head=lines + output.head)
-
-    return msgspec.structs.replace(done, stderr=told(done.stderr), output=told(done.output))
