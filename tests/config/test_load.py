@@ -22,6 +22,7 @@ from ferrule.protocol.permissions import (
 )
 from ferrule.protocol.prices import Prices
 from ferrule.protocol.settings import (
+    GatewayNetwork,
     GatewaySettings,
     HookCommand,
     ModelSettings,
@@ -155,6 +156,10 @@ allowed_hosts = ["gateway.example"]
 max_body_bytes = 15
 max_concurrent = 16
 keep_days = 17
+[gateway.network]
+allowed_domains = ["*.example.com"]
+ca_file = "roots.pem"
+hosts = { "a.example.com:443" = "127.0.0.1:1" }
 [skills]
 enabled = false
 config = [{ name = "saw", enabled = false }, { path = "~/glue" }]
@@ -197,7 +202,14 @@ timeout = 1.5
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
     assert settings.otel == Otel(enabled=False, contents=True)
     assert settings.gateway == GatewaySettings(
-        bind="127.0.0.1:0", allowed_hosts=("gateway.example",), max_body_bytes=15, max_concurrent=16, keep_days=17
+        bind="127.0.0.1:0",
+        allowed_hosts=("gateway.example",),
+        max_body_bytes=15,
+        max_concurrent=16,
+        keep_days=17,
+        network=GatewayNetwork(
+            allowed_domains=("*.example.com",), ca_file="roots.pem", hosts={"a.example.com:443": "127.0.0.1:1"}
+        ),
     )
     assert settings.hooks == (HookCommand(event="PreToolUse", command="check", matcher="shell", timeout=1.5),)
 

@@ -4,9 +4,10 @@ import asyncio
 import gzip
 import socket
 import ssl
+import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -101,6 +102,47 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
             await reader.readline()
         await reader.readline()
     return body
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator["Beyond"]:
+    """Serve in a thread, with and without TLS, under any name."""
+    loop, echo = asyncio.new_event_loop(), Echo()
+
+    async def start() -> Sequence[asyncio.Server]:
+        context = _any_host(AUTHORITY.context)
+        return [await asyncio.start_server(echo.serve, "127.0.0.1", 0, ssl=tls) for tls in (None, context)]
+
+    async def stop(started: Sequence[asyncio.Server]) -> None:
+        for server in started:
+            server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    ca_file = folder / "beyond.pem"
+    ca_file.write_bytes(AUTHORITY.pem)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    started = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    plain, secure = ("127.0.0.1:{1}".format(*server.sockets[0].getsockname()) for server in started)
+    try:
+        yield Beyond(echo, str(ca_file), plain, secure)
+    finally:
+        asyncio.run_coroutine_threadsafe(stop(started), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+class Beyond(msgspec.Struct, frozen=True):
+    """Servers that are reached by the way out, and their authority's certificate."""
+
+    echo: Echo
+    ca_file: str
+    plain: str
+    secure: str
 
 
 class Inside(msgspec.Struct, frozen=True):

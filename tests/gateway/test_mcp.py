@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import BaseModel, OpenAI
 
-from ferrule.doors.gateway.network import ca_file_of, open_guard
+from ferrule.hosted.network import Network
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import GatewayNetwork
 from ferrule.testing import ScriptedModel, function_call
@@ -116,9 +116,10 @@ def test_connectors_are_not_reached(client: OpenAI, gateway: Served) -> None:
     [
         (GatewayNetwork(allowed_domains=("*",)), "every domain"),
         (GatewayNetwork(hosts={"a.example": "127.0.0.1:1"}), "name:port"),
+        (GatewayNetwork(hosts={"a.example:1": "localhost:1"}), "address:port"),
         (GatewayNetwork(ca_file="/none.pem"), "/none.pem"),
     ],
 )
 def test_a_network_that_is_wrong_is_told_at_the_start(network: GatewayNetwork, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
-        open_guard(network), ca_file_of(network)
+        Network.of(network)

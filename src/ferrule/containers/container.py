@@ -166,10 +166,10 @@ class Container(Closing):
     def environment(self) -> dict[str, str]:
         """The environment of a command that brings none."""
         account = self.account
-        if account is None or (self._holder is not None and not self._holder.mapped):
-            return self.variables(self.settings)
-        theirs = {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
-        return {**self.variables(self.settings), **theirs, **self.settings.env}
+        found = self.variables(self.settings)
+        if account is not None and (self._holder is None or self._holder.mapped):
+            found |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name} | self.settings.env
+        return found if self.way_out is None else {**found, **self.way_out.environment}
 
     @staticmethod
     def variables(settings: ContainerSettings) -> dict[str, str]:

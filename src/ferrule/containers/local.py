@@ -26,6 +26,7 @@ from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
 from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
 from ferrule.sandbox.linux.root import Bind, Layers, PrivateRoot
+from ferrule.sandbox.way_out import WayOut
 from ferrule.sync import LoopBound, close_at_exit
 
 MAX_CONTAINERS = 256
@@ -113,9 +114,10 @@ class LocalHost(LoopBound):
         if not self._works:
             await self.discard(await self.create(ContainerSettings(temporary=True)))
 
-    async def create(self, settings: ContainerSettings = _DEFAULT) -> Container:
+    async def create(self, settings: ContainerSettings = _DEFAULT, way_out: WayOut | None = None) -> Container:
         """Make a container and start it. Raises `ContainerError`."""
-        container = self._spare(settings) or await self._started(settings)
+        spare = self._spare(settings) if way_out is None else None
+        container = spare or await self._started(settings, way_out)
         try:
             self._keep(container.publish())
         except ContainerError:
@@ -252,13 +254,14 @@ class LocalHost(LoopBound):
         self._groups[container.id] = group
         return group
 
-    async def _started(self, settings: ContainerSettings) -> Container:
+    async def _started(self, settings: ContainerSettings, way_out: WayOut | None = None) -> Container:
         await self.prepare()
         if len(self._containers) + len(self._spares) >= self._limits.containers:
             raise ContainerError(
                 f"there are {self._limits.containers} containers already: close one, or wait until one expires"
             )
         container = Container(self, await _made(partial(new_slot, self._place, settings), Slot.remove))
+        container.way_out = way_out
         try:
             await container.start()
         except BaseException:

@@ -24,7 +24,11 @@ BUNDLE_VARIABLES = (
     "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT",
     "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE",
 )  # fmt: skip
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 LOCAL = "localhost,127.0.0.1,::1"
+OTHER_VARIABLES = {"NO_PROXY": LOCAL, "no_proxy": LOCAL, "NODE_USE_ENV_PROXY": "1"}
+VARIABLES = frozenset({*PROXY_VARIABLES, *OTHER_VARIABLES, *BUNDLE_VARIABLES})
+"""Names that no secret can have."""
 MAX_CONNECTIONS = 256
 """At once, of one container: more than programs open, and few enough that all containers together stay below the
 system's limit on descriptors. Further ones wait."""

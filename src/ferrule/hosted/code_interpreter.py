@@ -30,7 +30,7 @@ KNOWN = {"type", "file_ids", "memory_limit", "network_policy"}
 DESCRIPTION = (
     "Run Python in a container that keeps its state from call to call. Standard output, errors, the value of the last "
     "expression and open figures come back. Files are in /mnt/data, also those that the user gave; write results for "
-    "the user there, and name each as a link of the form sandbox:/mnt/data/NAME. There is no network."
+    "the user there, and name each as a link of the form sandbox:/mnt/data/NAME."
 )
 PARAMETERS = JsonSchema(
     {
@@ -152,7 +152,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 def _logs(place: ClientContainer, written: str, error: str) -> str:
-    notices = [f"[{notice}]" for notice in place.box.take_notices()]
+    notices = [f"[{notice}]" for notice in (*place.box.take_notices(), *place.take_refusals())]
     return "\n".join(part.rstrip("\n") for part in (*notices, written, error) if part)
 
 

@@ -26,6 +26,9 @@ from ferrule.containers.data import FolderClosed, NoFile, list_files, make_file,
 from ferrule.containers.host import machine_memory
 from ferrule.containers.images import Image
 from ferrule.containers.languages import Languages, languages_of
+from ferrule.egress.egress import Egress
+from ferrule.egress.names import DomainNames
+from ferrule.hosted.network import Network, PolicyRefused, Reach, network_note
 from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, SkillParam, skills_note
 from ferrule.hosted.tool import Scope, ToolRefused
 from ferrule.process.kernel import Kernel
@@ -33,6 +36,7 @@ from ferrule.process.launcher import LaunchError
 from ferrule.process.python_kernel import start_python
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.specs import NetworkAllowlist, NetworkPolicy
 from ferrule.store import ContainerRecord, StoreFull
 from ferrule.store.place import NO_SPACE
 
@@ -59,18 +63,27 @@ del warm
 """
 """Takes a second, and some 100 MB where all of them are there; nothing where they are not."""
 MEMORY_NOTE = " The container has {:.3g} GiB of memory, all of this machine's."
+MAX_REFUSALS = 10
+"""Sentences that one output tells about whom its programs could not reach."""
+LOST_SECRETS = (
+    "container {} has ended: the server keeps the secrets of a container in memory alone and was started anew; make a "
+    "new one"
+)
+_CLOSED = Network(bounds=DomainNames(()))
+"""Nothing may be reached."""
 NO_FILE = "there is no file {!r}"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A client's settings for a container: files that are copied into it, memory, and minutes without use after which
-    it ends; None for the server's own. A `network_policy` is only kept: containers have no network. `skills` are those
-    that it has, `others` are fields that are only shown."""
+    it ends; None for the server's own. `network` is what it may reach, None for what it may already. `skills` are those
+    that it has, `others` are fields that are only shown. As stored it has no secrets, but says whether there are."""
 
     file_ids: tuple[str, ...] = ()
     memory_limit: MemoryLimit = DEFAULT_MEMORY
     minutes: int | None = None
-    network_policy: JsonObject | None = None
+    network: NetworkPolicy | None = None
+    has_secrets: bool = False
     skills: tuple[ShownSkill, ...] = ()
     others: JsonObject = {}
 
@@ -101,6 +114,10 @@ class ClientContainer:
         """The keys of the skills that were written since it was opened, by their names."""
         self._kernel = kernel
         self._python = languages.python
+        self.reach: Reach | None = None
+        """What it may reach, from its next start on; None for nothing."""
+        self.way: Egress | None = None
+        """Serves that."""
 
     @property
     def id(self) -> str:
@@ -114,9 +131,25 @@ class ClientContainer:
             self._kernel = await start_python(self.box.background, self._python, self.box.environment, DATA)
         return self._kernel
 
+    def let_out(self, network: Network, reach: Reach | None) -> None:
+        """Let it reach this, from its next start on. Raises `ContainerError`."""
+        self.reach = reach
+        self.way = self.box.way_out = None if reach is None else network.way_out(reach)
+
+    def take_refusals(self) -> list[str]:
+        """Return, once, whom its programs could not reach: sentences."""
+        told = [] if self.way is None else self.way.take_refusals()
+        more = len(told) - MAX_REFUSALS
+        return told if more <= 0 else [*told[:MAX_REFUSALS], f"{more} more connections were refused."]
+
+    async def close_way(self) -> None:
+        """End its connections."""
+        if self.way is not None:
+            await self.way.aclose()
+
 
 class ClientContainers:
-    """Makes containers on `host` and keeps whose they are in `store`. The owner of the host closes it.
+    """Makes containers on `host` and keeps whose they are in `store`. The owner of the host closes it, and this.
 
     `image` is what they run on, instead of the machine's programs; whoever made this holds it.
     """
@@ -128,10 +161,12 @@ class ClientContainers:
         *,
         idle_seconds: float,
         image: Image | None = None,
+        network: Network = _CLOSED,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
         self._image = image
+        self._network = network
         self._languages: dict[str | None, Languages] = {}
         self._store = store
         self._idle_seconds = idle_seconds
@@ -160,22 +195,25 @@ class ClientContainers:
         skills: Sequence[FoundSkill] = (),
     ) -> ClientContainer:
         """Make a container. Raises `ContainerError`; `UnknownFile` for a file that does not exist; `ToolRefused` for a
-        skill that was deleted meanwhile."""
+        skill that was deleted meanwhile; `PolicyRefused` for a network that cannot be."""
         idle = self._idle_seconds if wanted.minutes is None else wanted.minutes * 60
         settings = msgspec.structs.replace(
             settings_on(self._image), memory_bytes=MEMORY_LIMITS[wanted.memory_limit], idle_seconds=idle
         )
-        box = await self._host.create(settings)
+        reach = self._network.reach(wanted.network)
+        way = None if reach is None else self._network.way_out(reach)
+        box = await self._host.create(settings, way)
         record = ContainerRecord(
             id=box.id,
             owner=owner,
             created_at=int(self._clock()),
             name=name,
             lane=lane,
-            details=msgspec.json.encode(wanted),
+            details=_kept(wanted),
         )
         try:
             made = ClientContainer(record, box, await self._languages_of(box), self._warm.pop(box.id, None))
+            made.reach, made.way = reach, way
             await self._store.add_container(record)
             for file_id in wanted.file_ids:
                 await self.bring(record, box, file_id)
@@ -223,7 +261,8 @@ class ClientContainers:
             info = found.get(record.id)
             minutes = details_of(record).minutes or round(self._idle_seconds / 60)
             last = record.created_at if info is None else int(info.last_used)
-            states.append(State("expired" if info is None else info.status, last, minutes))
+            lost = record.id not in self._open and details_of(record).has_secrets
+            states.append(State("expired" if info is None or lost else info.status, last, minutes))
         return states
 
     async def forget_old(self, now: int) -> None:
@@ -233,7 +272,8 @@ class ClientContainers:
 
     async def remove(self, record: ContainerRecord) -> None:
         """End a container, and forget it with its files."""
-        self._open.pop(record.id, None)
+        if (place := self._open.pop(record.id, None)) is not None:
+            await place.close_way()
         await self._store.delete_container(record.owner, record.id)
         with suppress(UnknownContainer, ContainerExpired):
             await self._host.remove(record.id)
@@ -253,13 +293,18 @@ class ClientContainers:
         try:
             if named is not None:
                 place = await self.get(owner, named)
-                return _note(await self._languages_of(place.box), details_of(place.record).skills)
-            await self.check_files(owner, wanted_of(declared).file_ids)
+                made = details_of(place.record)
+                return _note(await self._languages_of(place.box), made.skills, made.network)
+            wanted = wanted_of(declared)
+            self._network.reach(wanted.network)
+            await self.check_files(owner, wanted.file_ids)
             found = await self.skills.find(owner, skills_of(declared), f"{param}.skills")
             await self._host.check()
-            return _note(await self.languages(), [skill.shown for skill in found])
+            return _note(await self.languages(), [skill.shown for skill in found], wanted.network)
         except UnknownFile as error:
             raise ToolRefused(str(error), f"{param}.file_ids", status=404, code="not_found") from error
+        except PolicyRefused as error:
+            raise ToolRefused(str(error), f"{param}.{error.param}") from error
         except ContainerError as error:
             raise refused(error, by if named is not None else param) from error
 
@@ -272,13 +317,13 @@ class ClientContainers:
             place = await self.of(scope, wanted_of(declared))
             await self.add_skills(place, found)
             return place
-        except (ContainerError, ToolRefused) as error:
+        except (ContainerError, ToolRefused, PolicyRefused) as error:
             raise RespondToModel(str(error)) from error
 
     async def _or_new(self, record: ContainerRecord | None, scope: Scope, wanted: Wanted) -> ClientContainer:
         if record is not None:
             try:
-                return await self._opened(record)
+                return await self._adapted(await self._opened(record), wanted)
             except (ContainerExpired, UnknownContainer):
                 pass  # its files are gone: the conversation goes on in a new one
         return await self.create(scope.owner, wanted, lane=scope.lane)
@@ -291,8 +336,38 @@ class ClientContainers:
             return known
 
     async def _place(self, record: ContainerRecord) -> ClientContainer:
+        """Take over a container that an earlier server has left. Its secrets have ended with that one."""
+        kept = details_of(record)
+        if kept.has_secrets:
+            with suppress(UnknownContainer, ContainerExpired):
+                await self._host.remove(record.id)
+            raise ContainerExpired(LOST_SECRETS.format(record.id))
         box = await self._host.get(record.id)
-        return ClientContainer(record, box, await self._languages_of(box))
+        place = ClientContainer(record, box, await self._languages_of(box))
+        place.let_out(self._network, self._network.still(kept.network))
+        return place
+
+    async def _adapted(self, place: ClientContainer, wanted: Wanted) -> ClientContainer:
+        """Let a container reach what is wanted now. Its processes end for that, if it is something else; its files
+        stay."""
+        if wanted.network is None:
+            return place
+        reach = self._network.reach(wanted.network)
+        async with self._lock(place.id):
+            if not _same(reach, place.reach):
+                await place.box.stop()
+                await place.close_way()
+                place.let_out(self._network, reach)
+                known = details_of(place.record)
+                details = _kept(msgspec.structs.replace(known, network=wanted.network, has_secrets=False))
+                place.record = msgspec.structs.replace(place.record, details=details)
+                await self._store.change_container(place.record.owner, place.id, details)
+            return place
+
+    async def aclose(self) -> None:
+        """End the connections of all containers."""
+        for place in self._open.values():
+            await place.close_way()
 
     @property
     def shell(self) -> str:
@@ -377,9 +452,23 @@ def settings_on(image: Image | None) -> ContainerSettings:
     return ContainerSettings(root=str(image.root), env=image.config.variables)
 
 
-def _note(languages: Languages, skills: Sequence[ShownSkill]) -> str:
+def _note(languages: Languages, skills: Sequence[ShownSkill], network: NetworkPolicy | None) -> str:
     """Return what the model is told of a container."""
-    return "\n\n".join(filter(None, (languages.sentence, skills_note(skills))))
+    return "\n\n".join(filter(None, (languages.sentence, network_note(network), skills_note(skills))))
+
+
+def _same(one: Reach | None, other: Reach | None) -> bool:
+    return other is None if one is None else other is not None and one.same_as(other)
+
+
+def _kept(wanted: Wanted) -> bytes:
+    """Return what is stored: no secrets."""
+    policy = wanted.network
+    if isinstance(policy, NetworkAllowlist):
+        has_secrets = wanted.has_secrets or bool(policy.domain_secrets)
+        policy = msgspec.structs.replace(policy, domain_secrets=None)
+        wanted = msgspec.structs.replace(wanted, network=policy, has_secrets=has_secrets)
+    return msgspec.json.encode(wanted)
 
 
 def _citation(container_id: str, link: re.Match[str]) -> JsonObject:
@@ -452,8 +541,9 @@ def skills_of(declared: JsonObject) -> tuple[SkillParam, ...]:
 
 def wanted_of(declared: JsonObject) -> Wanted:
     """Return what a tool declares of its own container. Fields were checked when the request was read."""
+    policy = declared.get("network_policy")
     return Wanted(
         file_ids=tuple(declared.get("file_ids") or ()),
         memory_limit=declared.get("memory_limit") or DEFAULT_MEMORY,
-        network_policy=declared.get("network_policy"),
+        network=policy and msgspec.convert(policy, NetworkPolicy),
     )

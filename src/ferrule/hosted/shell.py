@@ -31,7 +31,7 @@ NAME = "shell"
 DESCRIPTION = (
     "Run commands with {shell} in a Linux container, in order, each in a new shell in /mnt/data. What a command leaves "
     "running goes on. Files are in /mnt/data, also those that the user gave; write results for the user there, and "
-    "name each as a link of the form sandbox:/mnt/data/NAME. There is no network, no terminal and no sudo."
+    "name each as a link of the form sandbox:/mnt/data/NAME. There is no terminal and no sudo."
 )
 PARAMETERS = JsonSchema(
     {
@@ -127,7 +127,9 @@ class HostedShell(HostedTool):
             return {"stdout": "", "stderr": str(error), "outcome": {"type": "exit", "exit_code": 126}}
         outcome = {"type": "timeout"} if done.timed_out else {"type": "exit", "exit_code": done.status.shell_code}
         most = asked.max_output_length
-        return {"stdout": done.stdout.text()[:most], "stderr": done.stderr.text()[:most], "outcome": outcome}
+        refusals = "".join(f"[{text}]\n" for text in place.take_refusals())
+        stderr = refusals + done.stderr.text()
+        return {"stdout": done.stdout.text()[:most], "stderr": stderr[:most], "outcome": outcome}
 
     async def citations(self, scope: Scope, used: Sequence[str], text: str) -> Sequence[JsonObject]:
         """Return the annotations for the files that a text names."""

@@ -151,9 +151,9 @@ class GatewayContainers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class GatewayNetwork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What requests to `ferrule serve` may reach. `allowed_domains`: names that bound what each may name; None is every
-    public one. `ca_file`: further roots for TLS. `hosts` maps `"name:port"` to `"address:port"`, which may be private;
-    it permits nothing."""
+    """What `ferrule serve` lets containers, pages and MCP servers reach. `allowed_domains` bounds what any request may
+    name; None: any public name. `ca_file` holds further roots. `hosts`: a "name:port" that stands for exactly one
+    "address:port", private or not; it permits nothing."""
 
     allowed_domains: tuple[str, ...] | None = None
     ca_file: str | None = None

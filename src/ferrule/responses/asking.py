@@ -6,6 +6,7 @@ import msgspec
 
 from ferrule.history.tokens import estimate_all
 from ferrule.hosted.mcp.declared import RemoteServer
+from ferrule.hosted.network import without_values
 from ferrule.hosted.tool import HostedTool, ToolRefused
 from ferrule.model.responses.request import LOGPROBS
 from ferrule.model.stream import ModelRequest, OutputFormat
@@ -204,6 +205,9 @@ def _check_brought(items: Sequence[JsonObject]) -> None:
             if isinstance(shape, RemoteServer) and shape.sent_headers:
                 text = f"{param}: items are stored, credentials are not: name a server that needs some in `tools`"
                 raise ApiError(text, code="invalid_value", param=param)
+            if without_values(tool) != tool:
+                text = "items are kept, and secrets are not: declare this tool in `tools`"
+                raise ApiError(f"{param}: {text}", code="invalid_value", param=param)
 
 
 def _updated(known: Known, items: Iterable[ResponseItem]) -> Known:

@@ -11,6 +11,7 @@ import msgspec
 
 from ferrule.hosted.containers import MemoryLimit
 from ferrule.hosted.mcp.declared import RemoteServer
+from ferrule.hosted.network import without_values
 from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.tool import HostedTool
 from ferrule.model.stream import ForcedTool, ToolChoice
@@ -21,6 +22,7 @@ from ferrule.protocol.specs import (
     FreeformTool,
     FreeformToolFormat,
     NamespaceTool,
+    NetworkPolicy,
     RawTool,
     ResponsesApiTool,
     ToolSearchTool,
@@ -111,7 +113,7 @@ class _FileSearch(msgspec.Struct, frozen=True):
 class _NewContainer(msgspec.Struct, frozen=True):
     file_ids: tuple[str, ...] = ()
     memory_limit: MemoryLimit | None = None
-    network_policy: JsonObject | None = None
+    network_policy: NetworkPolicy | None = None
 
 
 class _AutoContainer(_NewContainer, frozen=True, kw_only=True):
@@ -504,9 +506,9 @@ _SECRET = frozenset({"authorization", "headers"})
 
 
 def _without_secrets(tool: JsonObject) -> JsonObject:
-    """Remove an MCP server's credentials: what is stored and shown holds none."""
+    """Remove an MCP server's credentials and the values of secrets: what is stored and shown holds none."""
     if tool.get("type") != "mcp":
-        return tool
+        return without_values(tool)
     url = tool.get("server_url")
     bare = {"server_url": url.partition("?")[0]} if isinstance(url, str) else {}
     return {key: value for key, value in tool.items() if key not in _SECRET} | bare

@@ -28,9 +28,11 @@ from ferrule.hosted.containers import (
     details_of,
     file_id_of,
 )
+from ferrule.hosted.network import PolicyRefused
 from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.tool import ToolRefused
 from ferrule.protocol.json_text import JsonObject, JsonValue
+from ferrule.protocol.specs import NetworkAllowlist, NetworkPolicy
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.failures import tool_refusal
 from ferrule.responses.request import read
@@ -58,7 +60,7 @@ class _Create(msgspec.Struct, frozen=True):
     file_ids: tuple[str, ...] = ()
     memory_limit: MemoryLimit | None = None
     expires_after: ExpiresAfter | None = None
-    network_policy: JsonObject | None = None
+    network_policy: NetworkPolicy | None = None
     skills: tuple[SkillParam, ...] = ()
 
 
@@ -79,7 +81,7 @@ async def create(services: Services, request: Request) -> Response:
         file_ids=asked.file_ids,
         memory_limit=asked.memory_limit or DEFAULT_MEMORY,
         minutes=None if asked.expires_after is None else asked.expires_after.minutes,
-        network_policy=asked.network_policy,
+        network=asked.network_policy,
         others={name: value for name, value in others.items() if name not in SECRET},
     )
     try:
@@ -88,11 +90,12 @@ async def create(services: Services, request: Request) -> Response:
         raise ApiError(f"file_ids: {error}", status=404, code="not_found", param="file_ids") from error
     except ToolRefused as error:
         raise tool_refusal(error, error.param) from error
+    except PolicyRefused as error:
+        raise ApiError(str(error), code="invalid_value", param=error.param) from error
     except ContainerError as error:
         raise ApiError(str(error), status=503, kind="server_error", code="container_unavailable") from error
-    kept = [*(["network_policy"] if asked.network_policy else ()), *sorted(others)]
     (shown,) = await _shown(services, made.record)
-    return JsonAnswer(shown, headers=not_run(kept))
+    return JsonAnswer(shown, headers=not_run(sorted(others)))
 
 
 async def list_containers(services: Services, request: Request) -> Response:
@@ -229,8 +232,15 @@ def _container_shown(record: ContainerRecord, state: State) -> JsonObject:
         "expires_after": {"anchor": "last_active_at", "minutes": state.minutes},
         "memory_limit": wanted.memory_limit,
         **({} if capped is None else {"memory_bytes": capped}),
-        "network_policy": wanted.network_policy or {"type": "disabled"},
+        "network_policy": _policy_shown(wanted.network),
     }
+
+
+def _policy_shown(policy: NetworkPolicy | None) -> JsonObject:
+    """Return a network policy as the API shows it: without secrets."""
+    if isinstance(policy, NetworkAllowlist):
+        return {"type": "allowlist", "allowed_domains": [*policy.allowed_domains]}
+    return {"type": "disabled"}
 
 
 async def _listed(place: ClientContainer) -> list[DataFile]:

@@ -15,16 +15,15 @@ from ferrule.containers import ContainerError, HostLimits, LocalHost
 from ferrule.containers.images import Images
 from ferrule.containers.local import IMAGES
 from ferrule.doors.gateway.app import gateway
-from ferrule.doors.gateway.network import ca_file_of, open_guard
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
-from ferrule.egress.guard import Guard
 from ferrule.hosted.approvals import LIFE_S, Approvals
 from ferrule.hosted.code_interpreter import CodeInterpreter
 from ferrule.hosted.containers import ClientContainers, settings_on
 from ferrule.hosted.mcp.remote import Remotes
 from ferrule.hosted.mcp.tool import HostedMcp
+from ferrule.hosted.network import Network
 from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
 from ferrule.hosted.web_search import WebSearch
@@ -75,11 +74,11 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         store = await owned.enter_async_context(await Store.open(state))
         if not at.is_loopback and not await store.has_keys():
             raise UsageError(NO_KEYS.format(bind=at))
-        guard, ca_file = open_guard(settings.gateway.network), ca_file_of(settings.gateway.network)
-        containers = _containers(settings.gateway.containers, Path(settings.home), store, owned)
-        servers = HostedMcp(Remotes(guard, ca_file=ca_file), Approvals(store))
+        network = Network.of(settings.gateway.network)
+        containers = _containers(settings.gateway.containers, Path(settings.home), store, network, owned)
+        servers = HostedMcp(Remotes(network.guard(), ca_file=network.ca_file), Approvals(store))
         owned.push_async_callback(servers.aclose)
-        searching = _web_search(settings, guard, ca_file, owned)
+        searching = _web_search(settings, network, owned)
         hosted = (*_hosted(containers, settings.gateway.containers), searching, servers)
         engine = ResponseEngine(upstream, store, hosted=hosted)
         await engine.recover()
@@ -104,7 +103,7 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
 
 
 def _containers(
-    settings: GatewayContainers, home: Path, store: Store, owned: AsyncExitStack
+    settings: GatewayContainers, home: Path, store: Store, network: Network, owned: AsyncExitStack
 ) -> ClientContainers | None:
     """Return the containers of the clients; None where there can be none. Nothing is started yet. Raises `UnknownImage`
     if there is none of the name."""
@@ -119,7 +118,9 @@ def _containers(
         log.warning("%s; code_interpreter and hosted shells are not run", error)
         return None
     owned.push_async_callback(host.aclose)
-    return ClientContainers(host, store, idle_seconds=settings.idle_timeout_sec, image=image)
+    containers = ClientContainers(host, store, idle_seconds=settings.idle_timeout_sec, image=image, network=network)
+    owned.push_async_callback(containers.aclose)
+    return containers
 
 
 def _hosted(containers: ClientContainers | None, settings: GatewayContainers) -> tuple[HostedTool, ...]:
@@ -130,7 +131,7 @@ def _hosted(containers: ClientContainers | None, settings: GatewayContainers) ->
     return CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
 
 
-def _web_search(settings: Settings, guard: Guard, ca_file: str | None, owned: AsyncExitStack) -> WebSearch:
+def _web_search(settings: Settings, network: Network, owned: AsyncExitStack) -> WebSearch:
     """Return the tool that searches the web; where a setting is missing, it says which."""
     table = settings.web_search or WebSearchSettings()
     missing = table.missing(os.environ, settings.mcp_servers)
@@ -139,7 +140,7 @@ def _web_search(settings: Settings, guard: Guard, ca_file: str | None, owned: As
             log.warning("web_search is not run: %s", missing)
         return WebSearch(None, missing=missing, bounds=guard.allowed)
     connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home)
-    browser = open_browser(table, guard, connect, ca_file=ca_file, cwd=settings.cwd)
+    browser = open_browser(table, network.guard(), connect, ca_file=network.ca_file, cwd=settings.cwd)
     owned.push_async_callback(browser.aclose)
     return WebSearch(browser, bounds=guard.allowed)
 
