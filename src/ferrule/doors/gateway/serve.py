@@ -138,11 +138,11 @@ def _web_search(settings: Settings, network: Network, owned: AsyncExitStack) -> 
     if missing is not None:
         if settings.web_search is not None:
             log.warning("web_search is not run: %s", missing)
-        return WebSearch(None, missing=missing, bounds=guard.allowed)
+        return WebSearch(None, missing=missing, bounds=network.bounds)
     connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home)
     browser = open_browser(table, network.guard(), connect, ca_file=network.ca_file, cwd=settings.cwd)
     owned.push_async_callback(browser.aclose)
-    return WebSearch(browser, bounds=guard.allowed)
+    return WebSearch(browser, bounds=network.bounds)
 
 
 def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
