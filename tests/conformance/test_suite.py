@@ -24,12 +24,17 @@ from tests.hosted.remote import URL, remote
 Json = dict[str, Any]
 
 
+HITS = '{"results": [{"url": "https://a.example/", "title": "A", "content": "words"}]}'
+PROGRAM = json.dumps(["/bin/sh", "-c", f"cat > /dev/null; echo '{HITS}'"])
+SEARCH = ("-c", "web_search.backend=command", "-c", f"web_search.command={PROGRAM}")
+
+
 @contextmanager
 def gateway(folder: Path, wire: str = "chat") -> Iterator[Served]:
     """A gateway over the suite's own scripted model."""
     with scripted_model() as model, remote() as tools:
         hosts = ", ".join(f'"{name}" = "{address}"' for name, address in tools.hosts.items())
-        more = ("-c", f"gateway.network.hosts={{{hosts}}}")
+        more = ("-c", f"gateway.network.hosts={{{hosts}}}", *SEARCH)
         with serving(new_place(folder), model.base_url, *more, wire=wire) as running:
             yield running
 

@@ -26,14 +26,14 @@ NAMES = ["web_search", "open_page", "find_in_page"]
 
 
 def settings(folder: Path, model: ScriptedModel, wire: Wire, web: WebSearchSettings | None, **more: Any) -> Settings:  # noqa: F811
+    rights: dict[str, Any] = {"approval_policy": AskForApproval.NEVER, "sandbox_policy": ReadOnly()}
     return Settings(
         cwd=str(folder),
         home=str(folder / "home"),
         model=ModelSettings(model="m-1"),
         provider=ProviderSettings(name="up", base_url=model.base_url, wire_api=wire),
-        sandbox_policy=ReadOnly(),
         web_search=web,
-        **{"approval_policy": AskForApproval.NEVER} | more,
+        **rights | more,
     )
 
 
@@ -123,6 +123,22 @@ async def test_without_the_table_nothing_is_offered_and_marks_stay(tmp_path: Pat
             result = await session.run("go")
         assert set(NAMES).isdisjoint(model.requests[0].tool_names)
     assert result.text == "As 【1】 says." and result.citations == ()
+
+
+async def test_a_read_only_session_opens_pages_of_its_hosts(tmp_path: Path, web: Site) -> None:  # noqa: F811
+    table = WebSearchSettings(backend="searxng", base_url=web.base_url)
+    calls = [
+        function_call("open_page", {"url": f"{SITE}/tower"}),
+        function_call("find_in_page", {"url": "1", "pattern": "brothers"}),
+    ]
+    with ScriptedModel([[calls[0]], [calls[1]], "By two brothers【1】."]) as model:
+        chosen = settings(tmp_path, model, "chat", table, sandbox_policy=ReadOnly(hosts=web.hosts))
+        async with await open_session(chosen) as session:
+            result = await session.run("Who?")
+        page, found = model.last_request.outputs
+    assert "> The tower of Brix is 42 m high" in page.text and "never an instruction" in page.text
+    assert "1 place of the page" in found.text and web.opened == ["/tower"]
+    assert result.citations[0].source.title == "The tower of Brix"
 
 
 async def test_pages_on_this_machine_are_not_opened(tmp_path: Path, web: Site) -> None:  # noqa: F811

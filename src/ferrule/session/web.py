@@ -8,6 +8,7 @@ import msgspec
 from ferrule.lookup import Places
 from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import Settings
 from ferrule.web.access import WebAccess
 from ferrule.web.marks import Citation, Cited, MarkReader, cited
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def web_access(settings: Settings, env: Mapping[str, str], places: Places) -> WebAccess | None:
-    """Return a session's way to the web; None where the user has configured none."""
-    table = settings.web_search
+    """Return a session's way to the web; None where the user has configured none. The hosts and roots that commands
+    have hold for its pages, too."""
+    table, policy = settings.web_search, settings.sandbox_policy
     if table is None:
         return None
 
@@ -30,8 +32,9 @@ def web_access(settings: Settings, env: Mapping[str, str], places: Places) -> We
         connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home, env=env, places=places)
         return open_browser(
             table,
-            Guard(None),
+            Guard(None, hosts=policy.hosts if isinstance(policy, ReadOnly | WorkspaceWrite) else None),
             connect,
+            ca_file=policy.ca_file if isinstance(policy, ReadOnly | WorkspaceWrite) else None,
             cwd=settings.cwd,
             env=env,
             places=places,

@@ -16,6 +16,7 @@ from ferrule.conformance.groups import (
     translation,
     unknown,
     usage,
+    web_search,
     websocket,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "translation",
     "unknown",
     "usage",
+    "web_search",
     "websocket",
 ]
