@@ -52,6 +52,10 @@ GROUPS = {
         "../mcp/test_client.py",
         "../mcp/test_session.py",
     ],
+    "network": [
+        "../session/test_network_lists.py::test_what_is_listed_is_reached_and_the_rest_refused_in_words",
+        "../session/test_network_lists.py::test_remembered_for_good_like_a_prefix",
+    ],
     "containers": [
         "../containers/test_root.py",
         "../containers/test_death.py",

@@ -48,8 +48,9 @@ def index() -> Iterator[PackageIndex]:
 class Session:
     """A toolset whose user gives one answer, or none, and remembers what was asked and told."""
 
-    def __init__(self, answer: Decision | None) -> None:
+    def __init__(self, answer: Decision | None, seconds: int) -> None:
         self.answer = answer
+        self.seconds = seconds
         self.asked: list[ExecApproval] = []
         self.refused: list[NetworkRefused] = []
         self.tools: Toolset
@@ -66,7 +67,7 @@ class Session:
             self.refused.append(event)
 
     async def run(self, command: str) -> str:
-        arguments: dict[str, object] = {"command": command, "timeout_ms": 30_000, "login": False}
+        arguments: dict[str, object] = {"command": command, "timeout_ms": self.seconds * 1000, "login": False}
         return (await self.tools.call("shell_command", arguments)).text
 
 
@@ -91,8 +92,9 @@ async def opened(
     answer: Decision | None = None,
     approval: str = "on-request",
     tools: Sequence[str] = ("shell_command",),
+    seconds: int = 30,
 ) -> AsyncIterator[Session]:
-    session = Session(answer)
+    session = Session(answer, seconds)
     session.tools = Toolset.for_model(
         "gpt-4.1",
         cwd=workspace,

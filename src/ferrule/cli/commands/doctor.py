@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     except UsageError as error:
         print(f"configuration  {PROBLEM}: {error}")
         settings = Settings(cwd=os.getcwd(), home=ferrule_home())
-    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox, _containers, _git)
+    sections: tuple[Section, ...] = (_paths, _programs, _model, _environment, _sandbox, _network, _containers, _git)
     for section in sections:
         for line in section(settings):
             print(safe(line), flush=True)
@@ -237,6 +237,12 @@ def _git(settings: Settings) -> Iterator[str]:
     if user_settings(os.environ).get("safe.barerepository") != "explicit":
         yield "git            advice: run `git config --global safe.bareRepository explicit`, so that git obeys no"
         yield "               repository that a command hides in an ordinary folder; docs/security.md says what remains"
+
+
+def _network(settings: Settings) -> Iterator[str]:
+    access = getattr(settings.sandbox_policy, "network_access", None)
+    if isinstance(access, tuple):
+        yield f"network        only ports 80 and 443 of {', '.join(access)}; other domains are asked for, or refused"
 
 
 def _sandbox(settings: Settings) -> Iterator[str]:
