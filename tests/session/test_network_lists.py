@@ -184,8 +184,9 @@ async def test_remembered_for_good_like_a_prefix(index: PackageIndex, workspace:
 async def test_a_refusal_is_remembered_and_told(index: PackageIndex, workspace: Path, home: Path) -> None:
     no = Decision(ReviewDecision.DENIED, "not that one")
     async with opened(index.policy("a.example"), workspace, no) as session:
+        looks_denied = f"{FETCH} || {{ echo permission denied; exit 1; }}"
         for _ in range(2):
-            assert "network access rejected by user: not that one" in await session.run(FETCH)
+            assert "network access rejected by user: not that one" in await session.run(looks_denied)
         assert len(session.asked) == 1, "nor is a run without the sandbox offered"
 
 
