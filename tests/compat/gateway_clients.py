@@ -17,6 +17,7 @@ from ferrule.testing import ScriptedModel
 from ferrule.testing.request import Wire
 from tests.compat.clients.upstream import says
 from tests.gateway.served import Served, new_place, serving
+from tests.hosted.remote import Remote, remote
 
 CLIENT_SECONDS = 600
 """What all points of a client may take together, on a busy machine: one that hangs is to end."""
@@ -85,7 +86,8 @@ def main() -> int:
         with (
             tempfile.TemporaryDirectory(dir="/var/tmp", prefix="ferrule-clients-") as place,
             ScriptedModel(says) as model,
-            serving(new_place(Path(place)), model.base_url, wire=wire) as gateway,
+            remote() as tools,
+            serving(new_place(Path(place)), model.base_url, "-c", _hosts(tools), wire=wire) as gateway,
         ):
             for name, command in clients(installed).items():
                 if given.only.lower() not in name.lower():
@@ -100,6 +102,12 @@ def main() -> int:
                 print(f"failed: the gateway: exit code {code}: {said}")
     print(f"{passes} passed, {failures} failed")
     return 1 if failures else 0
+
+
+def _hosts(tools: Remote) -> str:
+    """Return the setting by which the gateway reaches an MCP server of ours."""
+    hosts = ", ".join(f'"{name}" = "{address}"' for name, address in tools.hosts.items())
+    return f"gateway.network.hosts={{{hosts}}}"
 
 
 def _codex(folder: Path) -> Path:

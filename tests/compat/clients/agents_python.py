@@ -257,6 +257,30 @@ async def hosted_tools_in_a_session(way: Way) -> None:
     assert result.final_output.startswith("Done: 7"), result.final_output
 
 
+def _mcp(**fields: Any) -> Any:
+    return {"type": "mcp", "server_label": "docs", "server_url": "http://mcp.example.com/mcp", **fields}
+
+
+async def hosted_mcp(way: Way) -> None:
+    tool = SDK.HostedMCPTool(tool_config=_mcp(require_approval="never", authorization="secret-token"))
+    result = await way.run("use mcp__docs__echo, mcp__docs__echo", [tool])
+    assert result.final_output == "Done: ECHO plum", result.final_output
+    kinds = [getattr(item.raw_item, "type", None) for item in result.new_items]
+    assert kinds.count("mcp_list_tools") == 1 and kinds.count("mcp_call") == 2, kinds
+
+
+async def hosted_mcp_with_approval(way: Way) -> None:
+    for approve, said in ((True, "Done: ECHO plum"), (False, "not run: the user denied it: no")):
+        answer = {"approve": approve, "reason": "no"}
+        tool = SDK.HostedMCPTool(tool_config=_mcp(), on_approval_request=lambda request, answer=answer: answer)
+        result = await way.run("use mcp__docs__echo", [tool])
+        assert said in result.final_output, result.final_output
+        session = SDK.SQLiteSession(f"mcp-{approve}")
+        await way.run("use mcp__docs__echo", [tool], runs={"session": session})
+        result = await way.run("use mcp__docs__echo", [tool], runs={"session": session})
+        assert said in result.final_output, result.final_output
+
+
 CODE = '{"type": "code_interpreter", "container": {"type": "auto"}}'
 
 POINTS: tuple[Callable[[Way], Any], ...] = (
@@ -264,6 +288,7 @@ POINTS: tuple[Callable[[Way], Any], ...] = (
     computer, custom_tool, several_tools_in_turn, previous_response_id, sessions, conversation_session,
     conversation_id, compacted_session, tools_of_unknown_hosts, code_interpreter,
     hosted_shell, hosted_shell_by_reference, hosted_shell_with_skills, hosted_tools_in_a_session,
+    hosted_mcp, hosted_mcp_with_approval,
 )  # fmt: skip
 
 

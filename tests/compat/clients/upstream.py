@@ -20,6 +20,7 @@ PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** Add File: 
 FREEFORM = {"apply_patch": PATCH, "shout": "hello"}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_weather": {"city": "Rome"},
+    "mcp__docs__echo": {"text": "plum"},
     "exec_command": {"cmd": "cat a.txt; echo ran > ran.txt"},
     "shell": {"commands": ["echo one", "echo two"]},
     "python": {"code": "print(6 * 7)"},
