@@ -310,8 +310,11 @@ async def test_a_summary_knows_the_call_that_was_allowed(here: Served, server: R
     kinds = [item["type"] for item in second.object["output"]]
     assert kinds == ["mcp_call", "compaction", "message"]
     assert [output.text for output in here.model.requests[1].outputs] == ["ECHO hi"]
-    here.model.add([echo("more")])
-    await here.ask(input="on", tools=TOOLS, previous_response_id=second.id)
+    here.model.add([echo("more")], "A summary.")
+    third = await here.ask(input="on", tools=TOOLS, previous_response_id=second.id)
+    await here.engine.compact(asked(previous_response_id=third.id, tools=TOOLS))
+    assert "ferrule_" not in str([request.body for request in here.model.requests])
+    assert "not run" in here.model.last_request.outputs[-1].text
     assert server.methods == ["tools/list", "tools/call"]
 
 

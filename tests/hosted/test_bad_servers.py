@@ -95,7 +95,7 @@ async def test_a_server_that_never_answers_holds_up_nobody_else(hasty: Served, s
     hasty.model.add("Done.")
     item = await waiting
     done.set()
-    assert "within 0.5 seconds" in item["error"]
+    assert "within 0.5 seconds" in item["error"] and "timeout" not in item["error"]
 
 
 @pytest.mark.parametrize(
@@ -181,3 +181,14 @@ async def test_a_description_shows_what_a_person_would_see(here: Served, server:
     server.tools = [{**ECHO, "description": "Say\u202e it\u200b again" + "x" * 9_000}]
     item = await listed(here)
     assert item["tools"][0]["description"].startswith("Say it again") and len(item["tools"][0]["description"]) < 9_000
+
+
+async def test_connections_end_with_their_response(tmp_path: Path, model: ScriptedModel, server: Remote) -> None:
+    def begin(asked: Asked) -> Reply:
+        return result_of(asked, server.result(asked.json), **{"mcp-session-id": "session-1"})
+
+    server.replies["initialize"] = begin
+    async with served_mcp(tmp_path, model, server.hosts) as here:
+        await called(here)
+    ended = [asked for asked in server.asked if asked.method == "DELETE"]
+    assert [asked.session for asked in ended] == ["session-1"]

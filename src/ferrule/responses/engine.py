@@ -22,6 +22,7 @@ from ferrule.responses.compaction import summarised
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.event_log import EventLog, output_in, terminal_event
 from ferrule.responses.failures import api_error, store_error
+from ferrule.responses.held import shown
 from ferrule.responses.history import BOUNDARY, RUNS, Histories, History, ResponseCache
 from ferrule.responses.hosted_calls import HostedCalls, containers_in
 from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
@@ -246,11 +247,12 @@ class ResponseEngine:
         if request.known.model is None:
             raise ApiError("model: name the model", code="missing_required_parameter", param="model")
         asked = await self._asker.read(request, owner)
+        seen = shown(asked.upstream.items)
         try:
-            summary = await summarised(self._upstream.model, asked.upstream)
+            summary = await summarised(self._upstream.model, msgspec.structs.replace(asked.upstream, items=seen))
         except ModelError as error:
             raise api_error(error) from error
-        messages = [whole_message(msgspec.json.decode(item.raw)) for item in newest_words(asked.upstream.items)]
+        messages = [whole_message(msgspec.json.decode(item.raw)) for item in newest_words(seen)]
         content = sealed(summary.text)
         return {
             "id": f"resp_{random_id()}{random_id()}",

@@ -1,6 +1,7 @@
 """The way to a client's MCP server: only where the guard lets it, and never without bounds."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -163,7 +164,7 @@ class Remote:
         return self._failure(f"the MCP server {text}" if isinstance(error, McpFailure) else text, status, code)
 
     def _failure(self, text: str, status: int | None = None, code: int | None = None) -> Failure:
-        text = hidden(text, self._server.secrets)[:LONGEST_ERROR]
+        text = hidden(_SETTING.sub("", text), self._server.secrets)[:LONGEST_ERROR]
         if status is not None:
             return Failure(text, {"type": "http_error", "code": status, "message": text})
         return Failure(
@@ -175,5 +176,7 @@ INTERNAL = -32603
 """JSON-RPC's code for an error without one."""
 LONGEST_ERROR = 2_000
 """Characters of a server's sentence."""
+_SETTING = re.compile(r" \((startup|tool)_timeout\)")
+"""Names of settings that a session has, and a client of the API has not."""
 _STATUSES = {"login": 401, "timeout": 504, "unreachable": 502, "crash": 502}
 """What a proxy would answer."""
