@@ -12,6 +12,7 @@ from openai.types.responses import Response
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import Simple
+from tests.cli.command import Place
 from tests.gateway.served import Served, new_place, serving
 from tests.web.conftest import server, web  # noqa: F401 - fixtures
 from tests.web.site import SITE, Site
@@ -24,6 +25,16 @@ def does(request: Request) -> Simple:
     return calls[number] if number < len(calls) else step("It is 42 m high【1】.", delta_chars=2)
 
 
+def configuration(place: Place, searches: str, web: Site) -> None:  # noqa: F811
+    """Write the configuration of a gateway: a SearXNG at this address, and where the names of the web are."""
+    hosts = "\n".join(f"{json.dumps(name)} = {json.dumps(to)}" for name, to in web.hosts.items())
+    place.home.mkdir(parents=True)
+    Path(place.home, "config.toml").write_text(
+        f'[web_search]\nbackend = "searxng"\nbase_url = "{searches}"\n'
+        f'[gateway.network]\nallowed_domains = ["*.example", "brix.example"]\n[gateway.network.hosts]\n{hosts}\n'
+    )
+
+
 @pytest.fixture(scope="module", params=["chat", "responses"])
 def gateway(
     request: pytest.FixtureRequest,
@@ -32,12 +43,7 @@ def gateway(
 ) -> Iterator[Served]:
     """A gateway whose model searches."""
     place = new_place(tmp_path_factory.mktemp("web"))
-    hosts = "\n".join(f"{json.dumps(name)} = {json.dumps(to)}" for name, to in server.hosts.items())
-    place.home.mkdir(parents=True)
-    Path(place.home, "config.toml").write_text(
-        f'[web_search]\nbackend = "searxng"\nbase_url = "{server.base_url}"\n'
-        f'[gateway.network]\nallowed_domains = ["*.example", "brix.example"]\n[gateway.network.hosts]\n{hosts}\n'
-    )
+    configuration(place, server.base_url, server)
     with ScriptedModel(does) as model, serving(place, model.base_url, wire=request.param) as running:
         yield running
 
