@@ -9,7 +9,7 @@ HOSTED: tuple[Json, ...] = (
     {"type": "image_generation", "quality": "low"},
     {"type": "code_interpreter", "container": {"type": "auto"}},
     {"type": "file_search", "vector_store_ids": ["vs_none"]},
-    {"type": "mcp", "server_label": "none", "server_url": "http://127.0.0.1:9/mcp", "require_approval": "never"},
+    {"type": "mcp", "server_label": "none", "server_url": "https://mcp.invalid/mcp", "require_approval": "never"},
     {"type": "tool_search"},
     {"type": "programmatic_tool_calling"},
 )
