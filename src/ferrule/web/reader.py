@@ -91,7 +91,6 @@ class PageReader:
         for _ in range(MAX_REDIRECTS + 1):
             permit(url)
             try:
-                self._guard.check(url.host, url.port)
                 async with self._client.stream("GET", url.text) as answer:
                     if answer.status_code not in _REDIRECTS or "location" not in answer.headers:
                         return url, answer.headers.get("content-type", ""), await _body(answer, url)
