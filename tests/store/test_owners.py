@@ -74,7 +74,9 @@ CALLS: dict[str, Call] = {
 }
 """A call for each method that takes an owner. Made by the owner, it returns something."""
 
-OF_NO_OWNER = {"append_events", "expire", "expire_approvals", "expire_files", "secret", "unfinished"}
+OF_NO_OWNER = {
+    "append_events", "expire", "expire_approvals", "expire_containers", "expire_files", "secret", "unfinished"
+}  # fmt: skip
 """Called by the gateway itself, never with an id that a client sent."""
 
 CREATES = {
