@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +17,7 @@ from ferrule.config import ferrule_home
 from ferrule.containers import LocalHost
 from ferrule.containers.data_stack import DataStack
 from ferrule.containers.images import ImageError
-from ferrule.containers.images.shelf import LOCK
+from ferrule.containers.images.shelf import LOCK, Shelf
 from ferrule.containers.report import containers_report
 from ferrule.containers.stack_build import MODULES, NO_PYTHON, PYTHON, Interpreter, find_pip
 from tests.cli.command import COMMAND
@@ -90,6 +92,31 @@ async def test_a_new_one_takes_its_place_and_who_runs_keeps_the_old(built: DataS
         assert (await (await host.create()).run(INSIDE)).stdout.text() == "2.0\n"
     built.shelf.sweep()
     assert sorted(os.listdir(built.shelf.folder)) == [LOCK, built.folder.name]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ferrule.containers.images import shelf
+def ends(*names):
+    os.kill(os.getpid(), signal.SIGKILL)
+shelf.Shelf._put_away = ends
+store = shelf.Shelf(Path(sys.argv[1]))
+with store.staging() as (staged, lock):
+    (staged / "new").touch()
+    with store.locked():
+        store.publish(staged, lock, sys.argv[2], replace=True)
+"""
+
+
+def test_a_kill_while_one_is_replaced_leaves_one(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    (tmp_path / "thing").mkdir()
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "thing"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path / "thing") == ["new"]
+    shelf.sweep()
+    assert sorted(os.listdir(tmp_path)) == [LOCK, "thing"]
 
 
 async def test_one_that_is_made_only_half_is_not_used(built: DataStack, tmp_path: Path) -> None:

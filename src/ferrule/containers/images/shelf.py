@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.containers.images.errors import ImageError, UnknownImage, explained
+from ferrule.containers.images.exchange import exchange
 from ferrule.containers.images.folders import OPEN
 from ferrule.containers.removal import remove_tree
 from ferrule.locks import try_lock, try_share
@@ -100,12 +101,19 @@ class Shelf:
             _remove_all([(staged, lock)])
 
     def publish(self, staged: Path, lock: int, name: str, *, replace: bool = False) -> None:
-        """Give a staged thing its name. Call it with the shelf locked. What it replaces goes when nobody uses it."""
-        with explained(self.folder / name):
-            if replace and (self.folder / name).exists():
+        """Give a staged thing its name. Call it with the shelf locked. What it replaces goes when nobody uses it.
+
+        A kill leaves the old one or the new one under the name, where the file system can exchange names.
+        """
+        place = self.folder / name
+        fcntl.flock(lock, fcntl.LOCK_UN)  # it can be used from its first moment on
+        with explained(place):
+            if replace and place.exists():
+                if exchange(staged, place):
+                    self._put_away(staged.name)
+                    return
                 self._put_away(name)
-            staged.rename(self.folder / name)
-        fcntl.flock(lock, fcntl.LOCK_UN)
+            staged.rename(place)
 
     def _put_away(self, name: str) -> Path:
         gone = self.folder / f"{REMOVED}{secrets.token_hex(8)}"
