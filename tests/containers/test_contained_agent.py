@@ -46,6 +46,9 @@ def home(place: Path) -> Iterator[Path]:
         small_root(root, PROGRAMS)
         (root / "tmp").mkdir()
         import_root(folder / "home", root, "small", {"Env": ["PATH=/bin", "OF_IMAGE=yes"]})
+        (root / "etc").mkdir()
+        (root / "etc/passwd").write_text("mine:x:7:8::/home/mine:/bin/sh\n")
+        import_root(folder / "home", root, "owned", {"Env": ["PATH=/bin"], "User": "mine"})
         shutil.rmtree(root)
         yield folder / "home"
 
@@ -90,6 +93,19 @@ def test_an_agent_edits_and_tests_a_project(project: Path, image: str | None) ->
     assert (project / "greet.sh").read_text() == "echo hello\n"
     assert "<sandbox_mode>container</sandbox_mode>" in str(model.requests[0].body)
     assert sorted(os.listdir(project)) == [".git", "greet.sh", "test.sh"]
+
+
+async def test_commands_run_as_the_images_user_and_files_are_the_callers(project: Path) -> None:
+    async with Toolset.for_model("gpt-5", cwd=project, sandbox=InContainer(image="owned"), tools=TOOLS) as toolset:
+        told = await say(toolset, "echo as $(id -u) $HOME $USER; echo x > made; echo x >> test.sh; ls -n made test.sh")
+        box = toolset.workspace.container
+        assert box is not None
+        mapped = box.box().mapped
+    assert ("as 7 /home/mine mine\n" if mapped else "as 0 /root root\n") in told, told
+    assert told.count(" 7 8 " if mapped else " 0 0 ") == 2, told
+    made = (project / "made").stat()
+    assert (made.st_uid, made.st_gid) == (os.getuid(), os.getgid())
+    (project / "made").unlink()
 
 
 async def test_every_tool_runs_inside(tools: Toolset, project: Path) -> None:

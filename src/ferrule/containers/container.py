@@ -171,6 +171,11 @@ class Container(Closing):
             found |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name} | self.settings.env
         return found if self.way_out is None else {**found, **self.way_out.environment}
 
+    def fitted(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment based on `variables` with the values that hold since its user is known."""
+        guessed, known = self.variables(self.settings), self.environment
+        return {name: known[name] if value == guessed.get(name) else value for name, value in env.items()}
+
     @staticmethod
     def variables(settings: ContainerSettings) -> dict[str, str]:
         """Return the environment of a command that brings none, in a container with these settings."""

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from ferrule.containers.images.store import Image
 from ferrule.process.launcher import Launcher
 from ferrule.process.run import Completed
 from ferrule.sandbox.linux.root import Bind
@@ -50,6 +51,13 @@ class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     binds: tuple[Bind, ...] = ()
     temporary: bool = False
+
+
+def settings_on(image: Image | None) -> ContainerSettings:
+    """Return the settings of a container on an image, or on the machine's programs."""
+    if image is None:
+        return ContainerSettings()
+    return ContainerSettings(root=str(image.root), user=image.config.user, env=image.config.variables)
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):

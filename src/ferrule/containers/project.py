@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ferrule.containers.container import Container
 from ferrule.containers.errors import ContainerError
-from ferrule.containers.host import ContainerSettings
+from ferrule.containers.host import settings_on
 from ferrule.containers.images import Image, Images
 from ferrule.containers.local import IMAGES, LocalHost
 from ferrule.containers.place import default_place
@@ -52,11 +54,10 @@ class ProjectContainer:
         self.image = policy.image
         image = None if policy.image is None else self._images.get(policy.image)
         self.shell = "/bin/bash" if image is None else _shell_of(image)
-        self._settings = ContainerSettings(
-            root=None if image is None else str(image.root),
+        self._settings = msgspec.structs.replace(
+            settings_on(image),
             memory_bytes=_memory(),
             max_processes=MAX_PROCESSES,
-            env={} if image is None else image.config.variables,
             binds=tuple(map(bind_in_place, self.folders)),
             temporary=True,
         )
@@ -117,6 +118,8 @@ class ProjectLauncher:
     ) -> ConfinedChild:
         """Start a command. Raises `LaunchError`."""
         box = self._container.box()
+        await box.start()
+        env = box.fitted(env)
         await self._protection.began()
         given = False
 

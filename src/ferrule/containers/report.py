@@ -4,9 +4,11 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 from ferrule.config import ferrule_home
 from ferrule.containers.data_stack import DataStack
-from ferrule.containers.host import ContainerSettings
+from ferrule.containers.host import ContainerSettings, settings_on
 from ferrule.containers.images import Image, UnknownImage
 from ferrule.containers.images.writable import Way
 from ferrule.containers.languages import languages_of
@@ -39,7 +41,7 @@ async def containers_report(image: Image | None = None) -> list[str]:
             done = await container.run("echo works")
             told = [f"  languages: {(await languages_of(container)).sentence or NOT_KNOWN}"]
             if image is not None:
-                on_image = ContainerSettings(root=str(image.root), env=image.config.variables, temporary=True)
+                on_image = msgspec.structs.replace(settings_on(image), temporary=True)
                 container = await host.create(on_image)
                 sentence = (await languages_of(container)).sentence
                 told.append(f"  languages on the image {image.name}: {sentence or NOT_KNOWN}")

@@ -18,12 +18,11 @@ from ferrule.containers import (
     Container,
     ContainerError,
     ContainerExpired,
-    ContainerSettings,
     LocalHost,
     UnknownContainer,
 )
 from ferrule.containers.data import FolderClosed, NoFile, list_files, make_file, remove_file
-from ferrule.containers.host import machine_memory
+from ferrule.containers.host import machine_memory, settings_on
 from ferrule.containers.images import Image
 from ferrule.containers.languages import Languages, languages_of
 from ferrule.egress.egress import Egress
@@ -443,13 +442,6 @@ class ClientContainers:
         for file_id in file_ids:
             if await self._store.file(owner, file_id) is None:
                 raise UnknownFile(NO_FILE.format(file_id))
-
-
-def settings_on(image: Image | None) -> ContainerSettings:
-    """Return the settings of a container on an image, or on the machine's programs."""
-    if image is None:
-        return ContainerSettings()
-    return ContainerSettings(root=str(image.root), env=image.config.variables)
 
 
 def _note(languages: Languages, skills: Sequence[ShownSkill], network: NetworkPolicy | None) -> str:

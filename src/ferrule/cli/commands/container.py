@@ -7,12 +7,14 @@ import time
 from argparse import Namespace
 from contextlib import nullcontext
 
+import msgspec
+
 from ferrule.cli.commands.runtime import images_folder
 from ferrule.cli.options import Parser, split_command
 from ferrule.cli.passing import our_streams, pass_through, raw_terminal
 from ferrule.cli.running import run_interruptibly
 from ferrule.containers import Container, ContainerInfo, ContainerSettings, LocalHost
-from ferrule.containers.host import MEMORY_BYTES
+from ferrule.containers.host import MEMORY_BYTES, settings_on
 from ferrule.containers.images import Image, Images
 from ferrule.process.launcher import Limits, Pty
 from ferrule.protocol.errors import UsageError
@@ -69,12 +71,13 @@ def _run(arguments: list[str]) -> int:
 def _run_on(options: Namespace, command: list[str], image: Image | None) -> int:
     """Run on an image, or without one, as the options say."""
     root = options.root and os.path.abspath(options.root)
-    settings = ContainerSettings(
-        root=root if image is None else str(image.root),
-        user=image.config.user if image else "",
+    chosen = settings_on(image)
+    settings = msgspec.structs.replace(
+        chosen,
+        root=chosen.root or root,
         memory_bytes=options.memory,
         cpus=options.cpus,
-        env={**(image.config.variables if image else {}), **dict(map(_variable, options.env))},
+        env={**chosen.env, **dict(map(_variable, options.env))},
         binds=tuple(map(_mount, options.mount)),
         temporary=not options.keep,
     )

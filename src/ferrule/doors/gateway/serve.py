@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ferrule.containers import ContainerError, HostLimits, LocalHost
+from ferrule.containers.host import settings_on
 from ferrule.containers.images import Images
 from ferrule.containers.local import IMAGES
 from ferrule.doors.gateway.app import gateway
@@ -20,7 +21,7 @@ from ferrule.doors.gateway.services import Running, Services
 from ferrule.doors.gateway.socket import Sockets
 from ferrule.hosted.approvals import LIFE_S, Approvals
 from ferrule.hosted.code_interpreter import CodeInterpreter
-from ferrule.hosted.containers import ClientContainers, settings_on
+from ferrule.hosted.containers import ClientContainers
 from ferrule.hosted.mcp.remote import Remotes
 from ferrule.hosted.mcp.tool import HostedMcp
 from ferrule.hosted.network import Network
