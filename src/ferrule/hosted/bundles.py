@@ -32,6 +32,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """A skill's name, which is also that of its folder. The standard has lower case letters, digits and hyphens alone."""
 NAMES = "it has letters, digits, '-', '_' and '.' alone, begins with a letter or a digit, and has at most 64 characters"
 _BLOCK = 64 << 10
+_LONGEST_REASON = 200
+"""Characters of a reason that `zipfile` gives: some quote the file."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 _OF_MACOS = ("__MACOSX", ".DS_Store")
@@ -129,7 +131,7 @@ def _unpacked(data: bytes) -> Iterator[BundleFile]:
                     left -= len(content)
                     yield BundleFile(entry.filename, content, bool(entry.external_attr >> 16 & 0o111))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OverflowError) as error:
-        raise BadBundle(f"the zip cannot be read: {error}") from error
+        raise BadBundle(f"the zip cannot be read: {str(error)[:_LONGEST_REASON]}") from error
 
 
 def _is_of_macos(name: str) -> bool:
@@ -139,6 +141,8 @@ def _is_of_macos(name: str) -> bool:
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
+    if not entry.filename:  # of which `zipfile` cannot say what it is
+        raise BadBundle("the zip has a file without a name")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFDIR if entry.is_dir() else stat.S_IFREG):
         raise BadBundle(f"{entry.filename!r} is a link or a special file: a skill has files and folders alone")
