@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -93,6 +94,24 @@ def test_files_go_in_and_come_out(client: OpenAI) -> None:
         client.containers.files.content.retrieve(found.id, container_id=made.id)
     with pytest.raises(openai.NotFoundError):
         client.containers.files.create(made.id, file_id="file-none")
+
+
+def test_files_that_a_later_request_names_come_into_the_conversations_container(client: OpenAI) -> None:
+    ids = [client.files.create(file=(name, name.encode()), purpose="user_data").id for name in ("a", "b")]
+
+    def listed(files: list[str], before: str | None = None) -> tuple[str, list[str]]:
+        tool: Any = {"type": "shell", "environment": {"type": "container_auto", "file_ids": files}}
+        script = "$ls; rm -f a"
+        reply = client.responses.create(model="m", input=script, tools=[tool], previous_response_id=before)
+        output = reply.output[1]
+        assert output.type == "shell_call_output"
+        return reply.id, output.output[0].stdout.split()
+
+    first, names = listed(ids[:1])
+    assert names == ["a"]
+    second, names = listed(ids, first)  # one that it had and has removed is not brought again
+    assert names == ["b"]
+    assert listed([*ids, *ids], second)[1] == ["b"]
 
 
 def test_a_stream_of_both_tools_is_what_the_sdk_takes(client: OpenAI) -> None:

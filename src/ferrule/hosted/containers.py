@@ -236,14 +236,28 @@ class ClientContainers:
             place.skills |= {skill.shown.name: skill.key for skill in missing}
             await self._note_skills(place, [skill.shown for skill in missing])
 
+    async def add_files(self, place: ClientContainer, file_ids: Sequence[str]) -> None:
+        """Copy stored files into a container, those that it got before excepted. Raises `ContainerError`."""
+        async with self._lock(f"{place.id}\0files"):
+            for file_id in dict.fromkeys(file_ids):
+                known = details_of(place.record)
+                if file_id not in known.file_ids:
+                    await self.bring(place.record, place.box, file_id)
+                    known = details_of(place.record)
+                    await self._note(place, msgspec.structs.replace(known, file_ids=(*known.file_ids, file_id)))
+
     async def _note_skills(self, place: ClientContainer, skills: Sequence[ShownSkill]) -> None:
         """Store which skills a container has, for requests that name it."""
         wanted = details_of(place.record)
         kept = {skill.name: skill for skill in (*wanted.skills, *skills)}
         if tuple(kept.values()) != wanted.skills:
-            details = msgspec.json.encode(msgspec.structs.replace(wanted, skills=tuple(kept.values())))
-            await self._store.change_container(place.record.owner, place.id, details)
-            place.record = msgspec.structs.replace(place.record, details=details)
+            await self._note(place, msgspec.structs.replace(wanted, skills=tuple(kept.values())))
+
+    async def _note(self, place: ClientContainer, wanted: Wanted) -> None:
+        """Store what a container is now. Who notes something else meanwhile begins from this."""
+        details = _kept(wanted)
+        place.record = msgspec.structs.replace(place.record, details=details)
+        await self._store.change_container(place.record.owner, place.id, details)
 
     async def get(self, owner: str, container_id: str) -> ClientContainer:
         """Return a client's container. Raises `UnknownContainer`, and `ContainerExpired` if it has ended."""
@@ -313,7 +327,9 @@ class ClientContainers:
             if named is not None:
                 return await self.get(scope.owner, named)
             found = await self.skills.find(scope.owner, skills_of(declared), "skills")
-            place = await self.of(scope, wanted_of(declared))
+            wanted = wanted_of(declared)
+            place = await self.of(scope, wanted)
+            await self.add_files(place, wanted.file_ids)
             await self.add_skills(place, found)
             return place
         except (ContainerError, ToolRefused, PolicyRefused) as error:
@@ -358,9 +374,7 @@ class ClientContainers:
                 await place.close_way()
                 place.let_out(self._network, reach)
                 known = details_of(place.record)
-                details = _kept(msgspec.structs.replace(known, network=wanted.network, has_secrets=False))
-                place.record = msgspec.structs.replace(place.record, details=details)
-                await self._store.change_container(place.record.owner, place.id, details)
+                await self._note(place, msgspec.structs.replace(known, network=wanted.network, has_secrets=False))
             return place
 
     async def aclose(self) -> None:
