@@ -10,8 +10,10 @@ import openai
 import pytest
 from openai import OpenAI
 
-from ferrule.testing import ScriptedModel
+from ferrule.testing import ScriptedModel, step
 from ferrule.testing.plain import as_objects
+from ferrule.testing.request import Request
+from ferrule.testing.steps import Simple
 from tests.gateway.served import Served, new_place, serving
 from tests.gateway.test_containers import does
 from tests.hosted.zips import files, manifest, names_in, skill, zipped
@@ -20,9 +22,36 @@ FORM = "multipart/form-data"
 ADDER = [("adder/SKILL.md", manifest()), ("adder/add.py", b"#!/usr/bin/env python3\nprint(1 + 1)\n")]
 
 
+ELSEWHERE: dict[str, Any] = {"type": "container_reference", "container_id": "cntr_elsewhere"}
+CALL: dict[str, Any] = {
+    "type": "shell_call", "id": "sh_1", "call_id": "c1", "action": {"commands": ["ls"]}, "environment": ELSEWHERE
+}  # fmt: skip
+OUTPUT: dict[str, Any] = {
+    "type": "shell_call_output", "id": "sho_1", "call_id": "c1",
+    "output": [{"stdout": "there", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+}  # fmt: skip
+PYTHON = {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "cntr_elsewhere", "outputs": None}
+NATIVE: dict[str, list[Any]] = {
+    "both": [CALL, OUTPUT, "Done."],
+    "python": [PYTHON, "Done."],
+    "call": [CALL],
+    "without an action": [CALL | {"action": None}, "Done."],
+    "of letters": [CALL | {"action": {"commands": "ls"}}, "Done."],
+}
+"""Answers of a server that runs tools itself, or says so."""
+
+
+def speaks(request: Request) -> Simple:
+    """Answer natively to what begins with `!`, at first; after that, and to all else, as `does`."""
+    text = request.user_text.rpartition("\n")[2]
+    if text.startswith("!") and not any(item.get("call_id") == "c1" for item in request.items):
+        return step(*NATIVE[text[1:]])
+    return does(request)
+
+
 @pytest.fixture(scope="module")
 def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel(does) as model:
+    with ScriptedModel(speaks) as model:
         yield model
 
 
@@ -128,6 +157,43 @@ def test_a_container_is_made_with_skills_and_both_tools_are_told(client: OpenAI,
     assert "- adder: Adds numbers." in told(model)
     call = reply.output[0]
     assert call.type == "code_interpreter_call" and "['adder']" in str(call.outputs)
+
+
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ("both", ["shell_call", "shell_call_output", "message"]),
+        ("python", ["code_interpreter_call", "message"]),
+        ("without an action", None),
+        ("of letters", None),
+    ],
+)
+@pytest.mark.parametrize("declared", [True, False])
+def test_what_a_server_says_that_it_ran_is_told_and_not_run_again(
+    client: OpenAI, said: str, kinds: list[str] | None, declared: bool
+) -> None:
+    tools = [shell(), {"type": "code_interpreter", "container": {"type": "auto"}}] if declared else []
+    reply: Any = None
+    try:
+        with client.responses.stream(model="m", input=f"!{said}", tools=tools) as stream:
+            reply = list(stream)[-1]
+    except openai.APIError as error:
+        assert kinds is None and "sent a shell_call that lacks" in str(error)
+        return
+    found = reply.response
+    assert (found.status, [item.type for item in found.output] if kinds else None) == (
+        "completed" if kinds else "failed",
+        kinds,
+    )
+    assert kinds or "sent a shell_call that lacks" in found.error.message
+    after = client.responses.create(model="m", input="$echo on", tools=[shell()], previous_response_id=found.id)
+    assert after.status == "completed"
+
+
+def test_a_native_call_that_nobody_answers_is_given_back_to_the_model(client: OpenAI) -> None:
+    reply = client.responses.create(model="m", input="!call", tools=[shell()])
+    assert [item.type for item in reply.output] == ["message"]
+    assert "not run: commands run by the function 'shell'" in reply.output_text
 
 
 REFUSED: dict[str, tuple[Callable[[OpenAI], object], int, str]] = {

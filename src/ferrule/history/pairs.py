@@ -119,7 +119,8 @@ def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
 
 def aborted_output(call: ItemView, text: str = ABORTED) -> ResponseItem:
     """Return the output of a call that was cut off."""
-    return ToolOutput(text, False).into_response(called_id(call) or "", _payload(call))
+    call_id = call.call_id if isinstance(call, ShellCall) else called_id(call)
+    return ToolOutput(text, False).into_response(call_id or "", _payload(call))
 
 
 def _payload(call: ItemView) -> ToolPayload:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ferrule.history.compaction import cut_to
-from ferrule.history.pairs import called_id
+from ferrule.history.pairs import aborted_output, called_id
 from ferrule.history.tokens import estimate_all
 from ferrule.hosted.records import ToolList, is_record, record_in
 from ferrule.hosted.tool import Held
@@ -34,6 +34,9 @@ from ferrule.protocol.items import (
     FunctionCall,
     FunctionCallOutput,
     ResponseItem,
+    ShellCall,
+    ShellCallOutput,
+    UnknownItem,
     kind_of,
     make_item,
 )
@@ -53,6 +56,10 @@ MAX_CUTS = 4
 CUT = 0.6
 MAX_REPEATS = 8
 """How often a model is asked again for a call whose input is wrong: one that misses it nine times never gets there."""
+
+NOT_RUN = "this call was not run: commands run by the function {!r}"
+"""About a `shell_call` where our shell is that function."""
+MISSHAPEN = "the model's server sent a {} that lacks what each has"
 
 _PRIVATE = frozenset({"id", "type", "status", "chat_fields", "chat_field"})
 """Fields of an upstream's item that the client does not get, or gets as the ledger says."""
@@ -101,6 +108,8 @@ class ResponseRun:
         self._usage: TokenUsage | None = None
         self._incomplete: str | None = None
         self._open: dict[str, OpenItem] = {}
+        self._unanswered: dict[str, ResponseItem] = {}
+        """Calls for the tool that is our shell, by their ids, until the output comes that says they ran elsewhere."""
         self.compacted = False
         self.said: list[ResponseItem] = []
         """What the model said, as the upstream knows it, without calls that were rejected; and what the conversation
@@ -228,7 +237,9 @@ class ResponseRun:
                     break
                 else:
                     self._take(event)
-        return rejected
+        unanswered, self._unanswered = self._unanswered, {}
+        text = NOT_RUN.format(self._shell)
+        return [*rejected, *(_Rejected(call, text) for call in unanswered.values())]
 
     @property
     def _may_stop(self) -> bool:
@@ -275,7 +286,7 @@ class ResponseRun:
             field = "arguments" if kind == "function_call" else "input"
             named = {"name": event.name, "call_id": event.call_id, **_spaced(event.namespace), field: ""}
             self._keep(event.item_id, ledger.add_item(kind, named))
-        elif event.begun:
+        elif event.begun and not (self._shell and kind in ("shell_call", "shell_call_output")):
             self._keep(event.item_id, ledger.add_item(kind, self._fields(event.begun), event.item_id))
 
     def _fields(self, raw: bytes) -> JsonObject:
@@ -295,6 +306,11 @@ class ResponseRun:
             self._open[new_id(older.kind)] = older
         self._open[item_id] = item
 
+    @property
+    def _shell(self) -> str | None:
+        """The function that is our shell."""
+        return next((name for name, entry in self._plan.hosted.items() if entry.tool.kind == "shell"), None)
+
     def _is_checked(self, namespace: str | None, name: str) -> bool:
         """Return whether a call must be whole before anybody sees it."""
         is_ours = self._hosted.has(namespace, name) or (namespace is None and name in self._plan.natives)
@@ -306,11 +322,20 @@ class ResponseRun:
         if self._hosted.names(item):
             self.said.append(item)
             return
+        if isinstance(item.view, ShellCall) and self._shell and item.view.call_id not in self._unanswered:
+            self._unanswered[item.view.call_id] = item
+            return
+        if isinstance(item.view, ShellCallOutput) and (call := self._unanswered.pop(item.view.call_id, None)):
+            self._tell_whole(call, *self._public(call))
         try:
             kind, fields = self._public(shown)
         except RespondToModel as error:
             yield _Rejected(item, str(error))
             return
+        self._tell_whole(item, kind, fields)
+
+    def _tell_whole(self, item: ResponseItem, kind: str, fields: JsonObject) -> None:
+        """Tell of a whole item, and keep it."""
         self.said.append(item)
         said_id = getattr(item.view, "id", None) or ""
         begun = self._begun(said_id, kind, fields.get("call_id"))
@@ -334,8 +359,11 @@ class ResponseRun:
         return self._open.pop(said_id if said_id in alike else alike[0]) if alike else None
 
     def _public(self, item: ResponseItem) -> tuple[str, JsonObject]:
-        """Return an item as the client sees it: its type and fields. Raises `RespondToModel` for a wrong call."""
+        """Return an item as the client sees it: its type and fields. Raises `RespondToModel` for a wrong call, and
+        `ModelError` for one that no client could read."""
         view = item.view
+        if isinstance(view, UnknownItem) and view.original_type == "shell_call":
+            raise ModelError(MISSHAPEN.format(view.original_type))
         if isinstance(view, FunctionCall) and view.namespace is None and (tool := self._plan.natives.get(view.name)):
             native = tool.item(view)
             return str(native.pop("type")), native
@@ -392,5 +420,7 @@ def _correction(wrong: _Rejected) -> ResponseItem:
     text = f"{wrong.message}. Nothing was done: make the call again, correctly."
     if isinstance(wrong.call.view, CustomToolCall):
         return make_item(CustomToolCallOutput(call_id=wrong.call.view.call_id, output=text))
+    if isinstance(wrong.call.view, ShellCall):
+        return aborted_output(wrong.call.view, text)
     assert isinstance(wrong.call.view, FunctionCall)
     return make_item(FunctionCallOutput(call_id=wrong.call.view.call_id, output=text))
