@@ -252,7 +252,15 @@ def test_a_base_url_is_a_provider_of_its_own(home: Home) -> None:
 
 def test_added_directories_join_the_roots(home: Home) -> None:
     home.user('[sandbox_workspace_write]\nwritable_roots = ["/srv"]')
-    assert home.load(add_dirs=("/opt",)).settings.sandbox_policy == WorkspaceWrite(("/srv", "/opt"))
+    loaded = home.load(add_dirs=("/opt",))
+    assert (loaded.settings.sandbox_policy, loaded.warnings) == (WorkspaceWrite(("/srv", "/opt")), ())
+
+
+def test_added_directories_are_told_where_they_change_nothing(home: Home) -> None:
+    home.user('sandbox_mode = "read-only"')
+    assert home.load().warnings == ()
+    (warning,) = home.load(add_dirs=("/opt",)).warnings
+    assert "so /opt stays as it is" in warning
 
 
 WRONG = {
@@ -454,7 +462,7 @@ def test_a_container_and_its_image(home: Home) -> None:
     )
     assert home.load().settings.sandbox_policy == InContainer(image="small", writable_roots=("/a",))
     home.user('sandbox_mode = "container"\n[container]\nread_only = true')
-    assert home.load().settings.sandbox_policy == InContainerReadOnly()
+    assert home.load(add_dirs=("/b",)).settings.sandbox_policy == InContainerReadOnly(folders=("/b",))
 
 
 def test_the_users_own_folder_is_no_project(tmp_path: Path) -> None:

@@ -180,9 +180,16 @@ async def test_approval_opens_what_is_protected_and_nothing_else(project: Path) 
 
 
 async def test_read_only(project: Path) -> None:
-    async with Toolset.for_model("gpt-5", cwd=project, sandbox=InContainerReadOnly(), tools=TOOLS) as toolset:
-        told = await say(toolset, "touch new; touch /tmp/own && echo written; cat test.sh")
-        assert "Read-only file system" in told and "written" in told and "PASSED" in told
+    beside = project.parent / "beside"
+    beside.mkdir()
+    (beside / "word").write_text("there\n")
+    policy = InContainerReadOnly(folders=(str(beside),))
+    async with Toolset.for_model("gpt-5", cwd=project, sandbox=policy, tools=TOOLS) as toolset:
+        told = await say(
+            toolset, "touch new; touch /tmp/own && echo written; cat test.sh ../beside/word; touch ../beside/x"
+        )
+        assert told.count("Read-only file system") == 2 and "written" in told and "PASSED" in told and "there" in told
+        assert "there" in (await toolset.call("read_file", {"file_path": f"{beside}/word"})).text
         patch = "*** Begin Patch\n*** Add File: new\n+x\n*** End Patch"
         assert not (await toolset.call("apply_patch", patch)).success
     assert not (project / "new").exists()

@@ -370,8 +370,8 @@ def test_a_child_never_has_more_rights() -> None:
     assert narrower_sandbox(ExternalSandbox(), modes.WORKSPACE_WRITE) == WorkspaceWrite()
     assert narrower_sandbox(DangerFullAccess(), modes.WORKSPACE_WRITE) == WorkspaceWrite()
     assert narrower_sandbox(DangerFullAccess(), None) == DangerFullAccess()
-    contained = InContainer(image="small")
-    assert narrower_sandbox(contained, modes.READ_ONLY) == InContainerReadOnly(image="small")
+    contained = InContainer(image="small", writable_roots=("/srv",))
+    assert narrower_sandbox(contained, modes.READ_ONLY) == InContainerReadOnly(image="small", folders=("/srv",))
     for wanted in (modes.WORKSPACE_WRITE, modes.CONTAINER, modes.DANGER_FULL_ACCESS):
         assert narrower_sandbox(contained, wanted) is contained
     assert narrower_sandbox(WorkspaceWrite(writable_roots=("/a",)), modes.CONTAINER) == InContainer(

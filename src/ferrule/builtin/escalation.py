@@ -66,7 +66,7 @@ def sandbox_text(state: ConversationState) -> str:
 
 def _container_text(policy: InContainer | InContainerReadOnly, state: ConversationState) -> str:
     """Describe a container: what of the machine is there, and what else."""
-    roots = policy.writable_roots if isinstance(policy, InContainer) else ()
+    roots = policy.writable_roots if isinstance(policy, InContainer) else policy.folders
     folders = ", ".join(dict.fromkeys((state.cwd, *roots)))
     rights = "cannot be written" if isinstance(policy, InContainerReadOnly) else "can be written, except .git"
     runs_on = f"on the image {policy.image}" if policy.image else "with the machine's programs"

@@ -16,11 +16,13 @@ from ferrule.config.project_layers import ProjectLayers, project_layers
 from ferrule.config.resolve import Configuration, Hooks, settings_of
 from ferrule.config.trust import Change, Record, RecordProblem, TrustRecords, Wish, read_project
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import InContainerReadOnly, ReadOnly, SandboxPolicy
 from ferrule.protocol.settings import HookPrograms
 from ferrule.protocol.specs import Wire
 from ferrule.reading import Unreadable, read_file
 
 CONFIG_FILE = "config.toml"
+UNUSED = "in read-only mode nothing can be written, so {} stays as it is: to add it, choose -s workspace-write"
 MAX_OWN_BYTES = 4 << 20
 """Size limit of the user's own file: far more than anybody writes."""
 
@@ -73,8 +75,16 @@ def load(sources: Sources, env: Mapping[str, str] = os.environ) -> Configuration
     )
     settings = msgspec.structs.replace(settings, named_servers=_named(above, merged))
     return Configuration(
-        settings=settings, warnings=(*reading.warnings, *project.warnings), unconfirmed=reading.unconfirmed
+        settings=settings,
+        warnings=(*reading.warnings, *project.warnings, *_unused(settings.sandbox_policy, sources.add_dirs)),
+        unconfirmed=reading.unconfirmed,
     )
+
+
+def _unused(policy: SandboxPolicy, add_dirs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a warning if folders are added where nothing can be written."""
+    is_unused = isinstance(policy, ReadOnly) and not isinstance(policy, InContainerReadOnly)
+    return (UNUSED.format(", ".join(add_dirs)),) if add_dirs and is_unused else ()
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):

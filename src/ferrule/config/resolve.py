@@ -176,7 +176,9 @@ def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:
     if mode is SandboxMode.CONTAINER:
         chosen = table.container
         if chosen.read_only:
-            return InContainerReadOnly(image=chosen.image, network_access=allowed.network_access)
+            return InContainerReadOnly(
+                image=chosen.image, folders=(*roots, *add_dirs), network_access=allowed.network_access
+            )
         return InContainer(
             image=chosen.image, writable_roots=(*roots, *add_dirs), network_access=allowed.network_access
         )

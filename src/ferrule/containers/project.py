@@ -174,7 +174,7 @@ class ProjectLauncher:
 
 def _shown(policy: Contained, cwd: str, ours: Sequence[str]) -> tuple[str, ...]:
     """Return the folders that the container shows, outer ones first. Raises `UsageError`."""
-    roots = policy.writable_roots if isinstance(policy, InContainer) else ()
+    roots = policy.writable_roots if isinstance(policy, InContainer) else policy.folders
     real = [os.path.realpath(os.path.expanduser(path)) for path in (cwd, *roots)]
     folders: list[str] = []
     for path in sorted(filter(os.path.isdir, dict.fromkeys(real)), key=lambda path: path.count("/")):

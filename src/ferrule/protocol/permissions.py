@@ -74,8 +74,9 @@ class InContainer(WorkspaceWrite, frozen=True, tag="container"):
 
 
 class InContainerReadOnly(ReadOnly, frozen=True, tag="container-read-only"):
-    """As `InContainer`, but the working directory cannot be written."""
+    """As `InContainer`, but the working directory cannot be written, nor can the other `folders` (absolute paths)."""
 
+    folders: tuple[str, ...] = ()
     image: str | None = None
 
 

@@ -51,7 +51,7 @@ def narrower_sandbox(parent: SandboxPolicy, wanted: SandboxMode | None) -> Sandb
     if wanted is None or isinstance(parent, ReadOnly):
         return parent
     if wanted is SandboxMode.READ_ONLY and isinstance(parent, InContainer):
-        return InContainerReadOnly(image=parent.image)
+        return InContainerReadOnly(image=parent.image, folders=parent.writable_roots)
     if wanted is SandboxMode.CONTAINER and not isinstance(parent, InContainer):
         roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
         return InContainer(writable_roots=roots)
