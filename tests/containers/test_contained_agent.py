@@ -25,7 +25,7 @@ from tests.sandbox.scene import temporary_folder
 PROGRAMS = ("sh", "bash", "cat", "env", "grep", "id", "ls", "mkdir", "mv", "rm", "sleep")
 TOOLS = [
     "shell_command", "exec_command", "write_stdin", "bash", "python", "js_repl", "apply_patch", "read_file", "list_dir",
-    "grep_files", "grep", "glob", "view_image",
+    "grep_files", "grep", "glob", "view_image", "file_editor",
 ]  # fmt: skip
 PATCH = """\
 *** Begin Patch
@@ -143,9 +143,22 @@ async def test_file_tools_see_no_more_than_commands(tools: Toolset, project: Pat
         ]
         calls += [("grep_files", {"pattern": "root", "path": path}) for path in ("/etc", f"{project}/secret", "/")]
         calls += [("grep", {"pattern": "root", "path": f"{project}/away"}), ("glob", {"pattern": "/etc/*"})]
+        calls += [
+            ("file_editor", {"command": command, "path": path, **more})
+            for command, more in (
+                ("view", {}),
+                ("create", {"file_text": "x"}),
+                ("insert", {"insert_line": 0, "new_str": "x"}),
+            )
+            for path in ("/etc/new", f"{project}/secret", f"{project}/away/new")
+        ]
         for name, arguments in calls:
             output = await tools.call(name, arguments)
-            assert not output.success and HIDDEN in output.text, (name, arguments, output.text)
+            assert not output.success and HIDDEN in output.text and "Error" not in output.text, (
+                name,
+                arguments,
+                output.text,
+            )
         assert "root:" not in (await tools.call("grep_files", {"pattern": "root:"})).text
         for path in ("/tmp/new", "secret", "away/new"):
             patch = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch"

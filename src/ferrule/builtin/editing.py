@@ -63,8 +63,7 @@ class Editor:
 
     async def create(self, path: str, text: str, ctx: ToolContext) -> str:
         """Write a new file; the answer says so."""
-        _check_absolute(path, ctx)
-        entry = ctx.files.look(path)
+        entry = _entry(path, ctx)
         if entry.kind is not Kind.MISSING or os.path.lexists(path):
             raise invalid("path", path, "It exists already, and `create` overwrites nothing.")
         after = text.encode()
@@ -221,12 +220,16 @@ def _check_absolute(path: str, ctx: ToolContext) -> None:
     raise invalid("path", path, f"The path should be an absolute path, starting with `/`.{hint}")
 
 
-def _looked_at(path: str, ctx: ToolContext) -> Entry:
+def _entry(path: str, ctx: ToolContext) -> Entry:
     _check_absolute(path, ctx)
     try:
-        entry = ctx.files.look(path)
+        return ctx.files.look(path)
     except OSError as error:
         raise RespondToModel(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _looked_at(path: str, ctx: ToolContext) -> Entry:
+    entry = _entry(path, ctx)
     if entry.kind is Kind.MISSING:
         link = " It is a link to something that does not exist." if os.path.islink(path) else ""
         raise invalid("path", path, f"The path does not exist.{link} Please provide a valid path.")
