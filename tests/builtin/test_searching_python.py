@@ -8,6 +8,7 @@ from ferrule.builtin.searching import python
 from ferrule.builtin.searching.python import search_in_python
 from ferrule.builtin.searching.request import Search
 from ferrule.builtin.searching.ripgrep import MAX_LINES
+from ferrule.ignores.walk import Walk
 from ferrule.protocol.errors import RespondToModel
 
 
@@ -38,3 +39,32 @@ def test_utf_16_is_read_block_by_block(encoding: str, tmp_path: Path, monkeypatc
     found = search_in_python(search(tmp_path, "𝄞 two$|last"))
     assert [line.text.decode() for line in found.lines][:3] == ["ünï 𝄞 two"] * 3
     assert search_in_python(search(tmp_path, "last", lines=False)).count == 1
+
+
+def test_a_folder_that_becomes_a_link_to_what_is_not_shown_is_not_listed(tmp_path: Path) -> None:
+    shown, outside = tmp_path / "shown", tmp_path / "outside"
+    for folder in (shown / "d", outside):
+        folder.mkdir(parents=True)
+    (shown / "first").touch()
+    (outside / "name").touch()
+    walk = Walk(str(shown), str(shown), shown=(str(shown),))
+    found = iter(walk)
+    assert next(found) == f"{shown}/first"
+    (shown / "d").rmdir()
+    (shown / "d").symlink_to(outside)
+    assert list(found) == []
+    assert walk.problems[0].startswith(f"{shown}/d: it is not among the folders")
+
+
+def test_ignore_files_that_are_not_shown_say_nothing(tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    for name in ("guess", "other"):
+        (shown / name).touch()
+    (tmp_path / ".ignore").write_text("guess\n")
+    (tmp_path / "secret").write_text("other\n")
+    (shown / ".rgignore").symlink_to(tmp_path / "secret")
+    everything = Search(path=str(shown), cwd=str(shown))
+    assert search_in_python(everything).count == 0
+    confined = Search(path=str(shown), cwd=str(shown), shown=(str(shown),))
+    assert sorted(search_in_python(confined).files) == [f"{shown}/guess", f"{shown}/other"]

@@ -8,16 +8,20 @@ wins. Git's files count in a repository only.
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
 from ferrule.ignores.globs import Rule, parse_rule, rule_of, some_of
+from ferrule.kernel_files import Shown, refuse_elsewhere
 
 IGNORED, KEPT = True, False
 """The verdict of a rule on a path; None if it has none."""
 MAX_IGNORE_BYTES = 1024 * 1024
 """Of one ignore file: real ones have a few kilobytes, and each line costs a regular expression."""
 
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""A FIFO can take a file's place after it was looked at."""
 _EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -50,10 +54,14 @@ class Folder(NamedTuple):
 
 class Walk:
     """The files below `root` that a search takes, folders in no certain order. `problems` are sentences on folders
-    that could not be read."""
+    that could not be read. Of folders and ignore files outside of those `shown` nothing is read, however they were
+    reached."""
 
-    def __init__(self, root: str, cwd: str, include: str | None = None, *, hidden: bool = False) -> None:
+    def __init__(
+        self, root: str, cwd: str, include: str | None = None, *, hidden: bool = False, shown: Shown = None
+    ) -> None:
         self._root = root
+        self._shown = shown
         self._cwd = cwd
         self._hidden = hidden
         self._overrides = Rules.of(rule for glob in ([include] if include else []) if (rule := parse_rule(glob)))
@@ -65,32 +73,46 @@ class Walk:
             yield self._root
             return
         real = os.path.realpath(self._root)
-        pending = [(self._root, rules_of(real, rules_at(os.path.dirname(real)) if real != "/" else None))]
+        above = rules_at(os.path.dirname(real), self._shown) if real != "/" else None
+        pending = [(self._root, rules_of(real, above, self._shown))]
         while pending:
             path, rules = pending.pop()
             try:
-                with os.scandir(path) as entries:
-                    found = list(entries)
+                found = self._entries(path)
             except OSError as error:
                 self.problems.append(f"{path}: {error.strerror}")
                 continue
-            for entry in found:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if not (is_folder or entry.is_file(follow_symlinks=False)) or self._skips(entry, rules, is_folder):
+            for name, is_folder in found:
+                entry = f"{path.rstrip('/')}/{name}"
+                if self._skips(name, entry, rules, is_folder):
                     continue
                 if is_folder:
-                    pending.append((entry.path, rules_of(f"{rules.path.rstrip('/')}/{entry.name}", rules)))
+                    pending.append((entry, rules_of(f"{rules.path.rstrip('/')}/{name}", rules, self._shown)))
                 else:
-                    yield entry.path
+                    yield entry
 
-    def _skips(self, entry: "os.DirEntry[str]", rules: Folder, is_folder: bool) -> bool:
-        if self._hidden and entry.name == ".git":
+    def _entries(self, path: str) -> list[tuple[str, bool]]:
+        """Return the names of a folder's files and folders, and which are folders."""
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            refuse_elsewhere(folder, self._shown)
+            with os.scandir(folder) as entries:
+                kinds = [
+                    (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
+                    for entry in entries
+                ]
+        finally:
+            os.close(folder)
+        return [(name, is_folder) for name, is_folder, is_file in kinds if is_folder or is_file]
+
+    def _skips(self, name: str, path: str, rules: Folder, is_folder: bool) -> bool:
+        if self._hidden and name == ".git":
             return True
-        said = self._overridden(entry.path, is_folder)
+        said = self._overridden(path, is_folder)
         if said is None:
-            said = self._ignored(f"{rules.path.rstrip('/')}/{entry.name}", rules, is_folder)
+            said = self._ignored(f"{rules.path.rstrip('/')}/{name}", rules, is_folder)
         if said is None:
-            return not self._hidden and entry.name.startswith(".")
+            return not self._hidden and name.startswith(".")
         return said is IGNORED
 
     def _overridden(self, path: str, is_folder: bool) -> bool | None:
@@ -149,15 +171,15 @@ def _below(path: str, folder: str) -> str:
     return path[len(start) :] if path.startswith(start) else path.lstrip("/")
 
 
-def rules_at(path: str) -> Folder:
+def rules_at(path: str, shown: Shown = None) -> Folder:
     """Return the rules of a real folder and of those above it."""
-    return rules_of(path, None if path == os.path.dirname(path) else rules_at(os.path.dirname(path)))
+    return rules_of(path, None if path == os.path.dirname(path) else rules_at(os.path.dirname(path), shown), shown)
 
 
-def rules_of(path: str, above: Folder | None) -> Folder:
+def rules_of(path: str, above: Folder | None, shown: Shown = None) -> Folder:
     """Read the rules of a real folder below `above`."""
-    own = (_rules(path, ".rgignore"), _rules(path, ".ignore"))
-    git = (_rules(path, ".gitignore"), _rules(path, ".git/info/exclude"))
+    own = (_rules(path, ".rgignore", shown), _rules(path, ".ignore", shown))
+    git = (_rules(path, ".gitignore", shown), _rules(path, ".git/info/exclude", shown))
     return Folder(path, above, own, git, os.path.lexists(f"{path}/.git"))
 
 
@@ -169,16 +191,17 @@ def git_rules_of(path: str, above: Folder | None, names: Collection[str]) -> Fol
     return Folder(path, above, (NO_RULES, NO_RULES), (own, private), is_repository)
 
 
-def _rules(folder: str, name: str) -> Rules:
-    return _read_rules(f"{folder}/{name}")
+def _rules(folder: str, name: str, shown: Shown = None) -> Rules:
+    return _read_rules(f"{folder}/{name}", shown)
 
 
-def _read_rules(path: str) -> Rules:
+def _read_rules(path: str, shown: Shown = None) -> Rules:
     try:
         if not os.path.isfile(path):
             return NO_RULES
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_IGNORE_BYTES)
+        with FileIO(os.open(path, _FILE)) as file:
+            refuse_elsewhere(file.fileno(), shown)
+            data = file.read(MAX_IGNORE_BYTES) or b""
     except OSError:
         return NO_RULES
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")

@@ -27,7 +27,7 @@ def search_in_python(search: Search) -> Found:
     """Raises `RespondToModel`: a wrong pattern or glob, or the time is over."""
     deadline = time.monotonic() + SEARCH_SECONDS
     pattern = None if search.pattern is None else LinePattern(search.pattern, ignore_case=search.ignore_case)
-    walk = Walk(search.path, search.cwd, search.include, hidden=search.hidden)
+    walk = Walk(search.path, search.cwd, search.include, hidden=search.hidden, shown=search.shown)
     files, storage = Dated(), Storage()
     lines: list[FoundLine] = []
     warnings: list[str] = []
