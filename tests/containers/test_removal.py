@@ -29,6 +29,14 @@ def test_a_hostile_folder(tmp_path: Path) -> None:
     remove_tree(top)
 
 
+def test_what_an_attempt_before_has_moved(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    for name in ("a/b/c", ".removing-0/d", ".removing-1/e"):
+        (top / name).mkdir(parents=True)
+    remove_tree(top)
+    assert not top.exists()
+
+
 def test_a_deep_folder(tmp_path: Path) -> None:
     """Deeper than any path may be long, and than Python calls itself."""
     top = tmp_path / "top"

@@ -40,8 +40,8 @@ SPARE_SECONDS = 30.0
 REFILL_DELAY = 0.002
 """Seconds: the next process is made when the command has started, not meanwhile."""
 ONE_ID = (
-    "the image's user {} cannot be had, because this machine lets containers have one user id only: commands run as "
-    "the image's root"
+    "the image's user {} cannot be had, because this container has one user id only (`ferrule doctor` says why): "
+    "commands run as the image's root"
 )
 GIBIBYTE = 1 << 30
 _LIMITS = Limits()

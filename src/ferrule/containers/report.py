@@ -1,6 +1,7 @@
 """Report for `ferrule doctor` whether containers work on this machine, by making one."""
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 
@@ -24,7 +25,11 @@ IMAGES_RUN = "  images: changes {}; {}"
 NO_IMAGES = "  images: none: {}"
 HOW = {Way.OVERLAY: "in an overlay", Way.REFLINK: "in a copy that shares blocks", Way.COPY: "in a whole copy"}
 MANY_IDS = "all user ids, none of which is anybody's outside"
-ONE_ID = "one user id (chown, su and the image's user cannot work)"
+GIVEN_IDS = "all user ids, as /etc/subuid gives them to you; one where a folder of yours can be written"
+ONE_ID = (
+    "one user id (chown, su and the image's user cannot work; as an ordinary user that takes the package uidmap and "
+    "65,535 ids or more in /etc/subuid and /etc/subgid)"
+)
 STACK = "  Python data stack: {}"
 NO_STACK = "none: `ferrule runtime build` makes one"
 OTHER_PYTHON = "for another Python than this machine's: run `ferrule runtime build` again ({})"
@@ -64,7 +69,8 @@ async def _images(host: LocalHost) -> str:
             container = await host.create(ContainerSettings(root=root, temporary=True))
         except FerruleError as error:
             return NO_IMAGES.format(error)
-        return IMAGES_RUN.format(HOW[container.layer], MANY_IDS if container.mapped else ONE_ID)
+        many = MANY_IDS if os.getuid() == 0 else GIVEN_IDS
+        return IMAGES_RUN.format(HOW[container.layer], many if container.mapped else ONE_ID)
 
 
 def _stack() -> str:

@@ -23,6 +23,7 @@ from ferrule.containers.images import Image, Images, UnknownImage
 from ferrule.containers.languages import languages_of
 from ferrule.containers.local import IMAGES
 from ferrule.containers.stack_build import build_stack
+from ferrule.containers.subordinate import enter_map
 from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.errors import UsageError
 from ferrule.sandbox.linux.holders import can_map_ids
@@ -86,7 +87,7 @@ def _import(images: Images, options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)  # what is half done is removed, as after Ctrl-C
     images.store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    own = can_map_ids(images.store)
+    own = can_map_ids(images.store) or enter_map()
     image = images.import_(Path(options.source), options.name, reference=options.ref, own=own)
     for what, count in image.left_out.items():
         print_warnings([f"not unpacked: {count} {what}"])

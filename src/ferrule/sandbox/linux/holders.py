@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import pwd
 import socket
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from ferrule.sandbox.linux.client import (
     send,
     when_ended,
 )
+from ferrule.sandbox.linux.id_map import PROGRAMS
 from ferrule.sandbox.linux.launcher import kernel_version
 from ferrule.sandbox.linux.root import PrivateRoot
 from ferrule.sandbox.linux.seccomp import build_filters
@@ -62,6 +64,29 @@ OOM_SCORE = b"500"
 """When memory is short, the kernel ends a container's commands before anything of the host."""
 
 
+def subordinate_ids() -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return the first id, and how many there are, of the users and groups that the administrator gave to us; None if
+    they are too few or no program can map them."""
+    if not all(os.access(program, os.X_OK) for program in PROGRAMS.values()):
+        return None
+    users, groups = _given("/etc/subuid"), _given("/etc/subgid")
+    return (users, groups) if users and groups else None
+
+
+def _given(table: str) -> tuple[int, int] | None:
+    names = {str(os.getuid())}
+    with suppress(KeyError):
+        names.add(pwd.getpwuid(os.getuid()).pw_name)
+    with suppress(OSError):
+        for line in Path(table).read_text("utf-8", "replace").splitlines():
+            name, *numbers = line.strip().split(":")
+            if name in names and len(numbers) == 2 and all(map(str.isdigit, numbers)):
+                first, count = map(int, numbers)
+                if count >= IDS - 1:
+                    return first, IDS - 1
+    return None
+
+
 PROBE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -92,11 +117,15 @@ def settings_of(
     `MotherProcess.holder`."""
     filters = build_filters(inet=True, user=root.user, group=root.user, watched_disk=True, watched_memory=not grouped)
     full = root.image is not None and os.getuid() == 0
+    given = subordinate_ids() if root.image is not None and not full else None
+    many = full or given is not None
     account = root.account
-    mapped = build_filters(inet=True, any_ids=True, watched_disk=True, watched_memory=not grouped).base if full else b""
+    mapped = build_filters(inet=True, any_ids=True, watched_disk=True, watched_memory=not grouped).base if many else b""
     return {
+        "subordinate": given,
+        "keeps_owners": given is not None and root.shows_writable,
         "map": (FIRST_ID, IDS) if full else None,
-        "user": (account.user, account.group, list(account.groups)) if full and account and account.user else None,
+        "user": (account.user, account.group, list(account.groups)) if many and account and account.user else None,
         "capabilities": (),
         "mapped_filter": mapped,
         "ids": (root.user, root.user),

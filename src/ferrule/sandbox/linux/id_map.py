@@ -16,16 +16,27 @@ CAPABILITIES = (0, 1, 3, 5, 6, 7)
 """chown, dac_override, fowner, kill, setgid, setuid: what root needs for other users' files and processes inside. None
 reaches ids that are not in the map."""
 
+ACCESS = (1, 3)
+"""dac_override and fowner: what reaches the image's files without giving a file to anybody."""
+PROGRAMS = {"uid": "/usr/bin/newuidmap", "gid": "/usr/bin/newgidmap"}
+"""They have the right to write what /etc/subuid and /etc/subgid allow (package `uidmap`)."""
+
 
 def map_of(lines: list[tuple[int, int, int]]) -> str:
     return "".join(f"{inside} {outside} {count}\n" for inside, outside, count in lines)
 
 
-def new_namespace(users: list[tuple[int, int, int]], groups: list[tuple[int, int, int]]) -> int:
+def new_namespace(
+    users: list[tuple[int, int, int]],
+    groups: list[tuple[int, int, int]],
+    by_program: bool = False,
+) -> int:
     """Return a new user namespace with these maps, as a descriptor. Raises `StepError`, `OSError`.
 
-    A child makes it and ends: it takes another process to write a map of more than one id.
+    A child makes it and ends: it takes another process to write a map of more than one id, and without root's
+    rights it takes a program that has them.
     """
+    write = map_by_program if by_program else write_map
     (ready, tell), (wait, done) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -40,13 +51,54 @@ def new_namespace(users: list[tuple[int, int, int]], groups: list[tuple[int, int
     try:
         if not os.read(ready, 1):
             raise StepError(1, "unshare")
-        kernel.write_file(f"/proc/{pid}/gid_map", map_of(groups))
-        kernel.write_file(f"/proc/{pid}/uid_map", map_of(users))
+        write(pid, "gid", groups)
+        write(pid, "uid", users)
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         for fd in (ready, wait, done):
             os.close(fd)
         os.waitpid(pid, 0)
+
+
+def write_map(pid: int, kind: str, lines: list[tuple[int, int, int]]) -> None:
+    kernel.write_file(f"/proc/{pid}/{kind}_map", map_of(lines))
+
+
+def map_by_program(pid: int, kind: str, lines: list[tuple[int, int, int]]) -> None:
+    """Let `newuidmap` or `newgidmap` write a map. Raises `StepError`, `OSError`."""
+    program = PROGRAMS[kind]
+    words = [program, str(pid), *map_of(lines).split()]
+    silent = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)]
+    _, status = os.waitpid(os.posix_spawn(program, words, {}, file_actions=silent), 0)
+    if status != 0:
+        raise StepError(1, program)
+
+
+def enter_as_root(namespace: int, flags: int) -> None:
+    """Enter a user namespace, and new ones of other kinds."""
+    kernel.enter_user_namespace(namespace)
+    os.close(namespace)
+    kernel.unshare(flags)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else what it has in /proc would be the host root's
+
+
+class SubordinateMap:
+    """The map of an ordinary user: their own id is root inside, the others are those that the administrator gave to
+    them (subuid(5)). Files have these ids on disk. Used as `FullMap` is."""
+
+    def __init__(self, users: tuple[int, int], groups: tuple[int, int]) -> None:
+        """`users` and `groups` are the first id and their number. Raises `StepError`, `OSError`."""
+        self.namespace = new_namespace(
+            [(0, os.getuid(), 1), (1, *users)], [(0, os.getgid(), 1), (1, *groups)], by_program=True
+        )
+        self.trees: Trees = {}
+
+    def enter(self, flags: int) -> None:
+        """Enter the namespace and new ones of other kinds, which it owns, as its root."""
+        enter_as_root(self.namespace, flags)
 
 
 class FullMap:
@@ -78,13 +130,7 @@ class FullMap:
 
     def enter(self, flags: int) -> None:
         """Enter the namespace and new ones of other kinds, which it owns, as its root."""
-        kernel.enter_user_namespace(self.namespace)
-        os.close(self.namespace)
-        kernel.unshare(flags)
-        os.setgroups([])
-        os.setresgid(0, 0, 0)
-        os.setresuid(0, 0, 0)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else what it has in /proc would be the host root's
+        enter_as_root(self.namespace, flags)
 
 
 def shown(plan: dict) -> list[tuple[bytes, bytes, bool, bool]]:  # type: ignore[type-arg]

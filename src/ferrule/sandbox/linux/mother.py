@@ -18,11 +18,11 @@ import struct
 
 from . import kernel
 from .filesystem import DEVICES, HostSockets, closed_kernel_files, cover_socket, show_text
-from .id_map import CAPABILITIES, FullMap
+from .id_map import ACCESS, CAPABILITIES, FullMap, SubordinateMap
 from .kernel import StepError
 from .listeners import listen
 from .messages import receive, send, send_failure
-from .private_root import build_root
+from .private_root import Trees, build_root
 from .processes import children, signal_quietly
 from .server import InitServer, close_all_but
 from .socket_search import SocketSearch
@@ -65,9 +65,9 @@ class Holder(InitServer):
         if in_place:
             self.sockets = HostSockets([], in_place)
         plan = settings["root"]
-        ids = self.full_map(plan) if settings["map"] else None
+        ids = self.many_ids(plan) if settings["map"] or settings["subordinate"] else None
         if plan["image"]:
-            self.watch.folders.append(b"/proc/self/fd/%d" % changed_folder(plan["image"], ids))
+            self.watch.folders.append(b"/proc/self/fd/%d" % changed_folder(plan["image"], ids.trees if ids else {}))
         more = kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
         if ids:
             ids.enter(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET | more)
@@ -84,37 +84,47 @@ class Holder(InitServer):
             cover_sockets(search, binds)
         settings["hidden"] = closed_kernel_files(root)
         if settings["user"]:
-            os.chown(b"/mnt/data", *settings["user"][:2])
+            if settings["subordinate"]:  # whoever runs us goes on using it, too; nobody else reaches it
+                os.chmod(b"/mnt/data", 0o777)
+            else:
+                os.chown(b"/mnt/data", *settings["user"][:2])
         kernel.drop_bounding_set(settings["capabilities"])
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         writable = (*settings["writable"], b"/dev/shm", b"/dev/pts")
         self.ruleset = kernel.landlock_ruleset(writable, (*DEVICES, b"/dev/ptmx"), sockets=not binds)
         kernel.load_filter(settings["filter"])
 
-    def full_map(self, plan: dict) -> FullMap | None:  # type: ignore[type-arg]
+    def many_ids(self, plan: dict) -> FullMap | SubordinateMap | None:  # type: ignore[type-arg]
         """Prepare the map of many ids; without it commands have one, and cannot become an image's user."""
         settings = self.settings
         owner = settings["user"][:2] if settings["user"] else (0, 0)
         try:
-            first, count = settings["map"]
-            ids = FullMap(first, count, owner, plan)
+            if settings["subordinate"]:
+                ids: FullMap | SubordinateMap = SubordinateMap(*settings["subordinate"])
+            else:
+                first, count = settings["map"]
+                ids = FullMap(first, count, owner, plan)
         except (OSError, StepError):
             settings["user"] = None
             return None
+        if settings["keeps_owners"]:  # of a folder of the user's: the image's files can be written, none given away
+            settings["capabilities"] = ACCESS
+            settings["user"] = None
+            return ids
         self.mapped = True
         settings["capabilities"] = CAPABILITIES
         settings["filter"] = settings["mapped_filter"]
         return ids
 
 
-def changed_folder(image: tuple[bytes, bytes, bytes], ids: FullMap | None) -> int:
+def changed_folder(image: tuple[bytes, bytes, bytes], trees: Trees) -> int:
     """Open the folder of the host with what commands change of an image, seen through the map."""
     base, upper, _ = image
-    if ids is None:
+    if not trees:
         return os.open(upper or base, os.O_PATH | os.O_CLOEXEC)
     if not upper:
-        return os.dup(ids.trees[b"base"])
-    return os.open(os.path.basename(upper), os.O_PATH | os.O_CLOEXEC, dir_fd=ids.trees[b"layer"])
+        return os.dup(trees[b"base"])
+    return os.open(os.path.basename(upper), os.O_PATH | os.O_CLOEXEC, dir_fd=trees[b"layer"])
 
 
 def cover_sockets(search: SocketSearch, binds: dict[bytes, bytes]) -> None:

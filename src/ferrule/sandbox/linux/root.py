@@ -141,6 +141,11 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
         return ("/",) if self.image else tuple(bind.target for bind in self.folders)
 
     @property
+    def shows_writable(self) -> bool:
+        """True if commands may write a folder of the user's."""
+        return any(bind.writable for bind in self.binds)
+
+    @property
     def folders(self) -> tuple[Bind, ...]:
         """What commands may write of the host."""
         return (*self.own_folders, *(bind for bind in self.binds if bind.writable))
