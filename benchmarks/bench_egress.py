@@ -28,7 +28,7 @@ from ferrule.sandbox.way_out import Listeners
 
 SIZE, ROUNDS = 200 << 20, 5
 TUNNELS, PIECES, EVERY_S = 100, 150, 0.02
-RATE, SETTLE_S = "300k", 2.0
+RATE, SETTLE_S = "2M", 4.0
 HOST = "bench.example"
 
 
@@ -37,6 +37,16 @@ class Beyond(msgspec.Struct, frozen=True):
 
     port: int
     ca_file: str
+
+
+class Late(msgspec.Struct, frozen=True):
+    """Times as late as alone, MB a second that were moved meanwhile, and CPU seconds a second of this process."""
+
+    tunnels: float
+    direct: float
+    tunnel_mb: float
+    direct_mb: float
+    cpu: float
 
 
 def main() -> None:
@@ -67,7 +77,19 @@ async def compare(folder: Path) -> list[Row]:
     return [
         bounded("a download through a tunnel takes, times a direct one", tunnel, 1 / 0.7, "x"),
         bounded("a download from the domain of a secret takes, times a direct one", secret, 1 / 0.3, "x"),
-        bounded(f"pieces of a stream come later beside {TUNNELS} tunnels than beside direct downloads", late, 2, "x"),
+        bounded(
+            f"a stream beside {TUNNELS} tunnels ({late.tunnel_mb:.0f} MB/s), times as late as alone",
+            late.tunnels,
+            2,
+            "x",
+        ),
+        bounded(
+            f"... beside as many direct downloads ({late.direct_mb:.0f} MB/s), the machine alone",
+            late.direct,
+            None,
+            "x",
+        ),
+        bounded(f"... the server's CPU in a second beside {TUNNELS} tunnels", late.cpu, None, "s"),
     ]
 
 
@@ -139,29 +161,39 @@ async def curl(words: Sequence[str]) -> float:
     return float(out)
 
 
-async def lateness(beyond: Beyond) -> float:
-    """Return how many times as late the pieces of a stream arrive beside busy tunnels as beside direct downloads."""
+async def lateness(beyond: Beyond) -> Late:
+    """Measure a stream alone, beside direct downloads, which is what the machine costs, and beside tunnels."""
     way, listeners = way_out(beyond, [])
     port = listeners.proxy.getsockname()[1]
     async with way:
-        direct = await beside(
+        alone = await stream_lateness()
+        direct, direct_mb, _ = await beside(
             ["--resolve", f"{HOST}:{beyond.port}:127.0.0.1", f"https://{HOST}:{beyond.port}/"], beyond
         )
-        tunnels = await beside(["-x", f"http://127.0.0.1:{port}", f"https://{HOST}/"], beyond)
+        tunnels, tunnel_mb, cpu = await beside(["-x", f"http://127.0.0.1:{port}", f"https://{HOST}/"], beyond)
         way.stop(listeners)
-    return tunnels / direct
+    return Late(tunnels / alone, direct / alone, tunnel_mb, direct_mb, cpu)
 
 
-async def beside(words: Sequence[str], beyond: Beyond) -> float:
-    """Return how late pieces arrive while many downloads run."""
+async def beside(words: Sequence[str], beyond: Beyond) -> tuple[float, float, float]:
+    """Return how late pieces arrive while many downloads run, their MB a second, and this process' CPU a second."""
     command = ["curl", "-sSf", "-o", "/dev/null", "--limit-rate", RATE, "--cacert", beyond.ca_file, *words]
     busy = [await asyncio.create_subprocess_exec(*command) for _ in range(TUNNELS)]
     await asyncio.sleep(SETTLE_S)
+    start, cpu, before = time.perf_counter(), time.process_time(), sum(written(one.pid) for one in busy)
     late = await stream_lateness()
+    seconds = time.perf_counter() - start
+    cpu, moved = time.process_time() - cpu, sum(written(one.pid) for one in busy) - before
     for process in busy:
         process.kill()
         await process.wait()
-    return late
+    return late, moved / seconds / 1e6, cpu / seconds
+
+
+def written(pid: int) -> int:
+    """Return the bytes that a process has written, which for curl are those it has downloaded."""
+    counts = Path(f"/proc/{pid}/io").read_text()
+    return int(counts.partition("wchar: ")[2].split("\n")[0])
 
 
 async def stream_lateness() -> float:
