@@ -32,8 +32,13 @@ def try_share(descriptor: int) -> bool:
 
 def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:
     """Take the exclusive lock, waiting at most this long; False if it is still held then. Blocking."""
+    return wait_in_time(lambda: try_lock(descriptor), seconds)
+
+
+def wait_in_time(take: Callable[[], bool], seconds: float) -> bool:
+    """Call `take` until it returns True; False if it does not do so within this time. Blocking."""
     deadline = time.monotonic() + seconds
-    while not try_lock(descriptor):
+    while not take():
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_SECONDS)
@@ -41,7 +46,7 @@ def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:
 
 
 async def take_in_time(take: Callable[[], bool], seconds: float) -> bool:
-    """Call `take` until it returns True; False if it does not do so within this time."""
+    """Do as `wait_in_time`, without blocking the loop."""
     deadline = time.monotonic() + seconds
     while not take():
         if time.monotonic() > deadline:

@@ -117,7 +117,8 @@ def test_a_server_of_nonsense_fails_and_breaks_no_check(capsys: pytest.CaptureFi
     with ThreadingHTTPServer(("127.0.0.1", 0), Nonsense) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            code = serve_check.main(["--base-url", f"http://127.0.0.1:{server.server_port}/v1", "--json"])
+            there = f"http://127.0.0.1:{server.server_port}"
+            code = serve_check.main(["--base-url", f"{there}/v1", "--mcp-url", f"{there}/mcp", "--json"])
         finally:
             server.shutdown()
     told = json.loads(capsys.readouterr().out)

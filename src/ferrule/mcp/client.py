@@ -19,6 +19,7 @@ from ferrule.mcp.callbacks import Ask, Progress
 from ferrule.mcp.environment import server_program
 from ferrule.mcp.errors import CallFailed, McpFailure
 from ferrule.mcp.extra import sdk_needed
+from ferrule.mcp.route import Route
 from ferrule.process.launcher import Launcher
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
 
     from ferrule.mcp.connection import Connection
-    from ferrule.mcp.http import Reach
     from ferrule.tools.context import ToolContext
 
 log = logging.getLogger("ferrule.mcp")
@@ -77,7 +77,7 @@ class MCPClient:
 
     Belongs to the loop that used it first; calls from other loops run there. A program with a bare name is never looked
     up in `places`, where commands can write. `ask` answers the server's questions to the user; `on_tools_changed` is
-    called when its list of tools changes. `propagate`: the server is sent the trace's id. `reach` is another way to a
+    called when its list of tools changes. `propagate`: the server is sent the trace's id. `route` is another way to a
     remote server.
     """
 
@@ -94,7 +94,7 @@ class MCPClient:
         ask: Ask | None = None,
         on_tools_changed: Callable[[], None] = lambda: None,
         propagate: bool = False,
-        reach: "Reach | None" = None,
+        route: Route | None = None,
     ) -> None:
         if settings.problem is not None:
             raise UsageError(f"MCP server {name} {settings.problem}")
@@ -110,7 +110,7 @@ class MCPClient:
         """The calls that wait for the server, by their contexts."""
         self._on_tools_changed = on_tools_changed
         self._propagate = propagate
-        self._reach = reach
+        self._route = route
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
@@ -253,7 +253,7 @@ class MCPClient:
             return StdioTransport(self.name, self.settings, self._launcher, self._cwd, self._env, self._places)
         from ferrule.mcp.http import HttpTransport
 
-        return HttpTransport(self.name, self.settings, self._env, self._home, self._reach)
+        return HttpTransport(self.name, self.settings, self._env, self._home, self._route)
 
     async def _drop(self, connection: "Connection") -> None:
         await connection.close()

@@ -7,12 +7,12 @@ from types import TracebackType
 from typing import Any
 
 import httpx2
-import msgspec
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, TOO_LONG
 from ferrule.mcp.logins import LoginAuth, LoginStore
+from ferrule.mcp.route import Route
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.redaction import hide_in_logs, secrets_in_headers, secrets_in_url
 
@@ -32,14 +32,6 @@ CLOSE_SECONDS = 2.0
 
 _STATUS = "ferrule.http_status"
 """Names the HTTP status in the data of an error that we make of it."""
-
-
-class Reach(msgspec.Struct, frozen=True):
-    """Another way to a server than the network of this machine. `advice` is the next step if the server rejects the
-    credentials."""
-
-    transport: httpx2.AsyncBaseTransport
-    advice: str
 
 
 def http_status(error: MCPError) -> int | None:
@@ -65,11 +57,11 @@ class HttpTransport:
         settings: McpServerSettings,
         env: Mapping[str, str],
         home: str | None = None,
-        reach: Reach | None = None,
+        route: Route | None = None,
     ) -> None:
         assert settings.url is not None
-        if reach is None:
-            reach = Reach(httpx2.AsyncHTTPTransport(), _advice(name, settings, request_headers(settings, env)))
+        if route is None:
+            route = Route(httpx2.AsyncHTTPTransport(), _advice(name, settings, request_headers(settings, env)))
         self._url = settings.url
         headers = request_headers(settings, env)
         knows_who = home is None or any(header.lower() == "authorization" for header in headers)
@@ -78,7 +70,7 @@ class HttpTransport:
             headers=headers,
             auth=None if store is None else LoginAuth(store),
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
-            transport=_Careful(reach, store),
+            transport=_Careful(route, store),
         )
         self._stack = AsyncExitStack()
         self._headers = headers
@@ -128,10 +120,10 @@ class _Careful(httpx2.AsyncBaseTransport):
     """Reads answers up to a limit and turns an error status into a JSON-RPC error that names it, with advice if the
     server rejects the credentials. Scopes that the stored login lacks are noted for the next login."""
 
-    def __init__(self, reach: Reach, store: LoginStore | None) -> None:
-        self._advice = reach.advice
+    def __init__(self, route: Route, store: LoginStore | None) -> None:
+        self._advice = route.advice
         self._store = store
-        self._inner = reach.transport
+        self._inner = route.transport
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "DELETE":

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -12,12 +11,10 @@ from ferrule.egress.guard import Guard
 from ferrule.hosted.mcp.declared import RemoteServer
 from ferrule.mcp.client import MCPClient, McpTool
 from ferrule.mcp.errors import CallFailed, McpFailure
+from ferrule.mcp.route import Route
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.redaction import hidden
-
-if TYPE_CHECKING:
-    from ferrule.mcp.http import Reach
 
 LIST_S = 30.0
 """Seconds in which a server has to be reached and to list its tools: the client waits for that before the model is even
@@ -85,13 +82,12 @@ class Remotes:
         """Wait until all connections are closed that were released."""
         await asyncio.gather(*self._closing)
 
-    def reach(self) -> "Reach":
+    def route(self) -> Route:
         """Return the way to the network."""
         from ferrule.egress.http import guarded_transport
         from ferrule.hosted.mcp.transport import Bounded
-        from ferrule.mcp.http import Reach
 
-        return Reach(Bounded(guarded_transport(self.guard, ca_file=self._ca_file), ANSWER_BYTES), ADVICE)
+        return Route(Bounded(guarded_transport(self.guard, ca_file=self._ca_file), ANSWER_BYTES), ADVICE)
 
 
 class Remote:
@@ -142,8 +138,8 @@ class Remote:
         async with self._starting:
             if self._client is None:
                 self._slot = await self._remotes.slot(self._of_owner)
-                reach = self._remotes.reach()
-                self._client = MCPClient(self._server.server_label, self._settings(), env={}, reach=reach)
+                route = self._remotes.route()
+                self._client = MCPClient(self._server.server_label, self._settings(), env={}, route=route)
             return self._client
 
     def _settings(self) -> McpServerSettings:

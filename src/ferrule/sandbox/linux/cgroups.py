@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.kernel_files import Mount, mounts
-from ferrule.locks import take_in_time
+from ferrule.locks import take_in_time, wait_in_time
 from ferrule.sandbox.plan import is_within
 
 NAMES = "ferrule-"
@@ -96,9 +96,10 @@ class Group:
 
     async def remove(self) -> None:
         """Remove it once its last process is gone; a dying one stays in it for a moment."""
-        await take_in_time(self._removed, REMOVAL_SECONDS)
+        await take_in_time(self.removed, REMOVAL_SECONDS)
 
-    def _removed(self) -> bool:
+    def removed(self) -> bool:
+        """Remove it if no process is in it; return whether it is gone."""
         return not [path for path in self.paths() if not _removed(path)]
 
 
@@ -137,8 +138,7 @@ def _try(groups: Groups) -> None:
             finally:
                 os.close(fd)
     finally:
-        for path in group.paths():
-            _removed(path)
+        wait_in_time(group.removed, REMOVAL_SECONDS)
 
 
 def _enter(fd: int, name: str) -> None:
