@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-from python_multipart.exceptions import FormParserError
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
@@ -72,7 +71,7 @@ async def form_of(request: Request, limit: int, *, files: int = 1, param: str | 
     )
     try:
         fields = await reading
-    except (MultiPartException, FormParserError) as error:
+    except MultiPartException as error:
         raise ApiError(f"The form cannot be read: {error}", code="invalid_form", param=param) from error
     except OSError as error:
         kind = StoreFull if error.errno in NO_SPACE else StoreError
