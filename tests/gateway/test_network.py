@@ -10,9 +10,10 @@ import pytest
 
 from ferrule.containers import ContainerExpired, LocalHost
 from ferrule.egress.names import DomainNames
-from ferrule.hosted.containers import ClientContainers, wanted_of
+from ferrule.hosted.containers import ClientContainers
 from ferrule.hosted.network import Network
 from ferrule.hosted.tool import Scope
+from ferrule.hosted.wanted import wanted_of
 from ferrule.store import Store
 from ferrule.testing import ScriptedModel, function_call
 from ferrule.testing.request import Request

@@ -67,6 +67,20 @@ def _walk(at: int, above: str, depth: int) -> Iterator[DataFile]:
         os.close(at)
 
 
+def find_file(folder: Path, path: str) -> DataFile:
+    """Return a regular file by its path. Raises `NoFile` and `FolderClosed`."""
+    parent, name = _parent(folder, path)
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError as error:
+        raise NoFile(path) from error
+    finally:
+        os.close(parent)
+    if not stat.S_ISREG(found.st_mode):
+        raise NoFile(path)
+    return DataFile(path, found.st_size, found.st_mtime)
+
+
 def open_file(folder: Path, path: str) -> int:
     """Open a regular file for reading. Raises `NoFile`."""
     parent, name = _parent(folder, path)
@@ -81,7 +95,7 @@ def open_file(folder: Path, path: str) -> int:
 def make_file(folder: Path, name: str) -> tuple[str, int]:
     """Make a file of this name, or of one like it if there is one. Returns its name and a descriptor to write it.
     Raises `NoFile` for a name that cannot be, and `FolderClosed`."""
-    name = plain_name(name)
+    name = name_on_disk(name)
     top = _top(folder)
     try:
         stem, dot, suffix = name.partition(".") if not name.startswith(".") else (name, "", "")
@@ -109,7 +123,7 @@ def remove_file(folder: Path, path: str) -> None:
         os.close(parent)
 
 
-def plain_name(name: str) -> str:
+def name_on_disk(name: str) -> str:
     """Return the last part of a name as one that a folder can have. Raises `NoFile` if nothing is left."""
     plain = name.replace("\\", "/").rpartition("/")[2].replace("\0", "").strip()
     encoded = plain.encode(errors="replace")[: LONGEST_NAME - 8]

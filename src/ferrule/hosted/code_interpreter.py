@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ferrule.hosted.containers import ClientContainer, ClientContainers, memory_note
+from ferrule.hosted.containers import ClientContainer, ClientContainers
 from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling
+from ferrule.hosted.wanted import memory_note
 from ferrule.process.kernel import CellResult, CellTimedOut, KernelDied, KernelLost
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import ContentPart, InputImage, InputText

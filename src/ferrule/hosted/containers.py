@@ -1,14 +1,9 @@
 """The containers of a gateway's clients: whose they are, which conversation goes on in which, and their Pythons."""
 
 import asyncio
-import hashlib
-import os
-import re
 import time
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from contextlib import suppress
-from io import FileIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
@@ -21,35 +16,31 @@ from ferrule.containers import (
     LocalHost,
     UnknownContainer,
 )
-from ferrule.containers.data import FolderClosed, NoFile, list_files, make_file, remove_file
-from ferrule.containers.host import machine_memory, settings_on
+from ferrule.containers.data import FolderClosed
+from ferrule.containers.host import settings_on
 from ferrule.containers.images import Image
 from ferrule.containers.languages import Languages, languages_of
 from ferrule.egress.egress import Egress
 from ferrule.egress.names import DomainNames
+from ferrule.hosted.container_files import LINK, ContainerFiles
 from ferrule.hosted.network import Network, PolicyRefused, Reach, network_note
-from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, SkillParam, skills_note
+from ferrule.hosted.skills import ClientSkills, FoundSkill, ShownSkill, skills_note
 from ferrule.hosted.tool import Scope, ToolRefused
+from ferrule.hosted.wanted import MEMORY_LIMITS, Wanted, details_of, kept_of, skills_of, wanted_of
 from ferrule.process.kernel import Kernel
 from ferrule.process.launcher import LaunchError
 from ferrule.process.python_kernel import start_python
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.json_text import JsonObject
-from ferrule.protocol.specs import NetworkAllowlist, NetworkPolicy
+from ferrule.protocol.specs import NetworkPolicy
+from ferrule.sandbox.linux.root import DATA
 from ferrule.store import ContainerRecord, StoreFull
 from ferrule.store.place import NO_SPACE
 
 if TYPE_CHECKING:
     from ferrule.store import Store
 
-MemoryLimit = Literal["1g", "4g", "16g", "64g"]
-MEMORY_LIMITS: Mapping[MemoryLimit, int] = {"1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}
-"""Bytes that the API's names for sizes stand for."""
-DEFAULT_MEMORY: MemoryLimit = "1g"
-DATA = "/mnt/data"
 NO_PYTHON = "this container has no Python: use another language, by the shell"
-_LINK = re.compile(r"sandbox:/mnt/data/([^\s()\[\]<>\"'`]+)")
-"""A file in the model's words."""
 KEPT_SECONDS = 30 * 24 * 3600
 """After it was made an ended container is listed for so long, as its responses are kept by default."""
 WARM = """\
@@ -61,30 +52,15 @@ warm()
 del warm
 """
 """Takes a second, and some 100 MB where all of them are there; nothing where they are not."""
-MEMORY_NOTE = " The container has {:.3g} GiB of memory, all of this machine's."
 MAX_REFUSALS = 10
 """Sentences that one output tells about whom its programs could not reach."""
+NO_FILE = "there is no file {!r}"
 LOST_SECRETS = (
     "container {} has ended: the server keeps the secrets of a container in memory alone and was started anew; make a "
     "new one"
 )
 _CLOSED = Network(bounds=DomainNames(()))
 """Nothing may be reached."""
-NO_FILE = "there is no file {!r}"
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's settings for a container: files that are copied into it, memory, and minutes without use after which
-    it ends; None for the server's own. `network` is what it may reach, None for what it may already. `skills` are those
-    that it has, `others` are fields that are only shown. As stored it has no secrets, but says whether there are."""
-
-    file_ids: tuple[str, ...] = ()
-    memory_limit: MemoryLimit = DEFAULT_MEMORY
-    minutes: int | None = None
-    network: NetworkPolicy | None = None
-    has_secrets: bool = False
-    skills: tuple[ShownSkill, ...] = ()
-    others: JsonObject = {}
 
 
 class State(msgspec.Struct, frozen=True):
@@ -107,6 +83,7 @@ class ClientContainer:
     ) -> None:
         self.record = record
         self.box = box
+        self.files = ContainerFiles(box.id, box.folder)
         self.turn = asyncio.Lock()
         """Held while a cell runs: there is one at a time."""
         self.skills: dict[str, str] = {}
@@ -208,14 +185,14 @@ class ClientContainers:
             created_at=int(self._clock()),
             name=name,
             lane=lane,
-            details=_kept(wanted),
+            details=kept_of(wanted),
         )
         try:
             made = ClientContainer(record, box, await self._languages_of(box), self._warm.pop(box.id, None))
             made.reach, made.way = reach, way
             await self._store.add_container(record)
             for file_id in wanted.file_ids:
-                await self.bring(record, box, file_id)
+                await self.bring(made, file_id)
             await self.add_skills(made, skills)
         except BaseException:
             await self._store.delete_container(owner, box.id)
@@ -242,7 +219,7 @@ class ClientContainers:
             for file_id in dict.fromkeys(file_ids):
                 known = details_of(place.record)
                 if file_id not in known.file_ids:
-                    await self.bring(place.record, place.box, file_id)
+                    await self.bring(place, file_id)
                     known = details_of(place.record)
                     await self._note(place, msgspec.structs.replace(known, file_ids=(*known.file_ids, file_id)))
 
@@ -255,7 +232,7 @@ class ClientContainers:
 
     async def _note(self, place: ClientContainer, wanted: Wanted) -> None:
         """Store what a container is now. Who notes something else meanwhile begins from this."""
-        details = _kept(wanted)
+        details = kept_of(wanted)
         place.record = msgspec.structs.replace(place.record, details=details)
         await self._store.change_container(place.record.owner, place.id, details)
 
@@ -411,44 +388,40 @@ class ClientContainers:
         """Return the lock of a container or of a conversation, as long as somebody holds it."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def bring(self, record: ContainerRecord, box: Container, file_id: str) -> str:
+    async def bring(self, place: ClientContainer, file_id: str) -> str:
         """Copy a stored file into a container. Returns its path inside. Raises `UnknownFile`."""
-        content = await self._store.content(record.owner, file_id)
+        content = await self._store.content(place.record.owner, file_id)
         if content is None:
             raise UnknownFile(NO_FILE.format(file_id))
         try:
-            return await self.put(record, box, content.record.filename, content)
+            return await self.put(place, content.record.filename, content)
         finally:
             await content.aclose()
 
-    async def put(self, record: ContainerRecord, box: Container, name: str, blocks: AsyncIterable[bytes]) -> str:
+    async def put(self, place: ClientContainer, name: str, blocks: AsyncIterable[bytes]) -> str:
         """Write a file of the client's into a container. Returns its path inside. Raises `NoFile` for an odd name,
         `FolderClosed`, and `StoreFull`."""
         try:
-            name = await _written(box.folder, name, blocks)
+            name = await place.files.write(name, blocks)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            raise StoreFull(f"the disk with the containers is full ({box.folder})") from error
-        await self._store.note_upload(record.owner, record.id, name)
+            raise StoreFull(f"the disk with the containers is full ({place.box.folder})") from error
+        await self._store.note_upload(place.record.owner, place.id, name)
         return name
 
     async def citations(self, scope: Scope, used: Sequence[str], text: str) -> list[JsonObject]:
         """Return the annotations for the files that a text names; `used` are the containers of its calls."""
-        links = list(_LINK.finditer(text))
-        if not links:
+        if LINK.search(text) is None:
             return []
         record = await self._store.container_of(scope.owner, scope.lane)
-        places = [*reversed(used), *reversed(scope.containers), *([record.id] if record else [])]
-        for container_id in places:
+        for container_id in [*reversed(used), *reversed(scope.containers), *([record.id] if record else [])]:
             try:
                 place = await self.get(scope.owner, container_id)
-                listed = await asyncio.to_thread(list_files, place.box.folder)
+                if found := await place.files.citations(text):
+                    return found
             except (ContainerError, FolderClosed, OSError):
                 continue  # it has ended meanwhile
-            paths = {one.path for one in listed}
-            if found := [_citation(place.id, link) for link in links if link[1] in paths]:
-                return found
         return []
 
     async def check_files(self, owner: str, file_ids: Iterable[str]) -> None:
@@ -467,70 +440,6 @@ def _same(one: Reach | None, other: Reach | None) -> bool:
     return other is None if one is None else other is not None and one.same_as(other)
 
 
-def _kept(wanted: Wanted) -> bytes:
-    """Return what is stored: no secrets."""
-    policy = wanted.network
-    if isinstance(policy, NetworkAllowlist):
-        has_secrets = wanted.has_secrets or bool(policy.domain_secrets)
-        policy = msgspec.structs.replace(policy, domain_secrets=None)
-        wanted = msgspec.structs.replace(wanted, network=policy, has_secrets=has_secrets)
-    return msgspec.json.encode(wanted)
-
-
-def _citation(container_id: str, link: re.Match[str]) -> JsonObject:
-    return {
-        "type": "container_file_citation",
-        "container_id": container_id,
-        "file_id": file_id_of(container_id, link[1]),
-        "filename": link[1].rpartition("/")[2],
-        "start_index": link.start(),
-        "end_index": link.end(),
-    }
-
-
-def file_id_of(container_id: str, path: str) -> str:
-    """Return the id of a container's file, which comes of its path alone."""
-    return "cfile_" + hashlib.sha256(f"{container_id}\0{path}".encode(errors="surrogateescape")).hexdigest()[:40]
-
-
-async def _written(folder: Path, name: str, blocks: AsyncIterable[bytes]) -> str:
-    """Write a new file, or none: half of one would look like a whole one. Returns its name."""
-    name, fd = await asyncio.to_thread(make_file, folder, name)
-    try:
-        with os.fdopen(fd, "wb", buffering=0) as file:
-            async for block in blocks:
-                await asyncio.to_thread(_write, file, block)
-    except BaseException:
-        with suppress(NoFile, FolderClosed):
-            remove_file(folder, name)
-        raise
-    return name
-
-
-def _write(file: FileIO, block: bytes) -> None:
-    rest = memoryview(block)
-    while rest:
-        rest = rest[file.write(rest) :]
-
-
-def capped_memory(limit: MemoryLimit) -> int | None:
-    """Return the bytes of memory that a container gets if they are fewer than asked for; None if they are not."""
-    most = machine_memory()
-    return most if most < MEMORY_LIMITS[limit] else None
-
-
-def memory_note(declared: JsonObject | str) -> str:
-    """Return what the model has to know of the memory of a declared container: that it is less than was asked for."""
-    asked = None if isinstance(declared, str) else declared.get("memory_limit")
-    capped = capped_memory(asked) if asked else None
-    return "" if capped is None else MEMORY_NOTE.format(capped / (1 << 30))
-
-
-def details_of(record: ContainerRecord) -> Wanted:
-    """Return what a container's maker wanted."""
-    return msgspec.json.decode(record.details, type=Wanted)
-
-
 def refused(error: ContainerError, param: str) -> ToolRefused:
     """Return what a client is told of a container that cannot be had; `param` is the field that names it."""
     if isinstance(error, ContainerExpired):
@@ -538,18 +447,3 @@ def refused(error: ContainerError, param: str) -> ToolRefused:
     if isinstance(error, UnknownContainer):
         return ToolRefused(str(error), param, status=404, code="not_found")
     return ToolRefused(str(error), param, status=503, code="container_unavailable")
-
-
-def skills_of(declared: JsonObject) -> tuple[SkillParam, ...]:
-    """Return the skills that a tool declares. Their fields were checked when the request was read."""
-    return msgspec.convert(declared.get("skills") or (), tuple[SkillParam, ...])
-
-
-def wanted_of(declared: JsonObject) -> Wanted:
-    """Return what a tool declares of its own container. Fields were checked when the request was read."""
-    policy = declared.get("network_policy")
-    return Wanted(
-        file_ids=tuple(declared.get("file_ids") or ()),
-        memory_limit=declared.get("memory_limit") or DEFAULT_MEMORY,
-        network=policy and msgspec.convert(policy, NetworkPolicy),
-    )

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import msgspec
 
-from ferrule.hosted.containers import ClientContainer, ClientContainers, memory_note
+from ferrule.hosted.containers import ClientContainer, ClientContainers
 from ferrule.hosted.shell_output import told
 from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling
+from ferrule.hosted.wanted import memory_note
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import OutputBody

@@ -28,7 +28,8 @@ from ferrule.responses.request import (
     ResponseRequest,
 )
 from ferrule.responses.run import RunOptions
-from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, read_tool
+from ferrule.responses.tool_shapes import read_tool
+from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store

@@ -5,14 +5,11 @@ Source: the `tools` and `tool_choice` of the Responses API.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
 
 import msgspec
 
-from ferrule.hosted.containers import MemoryLimit
 from ferrule.hosted.mcp.declared import RemoteServer
 from ferrule.hosted.network import without_values
-from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.tool import HostedTool
 from ferrule.model.stream import ForcedTool, ToolChoice
 from ferrule.protocol.errors import UsageError
@@ -22,7 +19,6 @@ from ferrule.protocol.specs import (
     FreeformTool,
     FreeformToolFormat,
     NamespaceTool,
-    NetworkPolicy,
     RawTool,
     ResponsesApiTool,
     ToolSearchTool,
@@ -32,153 +28,21 @@ from ferrule.protocol.specs import (
 from ferrule.responses.errors import ApiError
 from ferrule.responses.hosted_calls import Declared, Hosted
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
-from ferrule.responses.request import unfit
+from ferrule.responses.tool_shapes import (
+    Custom,
+    Function,
+    Grammar,
+    Namespace,
+    Text,
+    ToolSearch,
+    read_tool,
+)
 from ferrule.tools.grammar import InputGrammar, checkable_grammar
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 ANY_TEXT = FreeformToolFormat("text", "", "")
 MOST_SERVERS = 32
 """MCP servers of one request, each of which is asked for its tools: a model tells no more apart."""
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
-
-
-class _Function(msgspec.Struct, frozen=True, tag="function"):
-    name: Name
-    description: str | None = None
-    parameters: JsonObject | None = None
-    strict: bool | None = None
-    defer_loading: bool | None = None
-
-
-class _Text(msgspec.Struct, frozen=True, tag="text"):
-    pass
-
-
-class _Grammar(msgspec.Struct, frozen=True, tag="grammar"):
-    syntax: Literal["lark", "regex"]
-    definition: str
-
-
-class _Custom(msgspec.Struct, frozen=True, tag="custom"):
-    name: Name
-    description: str | None = None
-    format: _Text | _Grammar | None = None
-    defer_loading: bool | None = None
-
-
-class _NamespaceHead(msgspec.Struct, frozen=True, tag="namespace"):
-    name: Name
-    tools: tuple[JsonObject, ...]
-    description: str | None = None
-
-
-class _Namespace(msgspec.Struct, frozen=True):
-    """`tools` are its functions and freeform tools, each with its number; `unknown` are the types of others."""
-
-    name: str
-    description: str | None
-    tools: Mapping[int, _Function | _Custom]
-    unknown: tuple[str, ...]
-
-
-class _ToolSearch(msgspec.Struct, frozen=True, tag="tool_search"):
-    execution: Literal["server", "client"] | None = None
-    description: str | None = None
-    parameters: JsonObject | None = None
-
-
-class _UserLocation(msgspec.Struct, frozen=True):
-    type: Literal["approximate"] = "approximate"
-    country: Annotated[str, msgspec.Meta(pattern="^([A-Za-z]{2})?$")] | None = None
-    city: str | None = None
-    region: str | None = None
-    timezone: str | None = None
-
-
-class _WebSearch(msgspec.Struct, frozen=True):
-    search_context_size: Literal["low", "medium", "high"] | None = None
-    user_location: _UserLocation | None = None
-    filters: JsonObject | None = None
-    external_web_access: bool | None = None
-    search_content_types: tuple[Literal["text", "image"], ...] | None = None
-
-
-class _FileSearch(msgspec.Struct, frozen=True):
-    vector_store_ids: tuple[str, ...]
-    max_num_results: Annotated[int, msgspec.Meta(ge=1, le=50)] | None = None
-    filters: JsonObject | None = None
-    ranking_options: JsonObject | None = None
-
-
-class _NewContainer(msgspec.Struct, frozen=True):
-    file_ids: tuple[str, ...] = ()
-    memory_limit: MemoryLimit | None = None
-    network_policy: NetworkPolicy | None = None
-
-
-class _AutoContainer(_NewContainer, frozen=True, kw_only=True):
-    type: Literal["auto"]
-
-
-class _CodeInterpreter(msgspec.Struct, frozen=True):
-    container: str | _AutoContainer
-
-
-class _ShellAuto(_NewContainer, frozen=True, tag="container_auto"):
-    skills: tuple[SkillParam, ...] = ()
-
-
-class _ShellReference(msgspec.Struct, frozen=True, tag="container_reference"):
-    container_id: str
-
-
-class _ShellLocal(msgspec.Struct, frozen=True, tag="local"):
-    pass
-
-
-class _Shell(msgspec.Struct, frozen=True):
-    environment: _ShellAuto | _ShellReference | _ShellLocal | None = None
-
-
-class _ComputerPreview(msgspec.Struct, frozen=True):
-    display_width: Annotated[int, msgspec.Meta(ge=1)]
-    display_height: Annotated[int, msgspec.Meta(ge=1)]
-    environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
-
-
-class _ImageGeneration(msgspec.Struct, frozen=True):
-    model: str | None = None
-    size: str | None = None
-    quality: str | None = None
-    output_format: str | None = None
-    partial_images: Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
-
-
-class _Plain(msgspec.Struct, frozen=True):
-    """A tool without parameters."""
-
-
-_SHAPES: Mapping[str, type[msgspec.Struct]] = {
-    "function": _Function,
-    "custom": _Custom,
-    "namespace": _NamespaceHead,
-    "tool_search": _ToolSearch,
-    "web_search": _WebSearch,
-    "web_search_2025_08_26": _WebSearch,
-    "web_search_preview": _WebSearch,
-    "web_search_preview_2025_03_11": _WebSearch,
-    "file_search": _FileSearch,
-    "code_interpreter": _CodeInterpreter,
-    "shell": _Shell,
-    "apply_patch": _Plain,
-    "local_shell": _Plain,
-    "computer": _Plain,
-    "computer_use_preview": _ComputerPreview,
-    "image_generation": _ImageGeneration,
-    "mcp": RemoteServer,
-    "programmatic_tool_calling": _Plain,
-}
-"""Types whose fields are checked."""
 
 
 class ToolPlan(msgspec.Struct, frozen=True):
@@ -230,7 +94,7 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
     """Read the tools. `knows` tells which types the upstream takes as they are; `own` are those that run here. Raises
     `ApiError`."""
     shapes = [read_tool(tool, f"tools[{index}]") for index, tool in enumerate(given)]
-    taken = {shape.name for shape in shapes if isinstance(shape, _Function | _Custom | _Namespace)}
+    taken = {shape.name for shape in shapes if isinstance(shape, Function | Custom | Namespace)}
     specs: list[ToolSpec] = []
     natives: dict[str, NativeTool] = {}
     hosted: dict[str, Hosted] = {}
@@ -241,10 +105,10 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
         native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
         here = next((one for one in own if one.is_meant(tool)), None)
         is_ours = here is not None and here.goes_first
-        if isinstance(shape, _Function | _Custom | _Namespace):
+        if isinstance(shape, Function | Custom | Namespace):
             specs.append(_declared(shape))
-            not_run += shape.unknown if isinstance(shape, _Namespace) else ()
-        elif isinstance(shape, _ToolSearch) and shape.execution == "client":
+            not_run += shape.unknown if isinstance(shape, Namespace) else ()
+        elif isinstance(shape, ToolSearch) and shape.execution == "client":
             specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
         elif knows(kind) and not is_ours:
             specs.append(RawTool(definition=tool))
@@ -370,43 +234,13 @@ def _meant(tool: JsonObject, plan: ToolPlan) -> tuple[JsonValue, ...]:
     return (tool["name"],) if tool.get("name") else hosted or (plan.names.get(kind, kind),)
 
 
-def read_tool(tool: JsonValue, param: str) -> msgspec.Struct | None:
-    """Check the fields of a tool, which stands in `param`. Returns None for an unknown type. Raises `ApiError`."""
-    if not isinstance(tool, dict):
-        raise ApiError(f"{param}: a tool is an object", code="invalid_value", param=param)
-    kind = tool.get("type")
-    if not isinstance(kind, str) or not kind:
-        raise ApiError(f"{param}.type: a tool needs a type", param=f"{param}.type")
-    shape = _SHAPES.get(kind)
-    if shape is None:
-        return None
-    try:
-        read = msgspec.convert(tool, shape)
-    except msgspec.ValidationError as error:
-        raise unfit(error, param) from error
-    return _namespace(read, param) if isinstance(read, _NamespaceHead) else read
-
-
-def _namespace(head: _NamespaceHead, param: str) -> _Namespace:
-    members = {at: read_tool(tool, f"{param}.tools[{at}]") for at, tool in enumerate(head.tools)}
-    tools = {at: tool for at, tool in members.items() if isinstance(tool, _Function | _Custom)}
-    names: set[str] = set()
-    for at, tool in tools.items():
-        if tool.name in names:
-            where = f"{param}.tools[{at}].name"
-            raise ApiError(f"{where}: two tools of the namespace are called {tool.name!r}", param=where)
-        names.add(tool.name)
-    unknown = tuple(str(tool["type"]) for at, tool in enumerate(head.tools) if at not in tools)
-    return _Namespace(head.name, head.description, tools, unknown)
-
-
-def _customs(shape: msgspec.Struct | None) -> Iterator[tuple[str, str | None, _Custom]]:
+def _customs(shape: msgspec.Struct | None) -> Iterator[tuple[str, str | None, Custom]]:
     """Yield the freeform tools, each with where it stands and its namespace."""
-    if isinstance(shape, _Custom):
+    if isinstance(shape, Custom):
         yield "", None, shape
-    elif isinstance(shape, _Namespace):
+    elif isinstance(shape, Namespace):
         members = shape.tools.items()
-        yield from ((f".tools[{at}]", shape.name, tool) for at, tool in members if isinstance(tool, _Custom))
+        yield from ((f".tools[{at}]", shape.name, tool) for at, tool in members if isinstance(tool, Custom))
 
 
 def _grammars(shapes: Sequence[msgspec.Struct | None]) -> dict[tuple[str | None, str], InputGrammar]:
@@ -428,15 +262,15 @@ def _load(grammar: InputGrammar, param: str) -> None:
         raise ApiError(f"{param}: {error}", param=param, code="invalid_grammar") from error
 
 
-def _declared(shape: _Function | _Custom | _Namespace) -> ToolSpec:
-    if isinstance(shape, _Namespace):
+def _declared(shape: Function | Custom | Namespace) -> ToolSpec:
+    if isinstance(shape, Namespace):
         tools = tuple(map(_callable, shape.tools.values()))
         return NamespaceTool(name=shape.name, description=shape.description or "", tools=tools)
     return _callable(shape)
 
 
-def _callable(shape: _Function | _Custom) -> ResponsesApiTool | FreeformTool:
-    if isinstance(shape, _Custom):
+def _callable(shape: Function | Custom) -> ResponsesApiTool | FreeformTool:
+    if isinstance(shape, Custom):
         return FreeformTool(
             name=shape.name,
             description=shape.description or "",
@@ -452,8 +286,8 @@ def _callable(shape: _Function | _Custom) -> ResponsesApiTool | FreeformTool:
     )
 
 
-def _format(given: _Text | _Grammar | None) -> FreeformToolFormat:
-    if isinstance(given, _Grammar):
+def _format(given: Text | Grammar | None) -> FreeformToolFormat:
+    if isinstance(given, Grammar):
         return FreeformToolFormat("grammar", given.syntax, given.definition)
     return ANY_TEXT
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from io import FileIO
 from typing import Annotated, Literal
 
@@ -11,31 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ferrule.containers import ContainerError, ContainerExpired, UnknownContainer
-from ferrule.containers.data import DataFile, FolderClosed, NoFile, list_files, open_file, remove_file
+from ferrule.containers.data import DataFile, FolderClosed, NoFile, open_file, remove_file
 from ferrule.doors.gateway.forms import BLOCK, FORM, blocks_of, form_of
 from ferrule.doors.gateway.http import JsonAnswer, body_of, deleted, list_answer, not_run, owner_of, paging_of
 from ferrule.doors.gateway.services import Services
-from ferrule.hosted.containers import (
-    DATA,
-    DEFAULT_MEMORY,
-    ClientContainer,
-    ClientContainers,
-    MemoryLimit,
-    State,
-    UnknownFile,
-    Wanted,
-    capped_memory,
-    details_of,
-    file_id_of,
-)
+from ferrule.hosted.containers import ClientContainer, ClientContainers, State, UnknownFile
 from ferrule.hosted.network import PolicyRefused
 from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.tool import ToolRefused
+from ferrule.hosted.wanted import DEFAULT_MEMORY, MemoryLimit, Wanted, capped_memory, details_of
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import NetworkAllowlist, NetworkPolicy
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.failures import tool_refusal
 from ferrule.responses.request import read
+from ferrule.sandbox.linux.root import DATA
 from ferrule.store import ContainerRecord
 from ferrule.store.files import MAX_FILE_BYTES
 from ferrule.store.paging import page_of
@@ -126,46 +117,52 @@ async def add_file(services: Services, request: Request) -> Response:
         if request.headers.get("content-type", "").lower().startswith(FORM):
             async with form_of(request, MAX_FILE_BYTES) as form:
                 file = form.file("file")
-                path = await containers.put(place.record, place.box, file.filename or "file", blocks_of(file))
+                path = await containers.put(place, file.filename or "file", blocks_of(file))
         else:
             asked = read(await body_of(request, services.settings.max_body_bytes), _FileById)
-            path = await containers.bring(place.record, place.box, asked.file_id)
+            path = await containers.bring(place, asked.file_id)
     except UnknownFile as error:
         raise not_found("file", asked.file_id) from error
     except FolderClosed as error:
         raise _closed() from error
     except NoFile as error:
         raise ApiError("file: it needs a name that a file can have", code="invalid_value", param="file") from error
-    found = next((one for one in await _listed(place) if one.path == path), None)
-    if found is None:
-        raise ApiError(f"The container has removed the file {path!r}.", status=409, code="conflict")
-    return JsonAnswer(_file_shown(place.id, found, is_uploaded=True))
+    try:
+        found = await place.files.at(path)
+    except NoFile as error:
+        raise ApiError(f"The container has removed the file {path!r}.", status=409, code="conflict") from error
+    except FolderClosed as error:
+        raise _closed() from error
+    return JsonAnswer(_file_shown(place, found, is_uploaded=True))
 
 
 async def files(services: Services, request: Request) -> Response:
     """`GET /containers/{id}/files`."""
     place = await _place(services, request)
     uploaded = await services.store.uploads_in(owner_of(request), place.id)
-    entries = [_file_shown(place.id, one, is_uploaded=one.path in uploaded) for one in await _listed(place)]
+    try:
+        found = await place.files.all()
+    except FolderClosed as error:
+        raise _closed() from error
+    entries = [_file_shown(place, one, is_uploaded=one.path in uploaded) for one in found]
     return list_answer(page_of(entries, paging_of(request), lambda entry: str(entry["id"])))
 
 
 async def file(services: Services, request: Request) -> Response:
     """`GET /containers/{id}/files/{file}`."""
     place = await _place(services, request)
-    found = await _file(place, request)
+    with _asked(request):
+        found = await place.files.of_id(request.path_params["file"])
     uploaded = await services.store.uploads_in(owner_of(request), place.id)
-    return JsonAnswer(_file_shown(place.id, found, is_uploaded=found.path in uploaded))
+    return JsonAnswer(_file_shown(place, found, is_uploaded=found.path in uploaded))
 
 
 async def content(services: Services, request: Request) -> Response:
     """`GET /containers/{id}/files/{file}/content`."""
     place = await _place(services, request)
-    found = await _file(place, request)
-    try:
+    with _asked(request):
+        found = await place.files.of_id(request.path_params["file"])
         fd = await asyncio.to_thread(open_file, place.box.folder, found.path)
-    except NoFile as error:
-        raise not_found("file", request.path_params["file"]) from error
     headers = {"x-content-type-options": "nosniff"}
     return StreamingResponse(
         _blocks(os.fdopen(fd, "rb", buffering=0)), headers=headers, media_type="application/octet-stream"
@@ -175,11 +172,9 @@ async def content(services: Services, request: Request) -> Response:
 async def delete_file(services: Services, request: Request) -> Response:
     """`DELETE /containers/{id}/files/{file}`."""
     place = await _place(services, request)
-    found = await _file(place, request)
-    try:
+    with _asked(request):
+        found = await place.files.of_id(request.path_params["file"])
         await asyncio.to_thread(remove_file, place.box.folder, found.path)
-    except NoFile as error:
-        raise not_found("file", request.path_params["file"]) from error
     return deleted(request.path_params["file"], "container.file.deleted")
 
 
@@ -243,30 +238,26 @@ def _policy_shown(policy: NetworkPolicy | None) -> JsonObject:
     return {"type": "disabled"}
 
 
-async def _listed(place: ClientContainer) -> list[DataFile]:
-    try:
-        return await asyncio.to_thread(list_files, place.box.folder)
-    except FolderClosed as error:
-        raise _closed() from error
-
-
 def _closed() -> ApiError:
     return ApiError(f"The container has closed {DATA} to everybody else: open it there.", status=409, code="conflict")
 
 
-async def _file(place: ClientContainer, request: Request) -> DataFile:
-    wanted = request.path_params["file"]
-    for one in await _listed(place):
-        if file_id_of(place.id, one.path) == wanted:
-            return one
-    raise not_found("file", wanted)
+@contextmanager
+def _asked(request: Request) -> Iterator[None]:
+    """Say why the file that a request names cannot be had."""
+    try:
+        yield
+    except NoFile as error:
+        raise not_found("file", request.path_params["file"]) from error
+    except FolderClosed as error:
+        raise _closed() from error
 
 
-def _file_shown(container_id: str, found: DataFile, *, is_uploaded: bool) -> JsonObject:
+def _file_shown(place: ClientContainer, found: DataFile, *, is_uploaded: bool) -> JsonObject:
     return {
-        "id": file_id_of(container_id, found.path),
+        "id": place.files.id_of(found.path),
         "object": "container.file",
-        "container_id": container_id,
+        "container_id": place.id,
         "created_at": int(found.changed_at),
         "bytes": found.bytes,
         "path": f"{DATA}/{found.shown}",

@@ -43,7 +43,7 @@ async def create(services: Services, request: Request) -> Response:
             id=new_file_id(),
             owner=owner_of(request),
             created_at=now,
-            filename=clean_name(file.filename or ""),
+            filename=name_to_show(file.filename or ""),
             purpose=purpose,
             expires_at=None if seconds is None else now + seconds,
         )
@@ -118,7 +118,7 @@ def kept_seconds(purpose: str, expires: ExpiresAfter | None) -> int | None:
     return MONTH_S if purpose == "batch" else None
 
 
-def clean_name(given: str) -> str:
+def name_to_show(given: str) -> str:
     """Return a file's name without folders and control characters: it is shown, and never a path here."""
     last = re.split(r"[/\\]", given)[-1]
     name = "".join(char for char in last if char.isprintable())[:MAX_NAME]

@@ -11,8 +11,8 @@ from ferrule.doors.gateway.files import (
     HOUR_S,
     ExpiresAfter,
     checked_purpose,
-    clean_name,
     kept_seconds,
+    name_to_show,
     new_file_id,
     shown,
 )
@@ -51,7 +51,7 @@ async def create(services: Services, request: Request) -> Response:
         id=f"upload_{random_id()}",
         owner=owner_of(request),
         created_at=now,
-        filename=clean_name(given.filename),
+        filename=name_to_show(given.filename),
         purpose=purpose,
         bytes=given.bytes,
         mime_type=given.mime_type,
