@@ -1,5 +1,7 @@
 """Which texts are names of hosts, and which names a list allows."""
 
+import time
+
 import pytest
 
 from ferrule.egress.addresses import is_public, read_hosts
@@ -31,6 +33,14 @@ def test_a_list_refuses_what_is_no_domain_with_a_sentence_in_one_line(text: str)
     with pytest.raises(BadDomain) as caught:
         DomainNames.read(["example.org", text])
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("text", [":" * 60_000 + "x", "[" + ":1" * 30_000 + "%:x", "é:" * 30_000, "a.:" * 20_000])
+def test_a_name_of_any_length_is_read_at_once(text: str) -> None:
+    before = time.process_time()
+    with pytest.raises(BadDomain):
+        read_host(text)
+    assert time.process_time() - before < 5  # each colon more took longer than all before: hours
 
 
 def test_a_sentence_quotes_only_the_beginning_of_what_is_long() -> None:
