@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from openai.types.responses import ResponseFunctionWebSearch, ResponseStreamEvent
+from openai.types.responses.response import ToolUsage
 from openai.types.responses.response_output_text import AnnotationURLCitation
 from pydantic import TypeAdapter
 
@@ -90,6 +91,7 @@ async def test_an_agent_searches_reads_and_cites(here: Served, web: Site, pieces
         {"type": "find_in_page", "url": f"{SITE}/tower", "pattern": "brothers"},
     ]
     assert {item["status"] for item in calls(final)} == {"completed"} and "results" not in calls(final)[0]
+    assert ToolUsage.model_validate(final["tool_usage"], strict=True).web_search.num_requests == 1
     one = [f"web_search_call.{stage}" for stage in ("in_progress", "searching", "completed")]
     assert [kind for kind in kinds(events) if kind.startswith("web_search_call")] == one * 3
     text, annotations = said(final)

@@ -15,6 +15,7 @@ from ferrule.model.calls import random_id
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.errors import ApiError
+from ferrule.responses.objects import tool_usage
 
 TERMINAL = frozenset({"completed", "failed", "incomplete", "cancelled"})
 """Statuses that never change again."""
@@ -221,7 +222,8 @@ class Ledger:
             more["incomplete_details"] = {"reason": end.reason}
         if end.status == "failed":
             more["error"] = {"code": end.reason, "message": end.message}
-        return self.object | {"status": end.status, "output": list(self.output)} | more
+        output = list(self.output)
+        return self.object | {"status": end.status, "output": output} | tool_usage(output) | more
 
     def publish(self, last: JsonObject) -> None:
         """End the response with its last object. No event tells of a cancelled one: its stream just ends."""

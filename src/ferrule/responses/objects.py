@@ -13,6 +13,12 @@ _OURS = frozenset(
     {"id", "object", "created_at", "completed_at", "status", "error", "incomplete_details", "output", "usage"}
 )
 """Fields of the object that a request cannot set."""
+_NO_IMAGES: JsonObject = {
+    "input_tokens": 0,
+    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+    "output_tokens": 0,
+    "total_tokens": 0,
+}
 _TIERS = {"auto": "default", "fast": "priority"}
 _KNOWN = frozenset(Known.__struct_fields__)
 
@@ -59,6 +65,17 @@ def response_object(
         "usage": None,
         "user": known.user,
     }
+
+
+def tool_usage(output: Sequence[JsonObject]) -> JsonObject:
+    """Return the field that counts the searches of the web in an output; empty if there was none."""
+    actions = [item.get("action") for item in output if item.get("type") == "web_search_call"]
+    searches = [action for action in actions if isinstance(action, dict) and action.get("type") == "search"]
+    if not searches:
+        return {}
+    queries = [action.get("queries") for action in searches]
+    count = sum(len(found) if isinstance(found, list) and found else 1 for found in queries)
+    return {"tool_usage": {"image_gen": _NO_IMAGES, "web_search": {"num_requests": count}}}
 
 
 def _object(value: JsonValue) -> JsonObject:
