@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.egress.authority import Authority
-from ferrule.protocol.permissions import WorkspaceWrite
+from ferrule.protocol.permissions import InContainer, WorkspaceWrite
 
 NAME = "index.example.com"
 SAID = "from the index\n"
@@ -37,6 +37,9 @@ class PackageIndex(msgspec.Struct, frozen=True):
 
     def policy(self, *names: str) -> WorkspaceWrite:
         return WorkspaceWrite(network_access=names or (NAME,), hosts=self.hosts, ca_file=self.ca_file)
+
+    def contained(self, *names: str, image: str | None = None) -> InContainer:
+        return InContainer(network_access=names or (NAME,), hosts=self.hosts, ca_file=self.ca_file, image=image)
 
 
 @contextmanager

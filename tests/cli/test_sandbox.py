@@ -47,8 +47,10 @@ def test_it_passes_everything_through(tmp_path: Path, environment: dict[str, str
 
 async def test_in_a_container(tmp_path: Path, environment: dict[str, str]) -> None:
     await require(Level.NAMESPACES)
-    script = f"pwd; touch inside; ls {tmp_path}; echo $HOME; exit 3"
-    done = sandbox(tmp_path, environment, "-s", "container", "--", "sh", "-c", script)
+    script = f"pwd; touch inside; ls {tmp_path}; echo $HOME; curl -s http://b.example -o /tmp/x; exit 3"
+    listed = ["-c", 'sandbox_workspace_write.network_access=["a.example"]']
+    done = sandbox(tmp_path, environment, "-s", "container", *listed, "--", "sh", "-c", script)
+    assert b"b.example is not an allowed domain. Allowed: a.example." in done.stderr
     assert (done.returncode, done.stdout.decode()) == (3, f"{tmp_path}/project\nproject\n/home/user\n"), done.stderr
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["inside"]
     missing = sandbox(tmp_path, environment, "--container-image", "none", "--", "true")

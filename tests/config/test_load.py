@@ -346,6 +346,11 @@ def test_a_list_of_domains(home: Home, tmp_path: Path) -> None:
         msgspec.structs.replace(policy, network_access=("a.example",))
     )
     assert home.load("sandbox_mode=read-only").settings.sandbox_policy == ReadOnly()
+    names, hosts, ca_file = policy.network_access, policy.hosts, policy.ca_file
+    contained = InContainer(network_access=names, hosts=hosts, ca_file=ca_file)
+    assert home.load("sandbox_mode=container").settings.sandbox_policy == contained
+    read_only = home.load("sandbox_mode=container", "container.read_only=true").settings.sandbox_policy
+    assert read_only == InContainerReadOnly(network_access=names, hosts=hosts, ca_file=ca_file)
 
 
 def test_a_list_never_becomes_the_whole_network(home: Home) -> None:

@@ -249,7 +249,7 @@ async def test_folders_above_the_project_cannot_be_replaced(home: Path, image: s
 @pytest.mark.parametrize(
     ("policy", "cwd", "error", "said"),
     [
-        (InContainer(network_access=True), "", UsageError, "no network"),
+        (InContainer(network_access=True), "", UsageError, "cannot reach all of the network"),
         (InContainer(image="none"), "", ImageError, "no image 'none'"),
         (InContainerReadOnly(), "/", UsageError, "choose a folder below it"),
         (InContainerReadOnly(), "/var/tmp", UsageError, "choose a folder below it"),

@@ -364,6 +364,13 @@ def test_a_child_never_has_more_rights() -> None:
     assert narrower_sandbox(inside, modes.DANGER_FULL_ACCESS) is inside
     assert narrower_sandbox(inside, modes.WORKSPACE_WRITE) is inside
     assert narrower_sandbox(inside, modes.READ_ONLY) == ReadOnly(network_access=True)
+    assert narrower_sandbox(inside, modes.CONTAINER) == InContainer(writable_roots=("/x",)), "it has no whole network"
+    names, hosts = ("a.example",), {"a.example:80": "127.0.0.1:1"}
+    listed = InContainer(network_access=names, hosts=hosts, ca_file="/y")
+    read_only = InContainerReadOnly(network_access=names, hosts=hosts, ca_file="/y")
+    assert narrower_sandbox(listed, modes.READ_ONLY) == read_only, "they share its network"
+    outside = WorkspaceWrite(network_access=names, hosts=hosts, ca_file="/y")
+    assert narrower_sandbox(outside, modes.CONTAINER) == listed
     assert narrower_sandbox(ReadOnly(), modes.DANGER_FULL_ACCESS) == ReadOnly()
     assert narrower_sandbox(ExternalSandbox(), modes.DANGER_FULL_ACCESS) == ExternalSandbox()
     assert narrower_sandbox(ExternalSandbox(network_access="enabled"), modes.READ_ONLY) == ReadOnly()

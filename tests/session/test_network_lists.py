@@ -15,7 +15,7 @@ from ferrule import Toolset
 from ferrule.dispatch import network
 from ferrule.protocol.events import Event, ExecApproval, NetworkRefused
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.permissions import ReviewDecision, WorkspaceWrite
+from ferrule.protocol.permissions import ReviewDecision, SandboxPolicy
 from ferrule.sandbox.plan import Level
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Decision
@@ -66,8 +66,8 @@ class Session:
         if isinstance(event, NetworkRefused):
             self.refused.append(event)
 
-    async def run(self, command: str) -> str:
-        arguments: dict[str, object] = {"command": command, "timeout_ms": self.seconds * 1000, "login": False}
+    async def run(self, command: str, **more: object) -> str:
+        arguments: dict[str, object] = {"command": command, "timeout_ms": self.seconds * 1000, "login": False, **more}
         return (await self.tools.call("shell_command", arguments)).text
 
 
@@ -87,7 +87,7 @@ def workspace(home: Path) -> Path:
 
 @asynccontextmanager
 async def opened(
-    policy: WorkspaceWrite,
+    policy: SandboxPolicy,
     workspace: Path,
     answer: Decision | None = None,
     approval: str = "on-request",

@@ -72,8 +72,8 @@ def _container_text(policy: InContainer | InContainerReadOnly, state: Conversati
     runs_on = f"on the image {policy.image}" if policy.image else "with the machine's programs"
     text = (
         f"Commands run in a container, {runs_on}: of the user's files only these directories are there, and they "
-        f"{rights}: {folders}; the network cannot be used. Everything else, like /tmp and the home directory, is the "
-        "container's own: commands see it, tools that read or edit files do not."
+        f"{rights}: {folders}; {_network(policy.network_access)}. Everything else, like /tmp and the home directory, "
+        "is the container's own: commands see it, tools that read or edit files do not."
     )
     if not may_ask(state.permissions):
         return f"{text} Nobody can be asked for more: find a way that the container allows."

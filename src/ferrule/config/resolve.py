@@ -173,20 +173,29 @@ def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:
             raise UsageError(NOT_KEPT)
         return DangerFullAccess()
     roots = tuple(_absolute("writable_roots", root) for root in allowed.writable_roots)
+    ca_file = allowed.ca_file and _file("ca_file", allowed.ca_file)
     if mode is SandboxMode.CONTAINER:
         chosen = table.container
         if chosen.read_only:
             return InContainerReadOnly(
-                image=chosen.image, folders=(*roots, *add_dirs), network_access=allowed.network_access
+                image=chosen.image,
+                folders=(*roots, *add_dirs),
+                network_access=allowed.network_access,
+                hosts=allowed.hosts,
+                ca_file=ca_file,
             )
         return InContainer(
-            image=chosen.image, writable_roots=(*roots, *add_dirs), network_access=allowed.network_access
+            image=chosen.image,
+            writable_roots=(*roots, *add_dirs),
+            network_access=allowed.network_access,
+            hosts=allowed.hosts,
+            ca_file=ca_file,
         )
     return WorkspaceWrite(
         writable_roots=(*roots, *add_dirs),
         network_access=allowed.network_access,
         hosts=allowed.hosts,
-        ca_file=allowed.ca_file and _file("ca_file", allowed.ca_file),
+        ca_file=ca_file,
         exclude_tmpdir_env_var=allowed.exclude_tmpdir_env_var,
         exclude_slash_tmp=allowed.exclude_slash_tmp,
     )

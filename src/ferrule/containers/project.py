@@ -26,11 +26,12 @@ from ferrule.sandbox.placeholders import Placeholders
 from ferrule.sandbox.plan import is_within
 from ferrule.sandbox.pool import LINGER_SECONDS, MAX_PROCESSES
 from ferrule.sandbox.protection import Protection
+from ferrule.sandbox.way_out import WayOut
 
 SHELLS = ("bin/bash", "usr/bin/bash", "bin/sh", "usr/bin/sh")
 MAX_LINKS = 40
 """Links on one path, as in the kernel."""
-NO_NETWORK = "containers have no network: leave out network_access, or choose -s workspace-write"
+NO_NETWORK = "containers cannot reach all of the network: let network_access list domains, or choose -s workspace-write"
 NO_SHELL = "the image {} has no shell: an agent needs one with /bin/sh at least"
 
 Contained = InContainer | InContainerReadOnly
@@ -45,7 +46,7 @@ class ProjectContainer:
     def __init__(self, policy: Contained, cwd: str, home: str, host: LocalHost | None = None) -> None:
         """`home` is Ferrule's own folder. Raises `UsageError` for a folder that cannot be shown, `ImageError`, and
         `ContainerError` where there can be no container."""
-        if policy.network_access:
+        if policy.network_access is True:
             raise UsageError(NO_NETWORK)
         self._place = default_place(home)
         self.folders = _shown(policy, cwd, (str(self._place.parent),))
@@ -63,6 +64,8 @@ class ProjectContainer:
         )
         self._box: Container | None = None
         self._lock = -1
+        self.way_out: WayOut | None = None
+        """Serves its way to the network. Set it before the first use."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -75,6 +78,7 @@ class ProjectContainer:
             if self.image is not None:
                 self._lock = self._images.hold(self.image)
             self._box = self._host.adopt(self._settings)
+            self._box.way_out = self.way_out
         return self._box
 
     async def close(self) -> None:

@@ -80,6 +80,11 @@ class NetworkApprovals:
         finally:
             self._running.remove(attempted)
 
+    @property
+    def active(self) -> bool:
+        """True while a call runs a command."""
+        return bool(self._running)
+
     def names(self) -> Iterable[str]:
         """Return the hosts that rules allow."""
         return () if self.judge is None else self.judge.allowed_hosts

@@ -84,15 +84,15 @@ class Orchestrator:
             await self.approve(ctx, effect, needs)
             boundary = await self._boundary(effect)  # answering took time
         if isinstance(needs, Skip) and needs.bypass_sandbox:
-            return await attempt(self._unconfined(ctx, self._freed))
+            return await self._attempt_unconfined(ctx, attempt, self._freed)
         if boundary is None or (isinstance(needs, NeedsApproval) and outgrows(effect, boundary)):
-            return await attempt(self._unconfined(ctx, self._plain))
+            return await self._attempt_unconfined(ctx, attempt, self._plain)
         with self._workspace.attempting(ctx) as attempted:
             result = await attempt(self._workspace.access(ctx.cwd))
-        # Without a sandbox it would reach all of the network, which is not what was refused.
+        # Without a sandbox it would reach all of the network, which is not what was refused; in a container no more.
         if attempted.refused or not await self._may_retry(ctx, effect, result):
             return result
-        return await attempt(self._unconfined(ctx, self._plain, RETRY_NOTICE))
+        return await self._attempt_unconfined(ctx, attempt, self._plain, RETRY_NOTICE)
 
     async def _boundary(self, effect: Effect) -> Boundary | None:
         """Return what may be written now. A command's launcher checks by itself."""
@@ -122,9 +122,16 @@ class Orchestrator:
             return await run_blocking(requirement_of, effect, permissions, boundary, rules, host)
         return requirement_of(effect, permissions, boundary, rules, host)
 
-    def _unconfined(self, ctx: ToolContext, launcher: Launcher, notice: str | None = None) -> Access:
-        files = Files(self._workspace.plain_files, ctx.cwd, journal=self._workspace.journal)
-        return Access(launcher, files, notice=notice)
+    async def _attempt_unconfined(
+        self, ctx: ToolContext, attempt: Attempt[T], launcher: Launcher, notice: str | None = None
+    ) -> T:
+        """Attempt it without a sandbox. In a container commands reach no more of the network then."""
+        workspace = self._workspace
+        files = Files(workspace.plain_files, ctx.cwd, journal=workspace.journal)
+        if workspace.container is None:
+            return await attempt(Access(launcher, files, notice=notice))
+        with workspace.attempting(ctx):
+            return await attempt(Access(launcher, files, notice=notice, remarks=workspace.remarks()))
 
     @property
     def allowed_hosts(self) -> Iterable[str]:

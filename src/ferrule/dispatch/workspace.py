@@ -19,13 +19,13 @@ from ferrule.sandbox.files import ApprovedFiles, ConfinedFiles
 from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.policy import command_places, plan_confinement
 from ferrule.sandbox.protection import Protection, Report
-from ferrule.sandbox.watched import WatchedLauncher, watched
+from ferrule.sandbox.watched import WatchedLauncher
 from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.files import Files
 
 if TYPE_CHECKING:
     from ferrule.containers.project import ProjectContainer, ProjectLauncher
-    from ferrule.sandbox.local_way import LocalWay
+    from ferrule.sandbox.local_way import Decider, LocalWay
     from ferrule.sandbox.sandbox import Sandbox
 
 
@@ -61,12 +61,16 @@ class Workspace:
         unconfined_accepted: bool = False,
         env: Mapping[str, str] = os.environ,
         report: Report | None = None,
-        container: "ProjectContainer | None" = None,
+        parent: "Workspace | None" = None,
+        decider: "Decider | None" = None,
     ) -> None:
-        """`container` is that of another session, which closes it. Raises `UsageError`, and where the policy wants a
+        """`parent` is that of the session which started this one: its container is shared, and it closes it. `decider`
+        decides what commands reach, instead of the session's user. Raises `UsageError`, and where the policy wants a
         container `ImageError` and `ContainerError`."""
-        self._owns_container = container is None
-        self.container = container or _container_of(policy, cwd, home)
+        self._sharing = parent if parent is not None and parent.container is not None else None
+        self.container: ProjectContainer | None = (
+            _container_of(policy, cwd, home) if self._sharing is None else self._sharing.container
+        )
         shown = None if self.container is None else self.container.folders
         self.plain_files: PlainFiles = PlainFiles()
         self.readable_files: FileLayer = ConfinedFiles(ConfinementPlan(), shown=shown)
@@ -83,8 +87,9 @@ class Workspace:
         self._home = Path(home)
         self._unconfined_accepted = unconfined_accepted
         listed = self.plan is not None and self.plan.reach is not None
-        self.network: NetworkApprovals | None = NetworkApprovals() if listed else None
+        self.network: NetworkApprovals | None = NetworkApprovals() if listed and decider is None else None
         """Decides what commands reach, where the policy has a list of domains."""
+        self._decider: Decider | None = decider or self.network
         self._way: LocalWay | None = None
         self._sandbox: Sandbox | None = None
         self._approved: ProjectLauncher | None = None
@@ -133,9 +138,10 @@ class Workspace:
     def access(self, cwd: str) -> Access:
         """Return the confined means of an attempt."""
         files = Files(self._confined_files, cwd, journal=self.journal)
-        return Access(self, files, sandboxed=True, remarks=self._remarks())
+        return Access(self, files, sandboxed=True, remarks=self.remarks())
 
-    def _remarks(self) -> Callable[[], Sequence[str]]:
+    def remarks(self) -> Callable[[], Sequence[str]]:
+        """Return what tells, when it is called, what the network's bounds have refused from now on."""
         since = 0 if self._way is None else self._way.mark()
         return lambda: () if self._way is None else self._way.remarks(since)
 
@@ -147,9 +153,10 @@ class Workspace:
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> Child:
         """Start a process in the container that may write protected files, too. Raises `LaunchError`."""
-        await (await self._opened()).level()
-        assert self._protection is not None and self._approved is not None
-        return await watched(self._protection, self._approved, argv, env, cwd, stdio, limits)
+        sandbox = await self._opened()
+        await sandbox.level()
+        assert self._approved is not None
+        return await sandbox.launch_by(self._approved, argv, env, cwd, stdio, limits)
 
     async def warm_up(self) -> None:
         """Build the sandbox now, while the model thinks. Errors surface at the first launch; a container that cannot be
@@ -198,12 +205,15 @@ class Workspace:
 
     def _way_out(self) -> "LocalWay | None":
         """Open what the policy lets out. Raises `UsageError`."""
-        if self.network is None or self.plan is None or self.plan.reach is None:
-            return None
+        if self._way is not None or self._decider is None or self.plan is None or self.plan.reach is None:
+            return self._way
         from ferrule.sandbox.local_way import LocalWay
 
-        self._way = LocalWay(self.plan.reach, self.network)
-        return self._way
+        first = None if self._sharing is None else self._sharing._way_out()
+        way = self._way = LocalWay(self.plan.reach, self._decider, contained=self.container is not None, first=first)
+        if self.container is not None and first is None:
+            self.container.way_out = way
+        return way
 
     def _open_container(self) -> "ProjectLauncher":
         from ferrule.containers.project import ProjectLauncher
@@ -218,11 +228,12 @@ class Workspace:
         """End the sandbox and everything that runs in it."""
         if self.network is not None:
             await self.network.aclose()
-        if self._approved is not None:
-            await self._approved.close()
+        approved, self._approved = self._approved, None
+        if approved is not None:
+            await approved.close()
         if self._sandbox is not None:
             await self._sandbox.close()
-        if self.container is not None and self._owns_container:
+        if self.container is not None and self._sharing is None:
             await self.container.close()
         if self._protection is not None:
             await self._protection.finish()

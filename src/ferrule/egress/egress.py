@@ -2,11 +2,14 @@
 
 import asyncio
 import errno
+import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
+
+import msgspec
 
 from ferrule.egress.authority import Authority, roots
 from ferrule.egress.doors import Ways, serve_http, serve_https, serve_proxy
@@ -15,8 +18,11 @@ from ferrule.egress.secrets import Secret, Secrets
 
 log = logging.getLogger("ferrule.egress")
 
-PROXY = "http://127.0.0.1:3128"
-"""Where the proxy listens, inside."""
+PROXY_ADDRESS, PROXY_PORT = "127.0.0.1", 3128
+PROXY = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
+"""Where the proxy listens, inside, beside other addresses of loopback."""
+PROXY_NETWORK, NAME_NETWORK = 65, 64
+"""Second bytes of loopback's addresses: for further proxies, and for those that stand for hosts."""
 HOSTS_PATH = "/etc/hosts"
 BUNDLE_PATH = "/etc/ssl/certs/ca-certificates.crt"
 """Where most programs of Linux look for roots; the others are told by variables."""
@@ -60,16 +66,22 @@ class Egress:
     """The way out of one container or session. Close it to end its connections. Raises `BadSecret`, and `UsageError`
     for a `ca_file` that cannot be read, or if secrets need a package that is missing."""
 
-    def __init__(self, guard: Guard, secrets: Iterable[Secret] = (), *, ca_file: str | None = None) -> None:
+    def __init__(
+        self, guard: Guard, secrets: Iterable[Secret] = (), *, ca_file: str | None = None, host_name: str = ""
+    ) -> None:
+        """`host_name` is the name of the namespace's machine, if it has one of its own."""
         self._refusals: deque[Refusal] = deque(maxlen=MAX_TOLD)
         guard.listeners.append(self._refusals.append)
         names = guard.allowed.exact if guard.allowed is not None else ()
         own = Secrets(secrets)
-        self._names = dict(zip(_addresses(), names, strict=False))
+        self._names = dict(zip(_addresses(NAME_NETWORK), names, strict=False))
         self._authority = Authority() if own else None
         self._ways = Ways(guard, self._names, own, self._authority, ca_file)
         self._bundle = roots(ca_file) + (self._authority.pem if self._authority else b"")
         self._changes_roots = bool(own) or ca_file is not None
+        self._host_name = host_name
+        self._others: dict[str, Ways] = {}
+        self._proxies = itertools.chain([PROXY_ADDRESS], _addresses(PROXY_NETWORK))
         self._serving: dict[int, tuple[Listening, list[asyncio.Task[None]]]] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
@@ -89,17 +101,26 @@ class Egress:
     @property
     def hosts_file(self) -> str:
         """Addresses of the allowed names, for programs that know no proxy."""
-        lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
+        lines = [f"127.0.0.1 localhost {self._host_name}".rstrip(), "::1 localhost ip6-localhost ip6-loopback"]
         return "\n".join([*lines, *(f"{address} {name}" for address, name in self._names.items()), ""])
 
     @property
     def environment(self) -> Mapping[str, str]:
         """Variables by which programs find the proxy and the roots, and the placeholders of secrets."""
-        proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), PROXY)
-        found = {**proxies, "NO_PROXY": LOCAL, "no_proxy": LOCAL, "NODE_USE_ENV_PROXY": "1"}
+        found = {**dict.fromkeys(PROXY_VARIABLES, PROXY), **OTHER_VARIABLES}
         if self._changes_roots:
             found |= dict.fromkeys(BUNDLE_VARIABLES, BUNDLE_PATH)
         return {**found, **self._ways.secrets.environment}
+
+    def add(self, guard: Guard) -> str:
+        """Let a guard of its own decide for those who ask at an address of the proxy. Returns the proxy's URL."""
+        address = next(self._proxies)
+        self._others[address] = msgspec.structs.replace(self._ways, guard=guard)
+        return f"http://{address}:{PROXY_PORT}"
+
+    def remove(self, guard: Guard) -> None:
+        """Let that guard decide no more."""
+        self._others = {address: ways for address, ways in self._others.items() if ways.guard is not guard}
 
     def take_refusals(self) -> list[str]:
         """Return, once, what was refused: sentences for the model, none twice."""
@@ -144,7 +165,8 @@ class Egress:
             except BaseException:
                 connection.close()
                 raise
-            task = asyncio.create_task(_served(door, self._ways, connection))
+            ways = self._others.get(connection.getsockname()[0], self._ways)
+            task = asyncio.create_task(_served(door, ways, connection))
             self._connections.add(task)
             task.add_done_callback(self._ended)
 
@@ -163,7 +185,7 @@ async def _served(door: Door, ways: Ways, connection: socket.socket) -> None:
             log.debug("a connection of a container broke off: %s", error)
 
 
-def _addresses() -> Iterable[str]:
+def _addresses(network: int) -> Iterator[str]:
     """Yield addresses of loopback that nothing else uses."""
     for number in range(1, 1 << 16):
-        yield f"127.64.{number >> 8}.{number & 255}"
+        yield f"127.{network}.{number >> 8}.{number & 255}"

@@ -20,6 +20,7 @@ from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.json_text import JsonObject
 from ferrule.protocol.settings import GatewayNetwork
 from ferrule.protocol.specs import NetworkAllowlist, NetworkDisabled, NetworkPolicy
+from ferrule.sandbox.linux.root import HOST_NAME
 
 MAX_DOMAINS = 200
 """Domains of one policy, and secrets: each is looked at for every connection."""
@@ -94,7 +95,8 @@ class Network(msgspec.Struct, frozen=True):
     def way_out(self, reach: Reach) -> Egress:
         """Open the way out of one container. Raises `ContainerError`."""
         try:
-            return Egress(self.guard(reach.domains), reach.secrets, ca_file=self.ca_file)
+            guard = self.guard(reach.domains)
+            return Egress(guard, reach.secrets, ca_file=self.ca_file, host_name=HOST_NAME)
         except UsageError as error:
             raise ContainerError(str(error)) from error
 

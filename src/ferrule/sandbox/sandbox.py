@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ferrule.process.launcher import Child, LaunchError, Limits, Stdio
+from ferrule.process.launcher import Child, Launcher, LaunchError, Limits, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.permissions import SandboxPolicy
 from ferrule.sandbox.environment import NESTED, is_inside
@@ -109,6 +109,18 @@ class Sandbox:
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> Child:
+        return await self.launch_by(None, argv, env, cwd, stdio, limits)
+
+    async def launch_by(
+        self,
+        launcher: Launcher | None,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        stdio: Stdio,
+        limits: Limits,
+    ) -> Child:
+        """Start a command by another launcher in the same network; None is the sandbox's own. Raises `LaunchError`."""
         try:
             await self.level()
         except LaunchError as error:
@@ -123,7 +135,8 @@ class Sandbox:
             env = {**env, NETWORK_OFF_VARIABLE: "1"}
         self._starting += 1
         try:
-            child = await watched(self._protection, self._launcher, argv, env, cwd, stdio, limits, remarks)
+            launcher = launcher or self._launcher
+            child = await watched(self._protection, launcher, argv, env, cwd, stdio, limits, remarks)
             self._running.add(child)
             child.aftermath.add_done_callback(lambda _: self._running.discard(child))
         finally:

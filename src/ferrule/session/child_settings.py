@@ -51,10 +51,22 @@ def narrower_sandbox(parent: SandboxPolicy, wanted: SandboxMode | None) -> Sandb
     if wanted is None or isinstance(parent, ReadOnly):
         return parent
     if wanted is SandboxMode.READ_ONLY and isinstance(parent, InContainer):
-        return InContainerReadOnly(image=parent.image, folders=parent.writable_roots)
+        return InContainerReadOnly(
+            image=parent.image,
+            folders=parent.writable_roots,
+            network_access=parent.network_access,
+            hosts=parent.hosts,
+            ca_file=parent.ca_file,
+        )
     if wanted is SandboxMode.CONTAINER and not isinstance(parent, InContainer):
-        roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
-        return InContainer(writable_roots=roots)
+        if not isinstance(parent, WorkspaceWrite):
+            return InContainer()
+        return InContainer(
+            writable_roots=parent.writable_roots,
+            network_access=parent.network_access is not True and parent.network_access,
+            hosts=parent.hosts,
+            ca_file=parent.ca_file,
+        )
     if wanted is SandboxMode.READ_ONLY:
         if not isinstance(parent, WorkspaceWrite):
             return ReadOnly()

@@ -7,6 +7,7 @@ import msgspec
 
 from ferrule.dispatch.front_end import Answers, Callbacks
 from ferrule.dispatch.host import SessionHost
+from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import PolicyStore
 from ferrule.history.pairs import answered
 from ferrule.model.stream import Model
@@ -25,7 +26,6 @@ from ferrule.tools.children import ChildOrder
 from ferrule.undo.undo_log import UndoLog
 
 if TYPE_CHECKING:
-    from ferrule.containers.project import ProjectContainer
     from ferrule.mcp.source import McpSource
 
 FORK_INHERITS = (
@@ -47,7 +47,7 @@ class Parent(msgspec.Struct, frozen=True):
     servers: "McpSource | None"
     budget: Budget
     undo_log: UndoLog
-    container: "ProjectContainer | None" = None
+    workspace: Workspace | None = None
     history: tuple[ResponseItem, ...] = ()
 
 
@@ -137,7 +137,7 @@ class Family(msgspec.Struct, frozen=True):
             servers,
             self.budget,
             self.undo_log,
-            self.runtime.workspace.container,
+            self.runtime.workspace,
             history,
         )
         return await self.open(

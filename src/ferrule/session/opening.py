@@ -106,7 +106,7 @@ async def open_session(
         report,
         policies=parent.policies if parent else None,
         undo_log=undo_log,
-        container=parent.container if parent else None,
+        parent=parent.workspace if parent else None,
     )
     spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
     notes: list[str] = []

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,9 +25,6 @@ from ferrule.tools.context import Permissions
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.turn_diff import TurnDiffTracker
 from ferrule.undo.undo_log import UndoLog
-
-if TYPE_CHECKING:
-    from ferrule.containers.project import ProjectContainer
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -55,10 +51,10 @@ def build_runtime(
     report: Callable[[str], None] | None = None,
     policies: PolicyStore | None = None,
     undo_log: UndoLog | None = None,
-    container: "ProjectContainer | None" = None,
+    parent: Workspace | None = None,
 ) -> Runtime:
     """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
-    sub-agent shares the `policies`, the `undo_log` and the `container` of the session that starts it.
+    sub-agent shares the `policies`, the `undo_log` and the container of the `parent` that starts it.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -73,7 +69,7 @@ def build_runtime(
         unconfined_accepted=settings.accept_no_sandbox,
         env=env,
         report=report,
-        container=container,
+        parent=parent,
     )
     warnings: tuple[str, ...] = ()
     if policies is None:

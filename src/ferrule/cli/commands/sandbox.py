@@ -64,7 +64,8 @@ def _with_network(settings: Settings) -> Settings:
 
 async def _in_container(settings: Settings, command: list[str]) -> int:
     """Run the command in a container, as the model's commands are there."""
-    workspace = Workspace(settings.sandbox_policy, settings.cwd, settings.home, report=_tell)
+    decider = _decider(settings)
+    workspace = Workspace(settings.sandbox_policy, settings.cwd, settings.home, report=_tell, decider=decider)
     assert workspace.container is not None
     stdio = our_streams()
     try:

@@ -11,8 +11,9 @@ from . import kernel
 
 ADDRESS = b"\x7f\x40\x00\x00"
 """Of `lo` as well. Libraries that look for IPv4 addresses only where the machine has one do not count 127.0.0.1."""
-PLACES = (("127.0.0.1", 3128), ("0.0.0.0", 443), ("0.0.0.0", 80))
-"""An HTTP proxy; and for programs that use none, what looks like any server of the web at any loopback address."""
+PLACES = (("0.0.0.0", 3128), ("0.0.0.0", 443), ("0.0.0.0", 80))
+"""An HTTP proxy, at each loopback address: which one is used tells whose program it is. And for programs that use none,
+what looks like any server of the web."""
 BACKLOG = 1024
 """Connections that wait to be accepted: more than programs open at once."""
 
