@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 
+import msgspec
 import pytest
 
 from ferrule.doors.headless.human import Human
@@ -121,3 +122,27 @@ def test_people_read_each_output_once_under_its_command(seed: int) -> None:
             assert above[-1] == f"$ work {name}", number
             assert "exit" in lines[place + 1]
         assert "Chunk ID" not in words.getvalue()
+
+
+def test_people_and_programs_are_told_what_a_message_cites() -> None:
+    pages = [
+        {"type": "url_citation", "start_index": 0, "end_index": 4, "url": url, "title": title}
+        for url, title in (
+            ("https://a.example/\x1b[2J", "Tower"),
+            ("https://b.example/", ""),
+            ("https://b.example/", ""),
+        )
+    ]
+    notes = tuple(msgspec.Raw(msgspec.json.encode(note)) for note in (*pages, {"type": "file_citation", "index": 1}))
+    item = make_item(Message(role="assistant", content=(OutputText("High.", notes),)))
+    words, stream = io.StringIO(), io.BytesIO()
+    Human(Terminal(words, colored=False), Settings(cwd="/", home="/nowhere")).on_event(ItemCompleted(item=item))
+    JsonLines(stream).on_event(ItemCompleted(item=item))
+    assert words.getvalue().splitlines()[-3:] == [
+        "sources:",
+        r"  Tower  https://a.example/\x1b[2J",
+        "  https://b.example/",
+    ]
+    assert json.loads(stream.getvalue())["item"] == {
+        "id": "item_0", "type": "agent_message", "text": "High.", "citations": pages,
+    }  # fmt: skip

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from ferrule.protocol.json_text import JsonObject
+
 
 class InputText(msgspec.Struct, frozen=True, tag="input_text"):
     """Text input for the model."""
@@ -90,6 +92,15 @@ def text_of(content: str | tuple[ContentPart, ...]) -> str:
         for part in content
         if isinstance(part, InputText | OutputText | SummaryText | ReasoningText | PlainText | Refusal)
     )
+
+
+def cited_pages(content: str | tuple[ContentPart, ...]) -> tuple[JsonObject, ...]:
+    """Return the citations of pages in a message: `url_citation` annotations of the Responses API."""
+    if isinstance(content, str):
+        return ()
+    notes = [note for part in content if isinstance(part, OutputText) for note in part.annotations or ()]
+    decoded = [msgspec.json.decode(note) for note in notes]
+    return tuple(note for note in decoded if isinstance(note, dict) and note.get("type") == "url_citation")
 
 
 def is_empty(content: str | tuple[ContentPart, ...]) -> bool:

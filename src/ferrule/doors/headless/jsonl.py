@@ -23,7 +23,7 @@ from ferrule.doors.headless.calls import (
     read_call,
 )
 from ferrule.history.pairs import called_id
-from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
+from ferrule.protocol.content import ContentPart, InputImage, InputText, cited_pages, text_of
 from ferrule.protocol.events import (
     ErrorEvent,
     Event,
@@ -221,7 +221,8 @@ class JsonLines:
             case Message(content=content):
                 text = shown(text_of(content))
                 if text or not text_of(content):
-                    self._item({"type": "agent_message", "text": text})
+                    pages = cited_pages(content)
+                    self._item({"type": "agent_message", "text": text} | ({"citations": pages} if pages else {}))
             case Reasoning() as reasoning:
                 text = reasoning_text(reasoning)
                 if text:
