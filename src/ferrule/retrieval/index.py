@@ -1,0 +1,300 @@
+"""An index: documents as chunks in one SQLite file, found by their words and by what they mean.
+
+A document is wholly in it or not at all, whenever the program ends. Where there is no embedder, or it does not answer,
+documents go in without vectors and are found by their words; `embed_missing` gives them vectors later.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import msgspec
+
+from ferrule.retrieval import tables
+from ferrule.retrieval.chunking import Chunk
+from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
+from ferrule.retrieval.filters import Attributes, Filter, Value
+from ferrule.retrieval.fusion import Weights, fused
+from ferrule.retrieval.lanes import IndexFault, Lane, explained
+from ferrule.retrieval.tables import Document
+from ferrule.retrieval.vectors import VectorMemory, nearest
+from ferrule.sync import AsyncClosing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Mode = Literal["hybrid", "lexical"]
+Ranker = Literal["auto", "none"]
+
+BATCH = 32
+"""Texts in a request to an embedder: the most that each of the usual servers takes."""
+PUT_SECONDS = 4.0
+"""How long a document waits for the vectors of a batch before it goes in without: it is to be found within 5."""
+CANDIDATES = 100
+"""Chunks that each ranking proposes, at least."""
+NO_EMBEDDER = "There are no vectors: set embeddings.base_url and embeddings.model, or install 'ferrule[search]'."
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A chunk that was found. `score` goes from 1 down to 0; `start` is its place in the document's text."""
+
+    document: str
+    title: str
+    text: str
+    score: float
+    attributes: Mapping[str, Value]
+    start: int
+
+
+class Index(AsyncClosing):
+    """Documents that can be searched. Several programs may use one file; one at a time writes."""
+
+    def __init__(self, path: Path, embedder: Embedder | None, memory: VectorMemory) -> None:
+        self._path = path
+        self._embedder = embedder
+        self._memory = memory
+        self._down: str | None = NO_EMBEDDER if embedder is None else None
+        self._model = ""  # of the last vectors that came: its name and dimension
+        self._writes = Lane(path, "begin immediate")
+        self._reads = Lane(path, "begin")
+        self._embedding = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str], *, embedder: Embedder | None, memory: VectorMemory) -> Self:
+        """Open the file of an index, or make it; its folder has to exist. The embedder stays the caller's. Raises
+        `IndexFault`."""
+        index = cls(Path(path), embedder, memory)
+        try:
+            with explained(index._path):
+                await asyncio.to_thread(_make_file, index._path)
+            if not await index._writes.run(tables.make_tables):
+                raise IndexFault(f"The index {path} was made by another version: remove it, and it is made again.")
+        except BaseException:
+            await index.aclose()
+            raise
+        return index
+
+    @property
+    def mode(self) -> Mode:
+        """`lexical` if documents are found only by their words now."""
+        return "hybrid" if self._down is None else "lexical"
+
+    @property
+    def reason(self) -> str | None:
+        """Why the mode is `lexical`: a sentence for the user."""
+        return self._down
+
+    async def put(
+        self,
+        document: str,
+        chunks: Sequence[Chunk],
+        *,
+        title: str,
+        attributes: Attributes = {},  # noqa: B006 - is only read
+        stamp: str = "",
+    ) -> int:
+        """Put a document in, in the place of one of that name. Returns the bytes that its text and vectors take. Raises
+        `IndexFault`."""
+        return sum(await self.put_all([Document(document, chunks, title, attributes, stamp)]))
+
+    async def put_all(self, documents: Sequence[Document]) -> list[int]:
+        """`put` several in one transaction. They have different names."""
+        texts = [chunk.text for document in documents for chunk in document.chunks]
+        return await self._writes.run(_put_all, documents, await self._vectors_for(texts))
+
+    async def set_attributes(self, document: str, attributes: Attributes) -> bool:
+        """Give a document other attributes. False if there is none of that name."""
+        return await self._writes.run(tables.set_attributes, document, attributes)
+
+    async def remove(self, document: str) -> bool:
+        """Take a document out; no search finds it after this has returned. False if there is none of that name."""
+        return await self._writes.run(tables.remove, document)
+
+    async def chunks_of(self, document: str) -> list[str]:
+        """Return the texts of a document's chunks, in order."""
+        return await self._reads.run(tables.chunks_of, document)
+
+    async def stamps(self) -> dict[str, str]:
+        """Return the stamps of all documents by their names."""
+        return await self._reads.run(tables.stamps)
+
+    async def search(
+        self,
+        queries: Sequence[str],
+        *,
+        limit: int,
+        filter: Filter | None = None,  # noqa: A002 - the API's name
+        threshold: float = 0.0,
+        ranker: Ranker = "auto",
+        weights: Weights = Weights(),  # noqa: B008 - frozen
+    ) -> list[Hit]:
+        """Return up to `limit` chunks that answer one of the questions, the best first.
+
+        `auto` joins the rankings by words and by vectors, each with its weight; a score of 1 is the first place in
+        both. `none` takes the vectors' ranking as it is, with the cosine as the score, or that by words where there is
+        no other. Hits below `threshold` are left out. Raises `IndexFault`.
+        """
+        queries = [query.encode(errors="replace").decode() for query in queries]  # halves of characters are no text
+        vectors = await self._asked(queries) if weights.embedding or ranker == "none" else None
+        wanted = _Wanted(queries, vectors, limit, filter, threshold, ranker, weights)
+        return await self._reads.run(_search, wanted, self._memory, self)
+
+    async def embed_missing(self) -> int:
+        """Give vectors to chunks that have none of the embedder's model. Returns how many got theirs; while the
+        embedder does not answer, none more. Raises `IndexFault`."""
+        if self._embedder is None:
+            return 0
+        async with self._embedding:
+            done = 0
+            try:
+                if not self._model:
+                    await self._embedded(self._embedder, ["dimension"])
+                await self._writes.run(tables.adopt, self._model)
+                while some := await self._reads.run(tables.waiting, BATCH):
+                    done += await self._embed(self._embedder, some)
+            except EmbedderDown:
+                pass  # `reason` says it
+            return done
+
+    async def aclose(self) -> None:
+        """Finish what was asked for, and close the file."""
+        await self._writes.aclose()
+        await self._reads.aclose()
+        self._memory.drop(self)
+
+    async def _embed(self, embedder: Embedder, some: Sequence[tuple[int, str]]) -> int:
+        """Embed chunks, one by one if the model refuses one of them: that one gets no vector of this model."""
+        numbers, texts = [number for number, _ in some], [text for _, text in some]
+        try:
+            made = await self._embedded(embedder, texts)
+        except TextRefused:
+            if len(some) > 1:
+                return sum([await self._embed(embedder, [one]) for one in some])
+            await self._writes.run(tables.give_up, numbers[0])
+            return 0
+        await self._writes.run(tables.give_vectors, made.model, numbers, made.rows)
+        return len(some)
+
+    async def _vectors_for(self, texts: Sequence[str]) -> "_Vectors | None":
+        """Return the vectors of documents, None if they are not to be had now."""
+        if self._embedder is None or not texts:
+            return None
+        import numpy as np
+
+        parts: list[_Vectors] = []
+        try:
+            for start in range(0, len(texts), BATCH):
+                some = texts[start : start + BATCH]
+                parts.append(await self._embedded(self._embedder, some, seconds=PUT_SECONDS))
+        except EmbedderDown:  # or it refuses a text: `embed_missing` finds out which
+            return None
+        if {part.model for part in parts} != {self._model}:  # another model took its place meanwhile
+            return None
+        return _Vectors(self._model, np.concatenate([part.rows for part in parts]))
+
+    async def _asked(self, queries: Sequence[str]) -> "_Vectors | None":
+        """Return the vectors of questions, None if they are not to be had now."""
+        if self._embedder is None or not queries:
+            return None
+        try:
+            return await self._embedded(self._embedder, queries, query=True, seconds=PUT_SECONDS)
+        except EmbedderDown:
+            return None
+
+    async def _embedded(
+        self, embedder: Embedder, texts: Sequence[str], *, query: bool = False, seconds: float = PATIENT_SECONDS
+    ) -> "_Vectors":
+        """Ask the embedder, and remember whether it answers. Raises `EmbedderDown`."""
+        try:
+            rows = await embedder.embed(texts, query=query, seconds=seconds)
+        except TextRefused:
+            raise
+        except EmbedderDown as error:
+            self._down = str(error)
+            raise
+        self._down, self._model = None, f"{embedder.name}, {rows.shape[1]} dimensions"
+        return _Vectors(self._model, rows)
+
+
+class _Vectors(msgspec.Struct, frozen=True):
+    """Vectors, a row each. `model` is the name of the model and its dimension."""
+
+    model: str
+    rows: "NDArray[np.float32]"
+
+
+def _make_file(path: Path) -> None:
+    """Make the file where there is none, for this user alone."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise IndexFault(f"The index {path} cannot be opened: {error.strerror}.") from error
+
+
+def _put_all(tx: sqlite3.Connection, documents: Sequence[Document], vectors: _Vectors | None) -> list[int]:
+    if vectors is not None:
+        tables.adopt(tx, vectors.model)
+    used, start = [], 0
+    for document in documents:
+        stop = start + len(document.chunks)
+        used.append(tables.put(tx, document, None if vectors is None else vectors.rows[start:stop]))
+        start = stop
+    return used
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A search. `vectors` are those of the questions."""
+
+    queries: Sequence[str]
+    vectors: _Vectors | None
+    limit: int
+    filter: Filter | None
+    threshold: float
+    ranker: Ranker
+    weights: Weights
+
+
+Ranking = list[tuple[int, float]]
+"""Chunks and their scores, the best first."""
+
+
+def _search(tx: sqlite3.Connection, wanted: _Wanted, memory: VectorMemory, index: Index) -> list[Hit]:
+    allowed = None if wanted.filter is None else sorted(tables.passing(tx, wanted.filter))
+    depth = max(CANDIDATES, wanted.limit)
+    near: list[Ranking] = [[] for _ in wanted.queries]
+    if wanted.vectors is not None and wanted.vectors.model == tables.model(tx):
+        near = nearest(memory.blocks(index, tx), wanted.vectors.rows, depth, allowed)
+    scores: dict[int, float] = {}
+    for query, by_meaning in zip(wanted.queries, near, strict=True):
+        for chunk, score in _scored(tx, query, by_meaning, depth, allowed, wanted).items():
+            scores[chunk] = max(score, scores.get(chunk, 0.0))
+    best = sorted(((-score, chunk) for chunk, score in scores.items() if score >= wanted.threshold))[: wanted.limit]
+    texts = tables.found(tx, [chunk for _, chunk in best])
+    return [_hit(texts[chunk], -score) for score, chunk in best]
+
+
+def _scored(
+    tx: sqlite3.Connection,
+    query: str,
+    by_meaning: Ranking,
+    depth: int,
+    allowed: Sequence[int] | None,
+    wanted: _Wanted,
+) -> dict[int, float]:
+    """Return the scores of the chunks for one question."""
+    if wanted.ranker == "none" and by_meaning:
+        return {chunk: min(1.0, max(0.0, cosine)) for chunk, cosine in by_meaning}
+    weights = wanted.weights if by_meaning else Weights()
+    by_words = tables.by_words(tx, query, depth, allowed) if weights.text else []
+    if wanted.ranker == "none":
+        return {chunk: max(0.0, score / by_words[0][1]) for chunk, score in by_words}
+    rankings = ((weights.embedding, by_meaning), (weights.text, by_words))
+    return fused([(weight, [chunk for chunk, _ in ranking]) for weight, ranking in rankings if weight])
+
+
+def _hit(found: tables.Found, score: float) -> Hit:
+    return Hit(found.document, found.title, found.text, min(score, 1.0), found.attributes, found.start)
