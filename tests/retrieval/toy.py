@@ -25,12 +25,17 @@ class ToyEmbedder:
         if self.refused and any(self.refused in text for text in texts):
             raise TextRefused("The toy refuses that.")
         self.asked += texts
-        rows = np.full((len(texts), self.width), 0.01, np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            for word in text.lower().split():
-                row[zlib.crc32(word.encode()) % self.width] += 1
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows
+        return toy_vectors(texts, self.width)
 
     async def aclose(self) -> None:
         pass
+
+
+def toy_vectors(texts: Sequence[str], width: int) -> NDArray[np.float32]:
+    """Return a row of length 1 for each text."""
+    rows = np.full((len(texts), width), 0.01, np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        for word in text.lower().split():
+            row[zlib.crc32(word.encode()) % width] += 1
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows

@@ -36,6 +36,10 @@ PUT_SECONDS = 4.0
 """How long a document waits for the vectors of a batch before it goes in without: it is to be found within 5."""
 CANDIDATES = 100
 """Chunks that each ranking proposes, at least."""
+PROBE = "dimension"
+"""What a server is asked for to see whether it answers, and with how many numbers."""
+SHORT = 200
+"""Characters of a text that no model finds too long."""
 NO_EMBEDDER = "There are no vectors: set embeddings.base_url and embeddings.model, or install 'ferrule[search]'."
 
 
@@ -152,7 +156,7 @@ class Index(AsyncClosing):
             done = 0
             try:
                 if not self._model:
-                    await self._embedded(self._embedder, ["dimension"])
+                    await self._probe(self._embedder)
                 await self._writes.run(tables.adopt, self._model)
                 while some := await self._reads.run(tables.waiting, BATCH):
                     done += await self._embed(self._embedder, some)
@@ -174,10 +178,21 @@ class Index(AsyncClosing):
         except TextRefused:
             if len(some) > 1:
                 return sum([await self._embed(embedder, [one]) for one in some])
+            if len(texts[0]) > SHORT:  # too long for the model: its beginning is better than nothing
+                return await self._embed(embedder, [(numbers[0], texts[0][: len(texts[0]) // 2])])
+            await self._probe(embedder)  # is it the text, or is it the server?
             await self._writes.run(tables.give_up, numbers[0])
             return 0
         await self._writes.run(tables.give_vectors, made.model, numbers, made.rows)
         return len(some)
+
+    async def _probe(self, embedder: Embedder) -> None:
+        """See whether the embedder answers at all. Raises `EmbedderDown`."""
+        try:
+            await self._embedded(embedder, [PROBE])
+        except TextRefused as error:
+            self._down = str(error)
+            raise
 
     async def _vectors_for(self, texts: Sequence[str]) -> "_Vectors | None":
         """Return the vectors of documents, None if they are not to be had now."""
