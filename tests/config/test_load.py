@@ -9,6 +9,7 @@ import pytest
 from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.config.trust import TrustRecords
 from ferrule.process.environment import child_environment
+from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
@@ -147,6 +148,13 @@ include_only = ["A*"]
 [mcp_servers.docs]
 command = "docs-server"
 args = ["--stdio"]
+[embeddings]
+base_url = "http://localhost:2/v1"
+model = "e5"
+env_key = "E_KEY"
+memory_bytes = 18
+[file_search]
+folders = ["~/notes", "docs"]
 [otel]
 enabled = false
 contents = true
@@ -184,7 +192,7 @@ timeout = 1.5
     assert settings.sandbox_policy == WorkspaceWrite(("/srv",), True, True, True)
     assert settings.shell_environment_policy == ShellEnvironmentPolicy(
         inherit="core", ignore_default_excludes=True, include=("A_KEY",), exclude=("B*",), set={"C": "1"},
-        include_only=("A*",), secrets=frozenset({"MY_KEY", "Z"}),
+        include_only=("A*",), secrets=frozenset({"MY_KEY", "Z", "E_KEY"}),
     )  # fmt: skip
     assert settings.approval_policy is AskForApproval.UNTRUSTED and settings.accept_no_sandbox
     assert (settings.profile, settings.tools, settings.instructions) == (
@@ -200,6 +208,11 @@ timeout = 1.5
     assert settings.snapshots and (settings.snapshot_max_bytes, settings.snapshot_max_files) == (12, 13)
     assert settings.snapshot_timeout == 14
     assert settings.mcp_servers == {"docs": McpServerSettings(command="docs-server", args=("--stdio",))}
+    assert settings.embeddings == EmbeddingsSettings(
+        base_url="http://localhost:2/v1", model="e5", env_key="E_KEY", memory_bytes=18
+    )
+    assert settings.file_search == FileSearchSettings(folders=("~/notes", "docs"))
+    assert settings.command_environment.secrets == {"MY_KEY", "Z", "E_KEY"}
     assert settings.otel == Otel(enabled=False, contents=True)
     assert settings.gateway == GatewaySettings(
         bind="127.0.0.1:0",

@@ -191,6 +191,8 @@ MAY_SET: Rows = {
     },
     "agent_max_depth": yours_only,
     "agent_max_threads": yours_only,
+    "embeddings": yours_only,
+    "file_search": yours_only,
     "otel": yours_only,
     "gateway": yours_only,
     "snapshots": unless_yours,

@@ -119,7 +119,9 @@ def _model(table: ConfigTable) -> ModelSettings:
 
 
 def _environment(table: ConfigTable) -> ShellEnvironmentPolicy:
-    secrets = secret_variables(table.model_providers.values(), table.mcp_servers.values(), _search_key(table))
+    secrets = secret_variables(
+        table.model_providers.values(), table.mcp_servers.values(), _search_key(table), table.embeddings.env_key
+    )
     return ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy), secrets=secrets)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
+from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.hosted import HostedTool
 from ferrule.protocol.mcp_settings import McpServerSettings
@@ -276,6 +277,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a snapshot may take."""
     mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers whose tools the session offers, by name."""
+    embeddings: EmbeddingsSettings = EmbeddingsSettings()
+    file_search: FileSearchSettings = FileSearchSettings()
     otel: Otel = Otel()
     gateway: GatewaySettings = GatewaySettings()
     accept_no_sandbox: bool = False
@@ -343,7 +346,8 @@ class Settings(Choices, frozen=True, kw_only=True):
         """The policy for commands and hooks; it withholds every variable that a setting names as a secret."""
         policy = self.shell_environment_policy
         search_key = self.web_search.key_variable if self.web_search else None
-        named = secret_variables([self.provider] if self.provider else [], self.mcp_servers.values(), search_key)
+        providers = [self.provider] if self.provider else []
+        named = secret_variables(providers, self.mcp_servers.values(), search_key, self.embeddings.env_key)
         return msgspec.structs.replace(policy, secrets=policy.secrets | named)
 
 
@@ -357,13 +361,14 @@ class _Keyed(Protocol):
 
 
 def secret_variables(
-    providers: Iterable[_Keyed], servers: Iterable[McpServerSettings], search_key: str | None = None
+    providers: Iterable[_Keyed], servers: Iterable[McpServerSettings], *keys: str | None
 ) -> frozenset[str]:
-    """Return the names of all variables that hold a secret of a model provider, an MCP server or the web search."""
+    """Return the names of all variables that hold a secret of a model provider or an MCP server, with `keys`, those of
+    other settings."""
     called = [(provider.env_key, provider.env_http_headers) for provider in providers]
     for server in servers:
         called.append((server.bearer_token_env_var, server.env_http_headers))
         if server.oauth is not None:
             called.append((server.oauth.client_secret_env_var, {}))
-    called.append((search_key, {}))
+    called += [(key, {}) for key in keys]
     return frozenset(name for key, headers in called for name in (key, *headers.values()) if name)
