@@ -1,38 +1,17 @@
 """Pages of every kind, and those that are not opened."""
 
 import gzip
-import io
 import zlib
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
-import pypdf
 import pytest
 
 from ferrule.web.browser import Browser, WebRefused, Wishes
 from ferrule.web.memory import Memory
 from ferrule.web.reader import decoded
+from tests.documents.papers import pdf
 from tests.web.site import SITE, Answer, Site, redirect
-
-
-def pdf(text: str) -> bytes:
-    """A PDF of one page with this text."""
-    writer = pypdf.PdfWriter()
-    page = writer.add_blank_page(200, 200)
-    content = pypdf.generic.DecodedStreamObject()
-    content.set_data(f"BT /F1 12 Tf 10 100 Td ({text}) Tj ET".encode())
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    name = pypdf.generic.NameObject
-    fonts = pypdf.generic.DictionaryObject({name(k): name(v) for k, v in font.items()})
-    page[name("/Contents")] = writer._add_object(content)
-    page[name("/Resources")] = pypdf.generic.DictionaryObject(
-        {name("/Font"): pypdf.generic.DictionaryObject({name("/F1"): writer._add_object(fonts)})}
-    )
-    writer.add_metadata({"/Title": "A paper"})
-    written = io.BytesIO()
-    writer.write(written)
-    return written.getvalue()
-
 
 READ = {
     "text": (Answer("Grüße".encode(), "text/plain; charset=utf-8"), "> Grüße"),

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
+from ferrule.documents.extraction import Place
 from ferrule.egress.guard import Guard
 from ferrule.egress.names import BadDomain
 from ferrule.lookup import NOWHERE, Places
@@ -28,15 +29,16 @@ def open_browser(
     cwd: str = os.sep,
     env: Mapping[str, str] = os.environ,
     places: Places = NOWHERE,
+    parsing: Place | None = None,
 ) -> Browser:
     """Return a browser; nothing is connected or started yet. `settings` miss nothing. Pages are reached through
-    `guard`. Raises `UsageError`."""
+    `guard`, and parsed in `parsing`. Raises `UsageError`."""
     try:
         bounds = SiteFilter.read(settings.allowed_domains) if settings.allowed_domains else None
     except BadDomain as error:
         raise UsageError(f"web_search.allowed_domains: {error}") from error
     backend = _backend(settings, connect, ca_file, cwd, env, places)
-    return Browser(backend, PageReader(guard, ca_file=ca_file), bounds)
+    return Browser(backend, PageReader(guard, ca_file=ca_file, place=parsing), bounds)
 
 
 def _backend(

@@ -9,10 +9,10 @@ import httpx2
 import msgspec
 
 from ferrule._version import __version__
+from ferrule.documents.extraction import Extractor, Place, Unreadable
 from ferrule.egress.guard import Guard, Refused
 from ferrule.egress.http import guarded_client
 from ferrule.protocol.errors import FerruleError
-from ferrule.web.extraction import Extractor, Unreadable
 from ferrule.web.search import MAX_TITLE, clean, one_line
 from ferrule.web.urls import BadUrl, WebUrl
 
@@ -56,13 +56,15 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class PageReader:
-    """Opens pages. Belongs to one event loop."""
+    """Opens pages, and parses them in `place`. Belongs to one event loop."""
 
-    def __init__(self, guard: Guard, *, ca_file: str | None = None, seconds: float = PAGE_S) -> None:
+    def __init__(
+        self, guard: Guard, *, ca_file: str | None = None, seconds: float = PAGE_S, place: Place | None = None
+    ) -> None:
         self._guard = guard
         self._ca_file = ca_file
         self._seconds = seconds
-        self._extractor = Extractor()
+        self._extractor = Extractor(place)
         self._client: httpx2.AsyncClient | None = None
 
     async def read(self, url: WebUrl, permit: Permit) -> Page:

@@ -12,9 +12,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ferrule.containers import ContainerError, HostLimits, LocalHost
+from ferrule.containers.documents import BestPlace
 from ferrule.containers.host import settings_on
 from ferrule.containers.images import Images
+from ferrule.containers.images.store import Image
 from ferrule.containers.local import IMAGES
+from ferrule.documents.extraction import Place
 from ferrule.doors.gateway.app import gateway
 from ferrule.doors.gateway.protocol import BoundedProtocol
 from ferrule.doors.gateway.services import Running, Services
@@ -76,10 +79,14 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         if not at.is_loopback and not await store.has_keys():
             raise UsageError(NO_KEYS.format(bind=at))
         network = Network.of(settings.gateway.network)
-        containers = _containers(settings.gateway.containers, Path(settings.home), store, network, owned)
+        image = _image(settings.gateway.containers, Path(settings.home), owned)
+        host = _host(settings.gateway.containers, image, owned)
+        containers = _containers(host, image, settings.gateway.containers, store, network, owned)
+        parsing = BestPlace(host, Path(settings.home))
+        owned.push_async_callback(parsing.aclose)
         servers = HostedMcp(Remotes(network.guard(), ca_file=network.ca_file), Approvals(store))
         owned.push_async_callback(servers.aclose)
-        searching = _web_search(settings, network, owned)
+        searching = _web_search(settings, network, parsing, owned)
         hosted = (*_hosted(containers, settings.gateway.containers), searching, servers)
         engine = ResponseEngine(upstream, store, hosted=hosted)
         await engine.recover()
@@ -103,22 +110,37 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         await server.shutdown([listening])
 
 
-def _containers(
-    settings: GatewayContainers, home: Path, store: Store, network: Network, owned: AsyncExitStack
-) -> ClientContainers | None:
-    """Return the containers of the clients; None where there can be none. Nothing is started yet. Raises `UnknownImage`
-    if there is none of the name."""
-    image = None
-    if settings.image is not None:
-        images = Images(home / IMAGES)
-        owned.callback(os.close, images.hold(settings.image))
-        image = images.get(settings.image)
+def _image(settings: GatewayContainers, home: Path, owned: AsyncExitStack) -> Image | None:
+    """Return the image of the clients' containers, and hold it. Raises `UnknownImage` if there is none of the name."""
+    if settings.image is None:
+        return None
+    images = Images(home / IMAGES)
+    owned.callback(os.close, images.hold(settings.image))
+    return images.get(settings.image)
+
+
+def _host(settings: GatewayContainers, image: Image | None, owned: AsyncExitStack) -> LocalHost | None:
+    """Return the containers of this machine; None where there can be none. Nothing is started yet."""
     try:
         host = LocalHost.open(limits=HostLimits(spares=settings.spares, spare=settings_on(image)))
     except ContainerError as error:
         log.warning("%s; code_interpreter and hosted shells are not run", error)
         return None
     owned.push_async_callback(host.aclose)
+    return host
+
+
+def _containers(
+    host: LocalHost | None,
+    image: Image | None,
+    settings: GatewayContainers,
+    store: Store,
+    network: Network,
+    owned: AsyncExitStack,
+) -> ClientContainers | None:
+    """Return the containers of the clients."""
+    if host is None:
+        return None
     containers = ClientContainers(host, store, idle_seconds=settings.idle_timeout_sec, image=image, network=network)
     owned.push_async_callback(containers.aclose)
     return containers
@@ -132,7 +154,7 @@ def _hosted(containers: ClientContainers | None, settings: GatewayContainers) ->
     return CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
 
 
-def _web_search(settings: Settings, network: Network, owned: AsyncExitStack) -> WebSearch:
+def _web_search(settings: Settings, network: Network, parsing: Place, owned: AsyncExitStack) -> WebSearch:
     """Return the tool that searches the web; where a setting is missing, it says which."""
     table = settings.web_search or WebSearchSettings()
     missing = table.missing(os.environ, settings.mcp_servers)
@@ -141,7 +163,7 @@ def _web_search(settings: Settings, network: Network, owned: AsyncExitStack) -> 
             log.warning("web_search is not run: %s", missing)
         return WebSearch(None, missing=missing, bounds=network.bounds)
     connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home)
-    browser = open_browser(table, network.guard(), connect, ca_file=network.ca_file, cwd=settings.cwd)
+    browser = open_browser(table, network.guard(), connect, ca_file=network.ca_file, cwd=settings.cwd, parsing=parsing)
     owned.push_async_callback(browser.aclose)
     return WebSearch(browser, bounds=network.bounds)
 
