@@ -12,6 +12,7 @@ from ferrule.retrieval.filters import read_filter
 from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.index import BATCH, NO_EMBEDDER, Index
 from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.searching import Search, search_all
 from ferrule.retrieval.vectors import VectorMemory
 from tests.retrieval.toy import ToyEmbedder
 
@@ -292,3 +293,15 @@ async def test_a_file_that_is_no_index_is_told(tmp_path: Path, memory: VectorMem
     sqlite3.connect(tmp_path / "new").execute("pragma user_version = 99").connection.close()
     with pytest.raises(IndexFault, match="another version"):
         await Index.open(tmp_path / "new", embedder=None, memory=memory)
+
+
+async def test_several_indexes_answer_as_one(tmp_path: Path, embedder: ToyEmbedder, memory: VectorMemory) -> None:
+    indexes = [await Index.open(tmp_path / f"{n}.sqlite3", embedder=embedder, memory=memory) for n in range(2)]
+    await fill(indexes[0], {"a": "apples and pears", "b": "birds"})
+    await fill(indexes[1], {"c": "the open sea", "d": "pears of the south"})
+    hits = await search_all(indexes, Search(["pears of the south"], limit=2))
+    assert [(place, hit.document) for place, hit in hits] == [(1, "d"), (0, "a")]
+    assert hits[0][1].score == 1.0
+    assert await search_all([], Search(["x"], limit=2)) == []
+    for index in indexes:
+        await index.aclose()

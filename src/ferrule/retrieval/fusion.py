@@ -1,8 +1,11 @@
 """One ranking from several: reciprocal-rank fusion (Cormack, Clarke, Büttcher 2009)."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 import msgspec
+
+K = TypeVar("K", bound=Hashable)
 
 SMOOTHING = 60
 """The constant of the formula, as its authors found it: the higher, the less the first places count."""
@@ -15,11 +18,11 @@ class Weights(msgspec.Struct, frozen=True):
     text: float = 1.0
 
 
-def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> dict[int, float]:
-    """Return the score of each number in rankings with weights. 1 is the first place in all that found anything."""
-    scores: dict[int, float] = {}
+def fused(rankings: Sequence[tuple[float, Sequence[K]]]) -> dict[K, float]:
+    """Return the score of each key in rankings with weights. 1 is the first place in all that found anything."""
+    scores: dict[K, float] = {}
     whole = sum(weight for weight, ranking in rankings if ranking) / (SMOOTHING + 1)
     for weight, ranking in rankings:
-        for place, number in enumerate(ranking, SMOOTHING + 1):
-            scores[number] = scores.get(number, 0.0) + weight / place / whole
+        for place, key in enumerate(ranking, SMOOTHING + 1):
+            scores[key] = scores.get(key, 0.0) + weight / place / whole
     return scores

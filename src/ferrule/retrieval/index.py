@@ -7,51 +7,32 @@ documents go in without vectors and are found by their words; `embed_missing` gi
 import asyncio
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
-
-import msgspec
+from typing import Literal, Self
 
 from ferrule.retrieval import tables
 from ferrule.retrieval.chunking import Chunk
 from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
-from ferrule.retrieval.filters import Attributes, Filter, Value
-from ferrule.retrieval.fusion import Weights, fused
+from ferrule.retrieval.filters import Attributes, Filter
+from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.lanes import IndexFault, Lane, explained
-from ferrule.retrieval.tables import Document
-from ferrule.retrieval.vectors import VectorMemory, nearest
+from ferrule.retrieval.searching import Hit, Ranker, Rankings, Search, Vectors, ranked, search_all
+from ferrule.retrieval.tables import Document, Found
+from ferrule.retrieval.vectors import VectorMemory
 from ferrule.sync import AsyncClosing
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 Mode = Literal["hybrid", "lexical"]
-Ranker = Literal["auto", "none"]
 
 BATCH = 32
 """Texts in a request to an embedder: the most that each of the usual servers takes."""
 PUT_SECONDS = 4.0
 """How long a document waits for the vectors of a batch before it goes in without: it is to be found within 5."""
-CANDIDATES = 100
-"""Chunks that each ranking proposes, at least."""
 PROBE = "dimension"
 """What a server is asked for to see whether it answers, and with how many numbers."""
 SHORT = 200
 """Characters of a text that no model finds too long."""
 NO_EMBEDDER = "There are no vectors: set embeddings.base_url and embeddings.model, or install 'ferrule[search]'."
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """A chunk that was found. `score` goes from 1 down to 0; `start` is its place in the document's text."""
-
-    document: str
-    title: str
-    text: str
-    score: float
-    attributes: Mapping[str, Value]
-    start: int
 
 
 class Index(AsyncClosing):
@@ -142,10 +123,25 @@ class Index(AsyncClosing):
         both. `none` takes the vectors' ranking as it is, with the cosine as the score, or that by words where there is
         no other. Hits below `threshold` are left out. Raises `IndexFault`.
         """
-        queries = [query.encode(errors="replace").decode() for query in queries]  # halves of characters are no text
-        vectors = await self._asked(queries) if weights.embedding or ranker == "none" else None
-        wanted = _Wanted(queries, vectors, limit, filter, threshold, ranker, weights)
-        return await self._reads.run(_search, wanted, self._memory, self)
+        wanted = Search(queries, limit, filter, threshold, ranker, weights)
+        return [hit for _, hit in await search_all([self], wanted)]
+
+    async def question_vectors(self, queries: Sequence[str]) -> Vectors | None:
+        """Return the vectors of questions, None if they are not to be had now."""
+        if self._embedder is None or not queries:
+            return None
+        try:
+            return await self._embedded(self._embedder, queries, query=True, seconds=PUT_SECONDS)
+        except EmbedderDown:
+            return None
+
+    async def rank(self, search: Search, vectors: Vectors | None) -> list[Rankings]:
+        """Return the chunks that each question finds. Raises `IndexFault`."""
+        return await self._reads.run(ranked, search, vectors, self._memory, self)
+
+    async def found(self, chunks: Sequence[int]) -> dict[int, Found]:
+        """Return chunks by their numbers, as far as they are still there. Raises `IndexFault`."""
+        return await self._reads.run(tables.found, chunks)
 
     async def embed_missing(self) -> int:
         """Give vectors to chunks that have none of the embedder's model. Returns how many got theirs; while the
@@ -194,13 +190,13 @@ class Index(AsyncClosing):
             self._down = str(error)
             raise
 
-    async def _vectors_for(self, texts: Sequence[str]) -> "_Vectors | None":
+    async def _vectors_for(self, texts: Sequence[str]) -> Vectors | None:
         """Return the vectors of documents, None if they are not to be had now."""
         if self._embedder is None or not texts:
             return None
         import numpy as np
 
-        parts: list[_Vectors] = []
+        parts: list[Vectors] = []
         try:
             for start in range(0, len(texts), BATCH):
                 some = texts[start : start + BATCH]
@@ -209,20 +205,11 @@ class Index(AsyncClosing):
             return None
         if {part.model for part in parts} != {self._model}:  # another model took its place meanwhile
             return None
-        return _Vectors(self._model, np.concatenate([part.rows for part in parts]))
-
-    async def _asked(self, queries: Sequence[str]) -> "_Vectors | None":
-        """Return the vectors of questions, None if they are not to be had now."""
-        if self._embedder is None or not queries:
-            return None
-        try:
-            return await self._embedded(self._embedder, queries, query=True, seconds=PUT_SECONDS)
-        except EmbedderDown:
-            return None
+        return Vectors(self._model, np.concatenate([part.rows for part in parts]))
 
     async def _embedded(
         self, embedder: Embedder, texts: Sequence[str], *, query: bool = False, seconds: float = PATIENT_SECONDS
-    ) -> "_Vectors":
+    ) -> Vectors:
         """Ask the embedder, and remember whether it answers. Raises `EmbedderDown`."""
         try:
             rows = await embedder.embed(texts, query=query, seconds=seconds)
@@ -232,14 +219,7 @@ class Index(AsyncClosing):
             self._down = str(error)
             raise
         self._down, self._model = None, f"{embedder.name}, {rows.shape[1]} dimensions"
-        return _Vectors(self._model, rows)
-
-
-class _Vectors(msgspec.Struct, frozen=True):
-    """Vectors, a row each. `model` is the name of the model and its dimension."""
-
-    model: str
-    rows: "NDArray[np.float32]"
+        return Vectors(self._model, rows)
 
 
 def _make_file(path: Path) -> None:
@@ -250,7 +230,7 @@ def _make_file(path: Path) -> None:
         raise IndexFault(f"The index {path} cannot be opened: {error.strerror}.") from error
 
 
-def _put_all(tx: sqlite3.Connection, documents: Sequence[Document], vectors: _Vectors | None) -> list[int]:
+def _put_all(tx: sqlite3.Connection, documents: Sequence[Document], vectors: Vectors | None) -> list[int]:
     if vectors is not None:
         tables.adopt(tx, vectors.model)
     used, start = [], 0
@@ -259,57 +239,3 @@ def _put_all(tx: sqlite3.Connection, documents: Sequence[Document], vectors: _Ve
         used.append(tables.put(tx, document, None if vectors is None else vectors.rows[start:stop]))
         start = stop
     return used
-
-
-class _Wanted(msgspec.Struct, frozen=True):
-    """A search. `vectors` are those of the questions."""
-
-    queries: Sequence[str]
-    vectors: _Vectors | None
-    limit: int
-    filter: Filter | None
-    threshold: float
-    ranker: Ranker
-    weights: Weights
-
-
-Ranking = list[tuple[int, float]]
-"""Chunks and their scores, the best first."""
-
-
-def _search(tx: sqlite3.Connection, wanted: _Wanted, memory: VectorMemory, index: Index) -> list[Hit]:
-    allowed = None if wanted.filter is None else sorted(tables.passing(tx, wanted.filter))
-    depth = max(CANDIDATES, wanted.limit)
-    near: list[Ranking] = [[] for _ in wanted.queries]
-    if wanted.vectors is not None and wanted.vectors.model == tables.model(tx):
-        near = nearest(memory.blocks(index, tx), wanted.vectors.rows, depth, allowed)
-    scores: dict[int, float] = {}
-    for query, by_meaning in zip(wanted.queries, near, strict=True):
-        for chunk, score in _scored(tx, query, by_meaning, depth, allowed, wanted).items():
-            scores[chunk] = max(score, scores.get(chunk, 0.0))
-    best = sorted(((-score, chunk) for chunk, score in scores.items() if score >= wanted.threshold))[: wanted.limit]
-    texts = tables.found(tx, [chunk for _, chunk in best])
-    return [_hit(texts[chunk], -score) for score, chunk in best]
-
-
-def _scored(
-    tx: sqlite3.Connection,
-    query: str,
-    by_meaning: Ranking,
-    depth: int,
-    allowed: Sequence[int] | None,
-    wanted: _Wanted,
-) -> dict[int, float]:
-    """Return the scores of the chunks for one question."""
-    if wanted.ranker == "none" and by_meaning:
-        return {chunk: min(1.0, max(0.0, cosine)) for chunk, cosine in by_meaning}
-    weights = wanted.weights if by_meaning else Weights()
-    by_words = tables.by_words(tx, query, depth, allowed) if weights.text else []
-    if wanted.ranker == "none":
-        return {chunk: max(0.0, score / by_words[0][1]) for chunk, score in by_words}
-    rankings = ((weights.embedding, by_meaning), (weights.text, by_words))
-    return fused([(weight, [chunk for chunk, _ in ranking]) for weight, ranking in rankings if weight])
-
-
-def _hit(found: tables.Found, score: float) -> Hit:
-    return Hit(found.document, found.title, found.text, min(score, 1.0), found.attributes, found.start)
