@@ -19,9 +19,10 @@ from ferrule.egress.hello import BadHello, Hello, read_hello
 from ferrule.egress.http import client_context
 from ferrule.egress.messages import BadRequest, Place, own_target, read_authority, read_request, target_of, values
 from ferrule.egress.names import BadDomain, read_host
+from ferrule.egress.pump import Pump
 from ferrule.egress.relay import AnyStream, Client, Dial, Route, refuse, relay, telling
 from ferrule.egress.secrets import Exchange, Secrets
-from ferrule.egress.streams import SocketStream, TlsStream, tunnel
+from ferrule.egress.streams import SocketStream, TlsStream
 
 if TYPE_CHECKING:
     from ferrule.egress.authority import Authority
@@ -39,6 +40,7 @@ class Ways(msgspec.Struct, frozen=True):
     guard: Guard
     names: Mapping[str, str]
     secrets: Secrets
+    pump: Pump
     authority: "Authority | None" = None
     ca_file: str | None = None
 
@@ -132,7 +134,7 @@ async def _inside_tls(
         await stream.write(UNKNOWN_NAME)
         return
     try:
-        await tunnel(stream, reached)
+        await ways.pump.tunnel(stream, reached)
     finally:
         reached.close()
 

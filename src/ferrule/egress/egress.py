@@ -14,6 +14,7 @@ import msgspec
 from ferrule.egress.authority import Authority, roots
 from ferrule.egress.doors import Ways, serve_http, serve_https, serve_proxy
 from ferrule.egress.guard import Guard, Refusal
+from ferrule.egress.pump import Pump
 from ferrule.egress.secrets import Secret, Secrets
 
 log = logging.getLogger("ferrule.egress")
@@ -76,7 +77,8 @@ class Egress:
         own = Secrets(secrets)
         self._names = dict(zip(_addresses(NAME_NETWORK), names, strict=False))
         self._authority = Authority() if own else None
-        self._ways = Ways(guard, self._names, own, self._authority, ca_file)
+        self._pump = Pump()
+        self._ways = Ways(guard, self._names, own, self._pump, self._authority, ca_file)
         self._bundle = roots(ca_file) + (self._authority.pem if self._authority else b"")
         self._changes_roots = bool(own) or ca_file is not None
         self._host_name = host_name
@@ -148,6 +150,7 @@ class Egress:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pump.aclose()
 
     async def _accept(self, listening: socket.socket, door: Door) -> None:
         listening.setblocking(False)

@@ -63,7 +63,7 @@ class SocketStream:
 
     def __init__(self, connection: socket.socket, early: bytes = b"", patience: float | None = PATIENCE_S) -> None:
         connection.setblocking(False)
-        self._socket = connection
+        self.socket = connection
         self._loop = asyncio.get_running_loop()
         self._turns = turns()
         self._early = early
@@ -73,6 +73,11 @@ class SocketStream:
         """Put back what was read."""
         self._early = data + self._early
 
+    def take_early(self) -> bytes:
+        """Return, once, what was read already."""
+        data, self._early = self._early, b""
+        return data
+
     async def read(self, most: int = BLOCK) -> bytes:
         """Return some bytes; none at the end."""
         if self._early:
@@ -81,33 +86,33 @@ class SocketStream:
         while True:
             await self._turns.next()
             try:
-                return self._socket.recv(most)
+                return self.socket.recv(most)
             except BlockingIOError:
                 await self._readable()
 
     async def write(self, data: bytes) -> None:
         """Write all of it."""
         try:
-            sent = self._socket.send(data)
+            sent = self.socket.send(data)
         except BlockingIOError:
             sent = 0
         if sent < len(data):
             async with asyncio.timeout(self.patience):
-                await self._loop.sock_sendall(self._socket, memoryview(data)[sent:])
+                await self._loop.sock_sendall(self.socket, memoryview(data)[sent:])
 
     async def end(self) -> None:
         """Say that nothing more is written."""
-        self._socket.shutdown(socket.SHUT_WR)
+        self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close it at once."""
-        self._socket.close()
+        self.socket.close()
 
     @property
     def is_stale(self) -> bool:
         """True if the other side has closed, or says what nobody asked for."""
         try:
-            self._socket.recv(1, socket.MSG_PEEK)
+            self.socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
         except OSError:
@@ -116,13 +121,13 @@ class SocketStream:
 
     async def _readable(self) -> None:
         ready = self._loop.create_future()
-        self._loop.add_reader(self._socket.fileno(), _set, ready)
+        self._loop.add_reader(self.socket.fileno(), _set, ready)
         try:
             async with asyncio.timeout(self.patience):
                 await ready
         finally:
-            if self._socket.fileno() >= 0:
-                self._loop.remove_reader(self._socket.fileno())
+            if self.socket.fileno() >= 0:
+                self._loop.remove_reader(self.socket.fileno())
 
 
 def _set(ready: "asyncio.Future[None]") -> None:

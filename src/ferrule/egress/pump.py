@@ -1,0 +1,249 @@
+"""Tunnels in a thread of their own: bytes go from socket to socket within the kernel, and the event loop has its time
+for other work. Only Linux can do that; elsewhere the loop moves them.
+"""
+
+import asyncio
+import os
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from ferrule.egress.streams import PATIENCE_S, SocketStream, tunnel
+
+CAN_SPLICE = hasattr(os, "splice") and hasattr(select, "epoll")
+MOST = 1 << 20
+"""Bytes moved at once. A pipe bounds them first, to 16 pieces of up to 32 KiB. Pipes are not made larger: a thousand
+of the usual size are what an ordinary user may have."""
+MAX_SPARE = 32
+"""Pipes kept for the next turn. One serves all tunnels but those whose reader waits, which hold one each."""
+END_S = 5.0
+"""Until the thread has ended: it never waits for a peer, so this takes milliseconds."""
+
+
+class Pump:
+    """Passes bytes between pairs of connections, in one thread that begins with the first. Close it to end that."""
+
+    def __init__(self) -> None:
+        self._worker: _Worker | None = None
+
+    async def tunnel(self, one: SocketStream, other: SocketStream, idle_s: float = PATIENCE_S) -> None:
+        """Pass bytes both ways until both have ended, or nothing came for `idle_s` seconds. Once this returns, the
+        sockets may be closed. Raises `OSError`."""
+        if not CAN_SPLICE:
+            await tunnel(one, other, idle_s)
+            return
+        for source, target in ((one, other), (other, one)):
+            if early := source.take_early():
+                await target.write(early)
+        if self._worker is None:
+            self._worker = _Worker(asyncio.get_running_loop())
+        worker = self._worker
+        pair = _Pair(one.socket, other.socket, worker.loop.create_future())
+        worker.ask(lambda: worker.add(pair))
+        try:
+            await _over_or_idle(pair, idle_s)
+        finally:
+            if not pair.over.done():
+                worker.ask(lambda: worker.drop(pair))
+                await _kept_waiting(pair.over)
+        if (error := pair.over.result()) is not None:
+            raise error
+
+    async def aclose(self) -> None:
+        """End the thread, and the tunnels that are left."""
+        if (worker := self._worker) is not None:
+            worker.ask(worker.end)
+            await asyncio.wait([worker.ended], timeout=END_S)
+            if worker.ended.done():
+                worker.thread.join()  # of which nothing is left but its return
+
+
+async def _over_or_idle(pair: "_Pair", idle_s: float) -> None:
+    while not pair.over.done():
+        if (left := pair.moved + idle_s - monotonic()) <= 0:
+            raise TimeoutError("nothing came through the tunnel")
+        await asyncio.wait([pair.over], timeout=left)
+
+
+async def _kept_waiting(over: "asyncio.Future[OSError | None]") -> None:
+    """Wait, also when cancelled: the number of a socket that was closed too early soon means another connection."""
+    cancelled: asyncio.CancelledError | None = None
+    while not over.done():
+        try:
+            await asyncio.wait([over])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+class _Way:
+    """One direction of a pair. `held` bytes are in `pipe`; without one, none are."""
+
+    __slots__ = ("ended", "held", "pair", "pipe", "ready", "source", "target")
+
+    def __init__(self, pair: "_Pair", source: socket.socket, target: socket.socket) -> None:
+        self.pair, self.source, self.target = pair, source, target
+        self.pipe: tuple[int, int] | None = None
+        self.held = 0
+        self.ready = self.ended = False
+
+
+class _Pair:
+    """Two connections that are passed on to each other. `moved`: when bytes came last. `over`: what ended it."""
+
+    __slots__ = ("moved", "over", "ways")
+
+    def __init__(self, one: socket.socket, other: socket.socket, over: "asyncio.Future[OSError | None]") -> None:
+        self.ways = _Way(self, one, other), _Way(self, other, one)
+        self.over = over
+        self.moved = monotonic()
+
+
+class _Worker:
+    """The thread. All but `ask` runs in it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.ended: asyncio.Future[OSError | None] = loop.create_future()
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._asked: deque[Callable[[], None]] = deque()
+        self._ways: dict[int, tuple[_Way, _Way]] = {}
+        self._ready: deque[_Way] = deque()
+        self._spare: list[tuple[int, int]] = []
+        self._going = threading.Lock()
+        self._goes_on = True
+        self.thread = threading.Thread(target=self._run, name="ferrule-tunnels", daemon=True)
+        self.thread.start()
+
+    def ask(self, what: Callable[[], None]) -> None:
+        """Have something done in the thread; here, if that has ended."""
+        with self._going:
+            if not self._epoll.closed:
+                self._asked.append(what)
+                os.eventfd_write(self._bell, 1)
+                return
+        what()
+
+    def add(self, pair: _Pair) -> None:
+        """Begin with a pair."""
+        there, back = pair.ways
+        try:
+            for way, answers in ((there, back), (back, there)):
+                self._epoll.register(way.source, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+                self._ways[way.source.fileno()] = way, answers
+        except (OSError, ValueError) as error:  # of a thread that has ended
+            self.drop(pair, ConnectionAbortedError(f"the tunnel cannot begin: {error}"))
+
+    def drop(self, pair: _Pair, error: OSError | None = None) -> None:
+        """Let go of a pair, if that has not been done, and say so."""
+        for way in pair.ways:
+            if self._ways.pop(way.source.fileno(), None) is not None:
+                self._epoll.unregister(way.source)
+            if way.pipe is not None:
+                _close(way.pipe)
+            way.pipe, way.ready = None, False
+        self._tell(pair.over, error)
+
+    def end(self) -> None:
+        """End the thread."""
+        self._goes_on = False
+
+    def _run(self) -> None:
+        try:
+            while self._goes_on:
+                self._look()
+                for _ in range(len(self._ready)):
+                    self._take_turn(self._ready.popleft())
+        finally:
+            with self._going:
+                while self._asked:
+                    self._asked.popleft()()
+                for way, _ in [*self._ways.values()]:
+                    self.drop(way.pair, ConnectionAbortedError("tunnels have ended"))
+                self._epoll.close()
+                os.close(self._bell)
+            for pipe in self._spare:
+                _close(pipe)
+            self._tell(self.ended, None)
+
+    def _tell(self, future: "asyncio.Future[OSError | None]", result: OSError | None) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever waits
+            self.loop.call_soon_threadsafe(_set, future, result)
+
+    def _look(self) -> None:
+        """Find out who has bytes, or room for those that are held."""
+        for fd, events in self._epoll.poll(0 if self._ready else None):
+            if fd == self._bell:
+                os.eventfd_read(fd)
+                while self._asked:
+                    self._asked.popleft()()
+            elif fd in self._ways:
+                way, back = self._ways[fd]
+                if events & ~select.EPOLLOUT and not way.held:
+                    self._wake(way)
+                if events & ~select.EPOLLIN and back.held:
+                    self._wake(back)
+
+    def _wake(self, way: _Way) -> None:
+        if not way.ready and not way.ended:
+            way.ready = True
+            self._ready.append(way)
+
+    def _take_turn(self, way: _Way) -> None:
+        if not way.ready:  # it was let go meanwhile
+            return
+        try:
+            if self._move(way):
+                self._ready.append(way)
+                return
+        except OSError as error:
+            self.drop(way.pair, error)
+            return
+        way.ready = False
+        if all(one.ended for one in way.pair.ways):
+            self.drop(way.pair)
+
+    def _move(self, way: _Way) -> bool:
+        """Move some bytes. Returns whether more may be moved; if not, an event tells when. Raises `OSError`."""
+        flags = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
+        if way.pipe is None:
+            way.pipe = self._spare.pop() if self._spare else os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not way.held:
+                way.held = os.splice(way.source.fileno(), way.pipe[1], MOST, flags=flags)
+                if not way.held:
+                    way.ended = True
+                    way.target.shutdown(socket.SHUT_WR)
+                    return False
+            way.held -= os.splice(way.pipe[0], way.target.fileno(), way.held, flags=flags)
+        except BlockingIOError:
+            return False
+        finally:
+            if not way.held:
+                self._put_back(way.pipe)
+                way.pipe = None
+        way.pair.moved = monotonic()
+        return True
+
+    def _put_back(self, pipe: tuple[int, int]) -> None:
+        if len(self._spare) < MAX_SPARE:
+            self._spare.append(pipe)
+        else:
+            _close(pipe)
+
+
+def _set(future: "asyncio.Future[OSError | None]", result: OSError | None) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _close(pipe: tuple[int, int]) -> None:
+    for fd in pipe:
+        os.close(fd)
