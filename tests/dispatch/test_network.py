@@ -2,9 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import cast
 
-from ferrule.dispatch.network import NOT_YET, NetworkApprovals, Rejected
+import pytest
+
+from ferrule.dispatch import network
+from ferrule.dispatch.network import NO_COMMAND, NOT_YET, TOO_MANY, WITHDRAWN, NetworkApprovals, Rejected
+from ferrule.egress.guard import Refusal
 from ferrule.protocol.approvals import ExecApprovalRequirement, NeedsApproval
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.context import ToolContext
@@ -19,6 +24,7 @@ class Judge:
     allowed_hosts: Iterable[str] = ()
 
     def __init__(self, error: RespondToModel | None = None) -> None:
+        self.approved: set[str] = set()
         self.asked: list[str] = []
         self.heard: asyncio.Queue[str] = asyncio.Queue()
         self.answered = asyncio.Event()
@@ -26,6 +32,9 @@ class Judge:
 
     def network_requirement(self, ctx: ToolContext, effect: NetworkEffect) -> ExecApprovalRequirement:
         return NeedsApproval("a test")
+
+    def is_approved(self, ctx: ToolContext, effect: NetworkEffect) -> bool:
+        return effect.host in self.approved
 
     async def approve(self, ctx: ToolContext, effect: NetworkEffect, needs: NeedsApproval) -> None:
         self.asked.append(effect.host)
@@ -101,5 +110,59 @@ async def test_the_end_withdraws_the_questions() -> None:
         await judge.heard.get()
         await network.aclose()
         assert network.questions() == []
-    await asyncio.wait([asked])
-    assert asked.cancelled()
+    assert await asked == WITHDRAWN.format("a.example")
+
+
+async def test_one_call_asks_about_few_hosts_and_a_cancelled_one_about_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "MAX_QUESTIONS", 3)
+    judge, approvals = Judge(), NetworkApprovals()
+    assert await approvals.decide("a.example", 443, False) == NO_COMMAND.format("a.example"), "nothing ran yet"
+    approvals.judge = judge
+    judge.approved = {f"known{number}.example" for number in range(9)}
+    call = cast("ToolContext", object())
+
+    async def run() -> None:
+        with approvals.attempting(call):
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(run())
+    await asyncio.sleep(0)
+    for known in judge.approved:
+        assert await approvals.decide(known, 443, False) is None, "no question"
+    asked = [asyncio.create_task(approvals.decide(f"{number}.example", 443, False)) for number in range(9)]
+    done, waiting = await asyncio.wait(asked, timeout=0.01)
+    assert {await one for one in done} == {TOO_MANY.format(f"{number}.example", 3) for number in range(3, 9)}
+    assert len(waiting) == len(judge.asked) == 3
+    running.cancel()
+    assert {await one for one in waiting} == {WITHDRAWN.format(f"{number}.example") for number in range(3)}
+    assert approvals.questions() == []
+    assert await approvals.decide("0.example", 443, False) == NO_COMMAND.format("0.example"), "what it left running"
+    judge.answered.set()
+    with approvals.attempting(CTX):
+        assert await approvals.decide("0.example", 443, False) is None, "the next command may ask again"
+
+
+async def test_a_question_that_ended_without_an_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "ANSWER_SECONDS", 0.0)
+    judge, approvals = Judge(), NetworkApprovals()
+    approvals.judge = judge
+    with approvals.attempting(CTX):
+        asked = asyncio.create_task(approvals.decide("a.example", 443, False))
+        await asyncio.sleep(0)
+    assert "did not answer" in str(await asked)
+    judge.answered.set()
+    monkeypatch.setattr(network, "ANSWER_SECONDS", 60.0)
+    with approvals.attempting(CTX):
+        assert await approvals.decide("a.example", 443, False) is None
+
+
+async def test_refusals_without_end_are_told_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "MAX_TOLD", 3)
+    told: list[object] = []
+    ctx = cast("ToolContext", SimpleNamespace(call_id="call_1", emit=told.append))
+    approvals = NetworkApprovals()
+    for _ in range(2):
+        with approvals.attempting(ctx):
+            for number in range(9):
+                approvals.refused(Refusal(f"{number}.example", 443, "no"))
+    assert len(told) == 6

@@ -108,6 +108,9 @@ REFUSED: Sequence[tuple[str, str, str]] = (
     ("GET http://ok.example/ HTTP/1.1\r\nHost: ok.example\r\nX: 1\r\n folded", "400", "folded"),
     ("GET http://ok.example/ HTTP/1.1\r\nHost: ok.example\r\nX: 1\0", "400", "CR LF"),
     ("GET http://ok.example/\x01 HTTP/1.1\r\nHost: ok.example", "400", "malformed"),
+    ("GET http://ok.example/ HTTP/1.1\r\nHost: ok.ex\xaample", "400", "in ASCII"),
+    ("GET http://ok.example/ HTTP/1.1\r\nHost: ok.example" + "\r\nX: 1" * 500, "431", "too many headers"),
+    (f"CONNECT {'a.' * 300}example:443 HTTP/1.1\r\nHost: ok.example", "403", "too long for a name"),
     ("\x05\x01\x00", "400", ""),
 )  # fmt: skip
 
@@ -196,8 +199,16 @@ def test_a_hello_is_read_in_any_pieces() -> None:
     found = read_hello(whole + b"more")
     assert found is not None and (found.name, found.hides_a_name) == ("ok.example", False)
     message = whole[5:]
-    records = b"".join(struct.pack("!BHH", 22, 0x0301, 1) + message[at : at + 1] for at in range(len(message)))
-    assert read_hello(records) == found
+    few, many = (
+        b"".join(
+            struct.pack("!BHH", 22, 0x0301, len(message[at : at + size])) + message[at : at + size]
+            for at in range(0, len(message), size)
+        )
+        for size in (len(message) // 10, 1)
+    )
+    assert read_hello(few) == found
+    with pytest.raises(BadHello, match="too many pieces"):  # each would be looked at again with every further one
+        read_hello(many)
     with pytest.raises(BadHello):
         read_hello(b"GET / HTTP/1.1\r\n")
 
@@ -215,6 +226,38 @@ async def test_heads_are_bounded_and_a_connection_too_many_waits(folder: Path, m
         assert (await waiting).startswith(b"HTTP/1.1 200 OK")
         writer.close()
         other.close()
+
+
+async def test_a_silent_connection_makes_place_for_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferrule.egress.egress.MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("ferrule.egress.egress.SILENT_S", 0.05)
+    monkeypatch.setattr("ferrule.egress.egress.LOOK_S", 0.02)
+    async with scene(folder) as it:
+        held = [await it.to(it.inside.proxy, b"GET http") for _ in range(2)]
+        asked = b"GET http://ok.example/ HTTP/1.1\r\nHost: ok.example\r\nConnection: close\r\n\r\n"
+        async with asyncio.timeout(10):
+            assert (await it.said(asked)).startswith("HTTP/1.1 200 OK")
+            assert await held[0][0].read() == b"", "the one that was silent longest"
+        for _, writer in held:
+            writer.close()
+
+
+async def test_a_body_in_small_chunks_leaves_others_their_turn(folder: Path) -> None:
+    async def count() -> None:
+        while True:
+            turns.append(None)
+            await asyncio.sleep(0)
+
+    turns: list[None] = []
+    chunks = 1000
+    async with scene(folder) as it:
+        asked = (
+            b"POST http://ok.example/ HTTP/1.1\r\nHost: ok.example\r\nConnection: close\r\nTransfer-Encoding: chunked"
+        )
+        counting = asyncio.create_task(count())
+        told = await it.said(asked + b"\r\n\r\n" + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n")
+        counting.cancel()
+        assert told.endswith("x" * chunks) and len(turns) > chunks
 
 
 async def test_a_client_that_says_nothing_is_let_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 60.0
 """That long a connection waits for the user: programs give up on a silent server after about as much."""
+MAX_QUESTIONS = 10
+"""Of one call: whoever asks for more wants to be a nuisance, or a yes out of weariness."""
+MAX_TOLD = 100
+"""Refusals that the user is told of while commands run."""
 UNANSWERED = "{} was not reached: the user did not answer within {:g} seconds. The next command may ask again."
 NOT_YET = "The user is being asked whether {} may be reached. Run the command again after the answer."
+WITHDRAWN = "{} was not reached: the call that asked for it was cancelled. The next command may ask again."
+TOO_MANY = (
+    "{} was not reached: this call has asked the user about {} hosts already. Reach for fewer in one call, or let the "
+    "user add what is needed to network_access below [sandbox_workspace_write] in config.toml."
+)
+NO_COMMAND = "{} was not reached: no command runs for which the user could be asked."
 
 
 def network_effect(host: str, port: int, listed: bool) -> NetworkEffect:
@@ -42,14 +52,25 @@ class Judge(Protocol):
     def allowed_hosts(self) -> Iterable[str]: ...
 
     def network_requirement(self, ctx: ToolContext, effect: NetworkEffect) -> ExecApprovalRequirement: ...
+    def is_approved(self, ctx: ToolContext, effect: NetworkEffect) -> bool: ...
     async def approve(self, ctx: ToolContext, effect: NetworkEffect, needs: NeedsApproval) -> None: ...
 
 
 class Attempted(msgspec.Struct, eq=False):
-    """One attempt of a call to run a command. `refused`: something of the network was refused meanwhile."""
+    """One attempt of a call to run a command. `refused`: something of the network was refused meanwhile. `cancelled`:
+    nobody waits for it any more. `questions` counts those that its call has asked."""
 
     ctx: ToolContext
     refused: bool = False
+    cancelled: bool = False
+    questions: int = 0
+
+
+class Asked(msgspec.Struct, frozen=True, eq=False):
+    """A question that waits for its answer, and the attempt in whose name it was asked."""
+
+    attempted: Attempted
+    answer: "asyncio.Task[str | None]"
 
 
 class NetworkApprovals:
@@ -59,24 +80,32 @@ class NetworkApprovals:
     def __init__(self) -> None:
         self.judge: Judge | None = None
         self._running: list[Attempted] = []
-        self._last: ToolContext | None = None
-        self._asked: dict[str, asyncio.Task[str | None]] = {}
+        self._last: Attempted | None = None
+        self._asked: dict[str, Asked] = {}
         self._once: dict[str, str | None] = {}
-        self._next: dict[str, str | None] = {}  # answered when the command had ended
+        self._next: dict[str, str | None] = {}  # approved when the command had ended
         self._rejected: dict[str, str] = {}
         self._told: set[Refusal] = set()
 
     @contextmanager
     def attempting(self, ctx: ToolContext) -> Iterator[Attempted]:
-        """Note that a call runs a command: what that needs is asked in its name."""
-        attempted = Attempted(ctx)
+        """Note that a call runs a command: what that needs is asked in its name. If the call is cancelled its questions
+        are withdrawn."""
+        again = self._last is not None and self._last.ctx is ctx
+        attempted = Attempted(ctx, questions=self._last.questions if self._last and again else 0)
         if not self._running:
             self._once, self._next = self._next, {}
             self._told.clear()
         self._running.append(attempted)
-        self._last = ctx
+        self._last = attempted
         try:
             yield attempted
+        except asyncio.CancelledError:
+            attempted.cancelled = True
+            for asked in self._asked.values():
+                if asked.attempted is attempted:
+                    asked.answer.cancel()
+            raise
         finally:
             self._running.remove(attempted)
 
@@ -91,12 +120,12 @@ class NetworkApprovals:
 
     async def decide(self, host: str, port: int, listed: bool) -> str | None:
         """Return None if commands may reach a host, else why not. See `local_way.Decider`."""
-        ctx = self._ctx
-        assert self.judge is not None
-        assert ctx is not None, "connections come from commands"
+        attempted, judge = self._current, self.judge
+        if attempted is None or judge is None:
+            return NO_COMMAND.format(host)
         effect = network_effect(host, port, listed)
-        needs = self.judge.network_requirement(ctx, effect)
-        if isinstance(needs, Skip):
+        needs = judge.network_requirement(attempted.ctx, effect)
+        if isinstance(needs, Skip) or (isinstance(needs, NeedsApproval) and judge.is_approved(attempted.ctx, effect)):
             return None
         if isinstance(needs, Forbidden):
             return needs.reason
@@ -104,24 +133,34 @@ class NetworkApprovals:
             if host in answers:
                 return answers[host]
         if host not in self._asked:
-            self._asked[host] = asyncio.create_task(self._ask(ctx, effect, needs))
-        return await asyncio.shield(self._asked[host])
+            if attempted.cancelled:
+                return NO_COMMAND.format(host)
+            if attempted.questions >= MAX_QUESTIONS:
+                return TOO_MANY.format(host, MAX_QUESTIONS)
+            attempted.questions += 1
+            asking = asyncio.create_task(self._ask(judge, attempted.ctx, effect, needs))
+            self._asked[host] = Asked(attempted, asking)
+        return await asyncio.shield(self._asked[host].answer)
 
-    async def _ask(self, ctx: ToolContext, effect: NetworkEffect, needs: NeedsApproval) -> str | None:
-        assert self.judge is not None
+    async def _ask(self, judge: Judge, ctx: ToolContext, effect: NetworkEffect, needs: NeedsApproval) -> str | None:
         why: str | None = None
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await self.judge.approve(ctx, effect, needs)
+                await judge.approve(ctx, effect, needs)
         except TimeoutError:
             why = UNANSWERED.format(effect.host, ANSWER_SECONDS)
+        except asyncio.CancelledError:  # nobody but us cancels this task: the connections that wait are told
+            why = WITHDRAWN.format(effect.host)
         except Rejected as error:
             self._rejected[effect.host] = why = str(error)
         except RespondToModel as error:
             why = str(error)
         finally:
             del self._asked[effect.host]
-        (self._once if self._running else self._next)[effect.host] = why
+        if self._running:
+            self._once[effect.host] = why
+        elif why is None:
+            self._next[effect.host] = why
         return why
 
     def questions(self) -> list[str]:
@@ -132,19 +171,20 @@ class NetworkApprovals:
         """Tell a refusal to the user, once for the commands that run."""
         for attempted in self._running:
             attempted.refused = True
-        if self._ctx is not None and refusal not in self._told:
+        current = self._current
+        if current is not None and refusal not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(refusal)
-            told = NetworkRefused(call_id=self._ctx.call_id, host=refusal.host, port=refusal.port, reason=refusal.text)
-            self._ctx.emit(told)
+            ctx = current.ctx
+            ctx.emit(NetworkRefused(call_id=ctx.call_id, host=refusal.host, port=refusal.port, reason=refusal.text))
 
     @property
-    def _ctx(self) -> ToolContext | None:
-        """The call in whose name something is asked: the newest, of those that run if there are any."""
-        return self._running[-1].ctx if self._running else self._last
+    def _current(self) -> Attempted | None:
+        """The attempt in whose name something is asked: the newest, of those that run if there are any."""
+        return self._running[-1] if self._running else self._last
 
     async def aclose(self) -> None:
         """Withdraw the questions."""
-        asked = [*self._asked.values()]
-        for task in asked:
-            task.cancel()
+        asked = [one.answer for one in self._asked.values()]
+        for answer in asked:
+            answer.cancel()
         await asyncio.gather(*asked, return_exceptions=True)

@@ -142,11 +142,15 @@ class Orchestrator:
         """Return whether a running command may reach a host, must not, or needs the user's approval."""
         return network_requirement(effect, ctx.permissions, self._policies.rules)
 
+    def is_approved(self, ctx: ToolContext, effect: Effect) -> bool:
+        """Tell whether the session remembers an approval."""
+        return self._policies.approved.issuperset(approval_keys(effect, ctx.permissions.sandbox_policy))
+
     async def approve(self, ctx: ToolContext, effect: Effect, needs: NeedsApproval) -> None:
         """Ask, unless the session remembers an approval. Raises `RespondToModel` unless the answer is yes."""
         keys = approval_keys(effect, ctx.permissions.sandbox_policy)
         amendment = needs.proposed_execpolicy_amendment or needs.proposed_network_amendment
-        if self._policies.approved.issuperset(keys):
+        if self.is_approved(ctx, effect):
             return
         answer: Answer | None = None
         if self._permission_hook is not None:

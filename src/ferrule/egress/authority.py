@@ -7,7 +7,7 @@ import datetime
 import os
 import secrets
 import ssl
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ AUTHORITY_DAYS = 3650
 """Longer than any server runs."""
 LEAF_DAYS = 397
 """The longest that clients accept."""
+MAX_KEPT = 256
+"""Certificates: a domain with `*` has any number of hosts."""
 SLACK = datetime.timedelta(days=1)
 """Clocks differ."""
 SYSTEM_ROOTS = (
@@ -59,7 +61,7 @@ class Authority:
         )
         self.pem = _signed(builder, self._key)
         """Its certificate, which the container trusts."""
-        self.context = cache(self._context)
+        self.context = lru_cache(MAX_KEPT)(self._context)
         """Returns the server's side of TLS for a host."""
 
     def __repr__(self) -> str:

@@ -4,9 +4,12 @@ import asyncio
 import errno
 import itertools
 import logging
+import resource
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -36,9 +39,13 @@ LOCAL = "localhost,127.0.0.1,::1"
 OTHER_VARIABLES = {"NO_PROXY": LOCAL, "no_proxy": LOCAL, "NODE_USE_ENV_PROXY": "1"}
 VARIABLES = frozenset({*PROXY_VARIABLES, *OTHER_VARIABLES, *BUNDLE_VARIABLES})
 """Names that no secret can have."""
-MAX_CONNECTIONS = 256
-"""At once, of one container: more than programs open, and few enough that all containers together stay below the
-system's limit on descriptors. Further ones wait."""
+MAX_CONNECTIONS, SHARE = 256, 8
+"""At once, of one container: more than programs open; and that part of the descriptors that this process may have, as
+each connection takes two. Further ones wait, and take the place of silent ones."""
+SILENT_S, LOOK_S = 5.0, 0.5
+"""Seconds without a byte after which a connection has to go where there are too many, and between two looks for one."""
+LAST_SENT, LAST_RECEIVED = 44, 52
+"""Places in `struct tcp_info` (linux/tcp.h) of the milliseconds since data was sent and received."""
 MAX_TOLD = 100
 """Refusals that are kept until somebody asks."""
 BREATH_S = 0.5
@@ -85,8 +92,9 @@ class Egress:
         self._others: dict[str, Ways] = {}
         self._proxies = itertools.chain([PROXY_ADDRESS], _addresses(PROXY_NETWORK))
         self._serving: dict[int, tuple[Listening, list[asyncio.Task[None]]]] = {}
-        self._connections: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._connections: dict[asyncio.Task[None], socket.socket] = {}
+        self._one_ended = asyncio.Event()
+        self._most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
 
     async def __aenter__(self) -> Self:
         return self
@@ -164,20 +172,45 @@ class Egress:
                 await asyncio.sleep(BREATH_S)
                 continue
             try:
-                await self._room.acquire()
+                await self._wait_for_room()
             except BaseException:
                 connection.close()
                 raise
             ways = self._others.get(connection.getsockname()[0], self._ways)
             task = asyncio.create_task(_served(door, ways, connection))
-            self._connections.add(task)
+            self._connections[task] = connection
             task.add_done_callback(self._ended)
 
+    async def _wait_for_room(self) -> None:
+        """Wait until there are few enough connections. Else whoever holds them would keep everybody else out."""
+        while len(self._connections) >= self._most:
+            silent, task = max(((_silent_s(one), task) for task, one in self._connections.items()), key=_first)
+            if silent >= SILENT_S:
+                task.cancel()
+            self._one_ended.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._one_ended.wait()
+
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._connections.discard(task)
-        self._room.release()
+        del self._connections[task]
+        self._one_ended.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a connection of a container failed", exc_info=error)
+
+
+def _first(pair: tuple[float, object]) -> float:
+    return pair[0]
+
+
+def _silent_s(connection: socket.socket) -> float:
+    """Return the seconds since the last byte on a connection."""
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_RECEIVED + 4)
+    except OSError:  # it was closed
+        return 0.0
+    since = [int.from_bytes(told[at : at + 4], sys.byteorder) for at in (LAST_SENT, LAST_RECEIVED)]
+    return min(since) / 1000
 
 
 async def _served(door: Door, ways: Ways, connection: socket.socket) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from ferrule.egress.addresses import Target, is_public, read_hosts
-from ferrule.egress.names import BadDomain, DomainNames, read_host
+from ferrule.egress.names import MAX_NAME, BadDomain, DomainNames, read_host
 from ferrule.protocol.errors import FerruleError
 
 log = logging.getLogger("ferrule.egress")
@@ -81,8 +81,9 @@ class Guard:
     def refused(self, host: str, port: int, text: str) -> Refused:
         """Tell a refusal to whoever wants to know, and return it as an error."""
         log.info("refused: %s", text)
+        shown = host if len(host) <= MAX_NAME else f"{host[:MAX_NAME]}..."
         for listener in self.listeners:
-            listener(Refusal(host, port, text))
+            listener(Refusal(shown, port, text))
         return Refused(text)
 
     async def lookup(self, host: str, port: int) -> tuple[Target, ...]:

@@ -14,6 +14,8 @@ HANDSHAKE, CLIENT_HELLO = 22, 1
 MAX_RECORD = 1 << 14
 MAX_HELLO = 1 << 16
 """Bytes; real ones have less than 4 KiB."""
+MAX_RECORDS = 16
+"""That a hello is spread over; real ones take one or two. All are read again with each block that arrives."""
 SERVER_NAME, ENCRYPTED_HELLO = 0, 0xFE0D
 HOST_NAME = 0
 
@@ -43,7 +45,7 @@ def read_hello(data: bytes) -> Hello | None:
 def _message(data: bytes) -> bytes | None:
     """Return the body of the hello, which may be spread over records."""
     message, at = b"", 0
-    while True:
+    for _ in range(MAX_RECORDS):
         if data[at : at + 1] not in (b"", b"\x16"):
             raise BadHello("this is not TLS")
         if len(data) < at + RECORD_HEAD:
@@ -63,6 +65,7 @@ def _message(data: bytes) -> bytes | None:
                 return message[4 : 4 + whole]
         if len(data) < at:
             return None
+    raise BadHello("the TLS hello is in too many pieces")
 
 
 class _Fields:

@@ -14,6 +14,8 @@ from ferrule.protocol.errors import FerruleError
 
 MAX_NAME = 253
 """Characters of a name: the limit of DNS."""
+MAX_TEXT = 2 * MAX_NAME
+"""Characters that are read at all: IDN leaves out some of them."""
 MAX_SHOWN = 10
 """Names that a sentence lists: what a reader takes in."""
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -32,6 +34,8 @@ class BadDomain(FerruleError):
 def read_host(text: str) -> str:
     """Return the name of a host as DNS compares it: in lower case, IDN as A-labels, without the trailing dot. Raises
     `BadDomain`, also for an address in any notation."""
+    if len(text) > MAX_TEXT:
+        raise BadDomain(f"{_quoted(text)} is too long for a name")
     name = _ascii(text).lower().removesuffix(".")
     labels = name.split(".")
     if len(name) <= MAX_NAME and all(_LABEL.fullmatch(label) for label in labels):

@@ -25,7 +25,7 @@ from ferrule.egress.messages import (
     values,
 )
 from ferrule.egress.secrets import Concealer, Exchange
-from ferrule.egress.streams import BLOCK, SocketStream, TlsStream, both
+from ferrule.egress.streams import BLOCK, SocketStream, TlsStream, both, turns
 
 HEAD_S = 30.0
 """For a whole head, from its first byte: a program sends it at once."""
@@ -53,11 +53,13 @@ class Client:
         if not self.early:
             async with asyncio.timeout(KEEP_S):
                 self.early = await self.stream.read()
+        seen = 0
         async with asyncio.timeout(HEAD_S):
-            while (at := self.early.find(END)) < 0:
+            while (at := self.early.find(END, max(seen - len(END), 0))) < 0:
                 if len(self.early) > MAX_HEAD:
                     raise BadRequest("The head of the request is too long.", 431)
-                check_lines(self.early)
+                check_lines(self.early, seen)
+                seen = len(self.early)
                 block = await self.stream.read()
                 if not block:
                     if self.early:
@@ -193,6 +195,7 @@ class _One:
                 self._inner.receive_data(block)
             elif isinstance(event, h11.Data):
                 await self._send(event)
+                await turns().next()  # there may be thousands of them in a block
             elif isinstance(event, h11.EndOfMessage):
                 await self._send(h11.EndOfMessage())
                 return
@@ -221,6 +224,7 @@ class _One:
             elif isinstance(event, h11.Data):
                 for data in body.feed(event.data):
                     await self._tell(h11.Data(data=data))
+                    await turns().next()
             elif isinstance(event, h11.EndOfMessage):
                 if data := body.flush():
                     await self._tell(h11.Data(data=data))
