@@ -69,6 +69,8 @@ class Echo:
             case "broken":
                 writer.write(b"nonsense\r\n\r\n")
                 return
+            case "named":
+                headers = [*headers, f"X-{_value_of(head, b'x-key')}: 1"]
             case "none":
                 writer.close()
                 return

@@ -57,6 +57,9 @@ async def test_a_connection_carries_requests_one_after_the_other(folder: Path) -
         told = await it.said(one + two + end)
         assert told.count("HTTP/1.1 200 OK") == 3
         assert it.echo.bodies == [b"abc", b"de", b""]
+        named = b"POST http://ok.example/ HTTP/1.1\r\nHost: ok.example\r\nConnection: content-length, close\r\n"
+        assert (await it.said(named + b"Content-Length: 2\r\n\r\nfg")).startswith("HTTP/1.1 200 OK")
+        assert it.echo.bodies[-1] == b"fg"
 
 
 async def test_tls_goes_through_the_proxy_and_through_addresses_unopened(folder: Path) -> None:
@@ -320,7 +323,7 @@ async def test_the_placeholder_stays_one_elsewhere(folder: Path) -> None:
         assert VALUE.encode() not in b"".join(it.echo.heads)
 
 
-@pytest.mark.parametrize("kind", ["", "split", "chunked", "gzip", "deflate"])
+@pytest.mark.parametrize("kind", ["", "split", "chunked", "gzip", "deflate", "named"])
 async def test_a_reflected_value_comes_back_as_placeholder(folder: Path, kind: str) -> None:
     async with scene(folder) as it:
         told = await it.get(kind, f"X-Key: {it.placeholder}", "Accept-Encoding: gzip, br", "Range: bytes=0-9")
@@ -329,6 +332,27 @@ async def test_a_reflected_value_comes_back_as_placeholder(folder: Path, kind: s
         assert VALUE not in told and f"X-Seen: {it.placeholder}" in told
         plain = re.sub(r"\r\n[0-9a-f]+\r\n", "", told.partition("\r\n\r\n")[2])
         assert it.placeholder in plain
+
+
+async def test_an_answer_without_tls_does_not_tell_the_value_either(folder: Path) -> None:
+    async with scene(folder) as it:
+        for host, shown in (("api.example", it.placeholder), ("ok.example", VALUE)):
+            asked = f"/split HTTP/1.1\r\nHost: {host}\r\nX-Key: {VALUE}\r\nConnection: close\r\n\r\n"
+            within = f"CONNECT {host}:80 HTTP/1.1\r\nHost: {host}\r\n\r\nGET {asked}"
+            for data in (f"GET http://{host}{asked}", within):
+                told = await it.said(data.encode())
+                assert f"X-Seen: {shown}\r\n" in told
+                assert f"X-Key: {shown}" in re.sub(r"\r\n[0-9a-f]+\r\n", "", told.partition("\r\n\r\n")[2])
+
+
+async def test_a_connection_sends_so_many_basic_credentials_that_they_can_be_hidden(folder: Path) -> None:
+    async with scene(folder) as it:
+        sent = [base64.b64encode(f"{number}:{it.placeholder}".encode()).decode() for number in range(17)]
+        told = await it.get("", *(f"X-{number}: Basic {one}" for number, one in enumerate(sent[:16])))
+        assert told.count("Basic ") == 16 and all(one in told for one in sent[:16])
+        told = await it.get("", *(f"X-{number}: Basic {one}" for number, one in enumerate(sent)))
+        assert told.startswith("HTTP/1.1 400 ") and "at most 16 basic credentials" in told
+        assert len(it.echo.heads) == 1
 
 
 async def test_an_answer_that_cannot_be_searched_is_refused(folder: Path) -> None:

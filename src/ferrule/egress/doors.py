@@ -20,7 +20,7 @@ from ferrule.egress.http import client_context
 from ferrule.egress.messages import BadRequest, Place, own_target, read_authority, read_request, target_of, values
 from ferrule.egress.names import BadDomain, read_host
 from ferrule.egress.pump import Pump
-from ferrule.egress.relay import AnyStream, Client, Dial, Route, refuse, relay, telling
+from ferrule.egress.relay import AnyStream, Client, Dial, Exchanges, Route, refuse, relay, telling
 from ferrule.egress.secrets import Exchange, Secrets
 from ferrule.egress.streams import SocketStream, TlsStream
 
@@ -55,7 +55,7 @@ async def serve_proxy(ways: Ways, connection: socket.socket) -> None:
         _, request = read_request(head)
         if request.method != b"CONNECT":
             client.early = head + client.early
-            await relay(client, target_of, lambda place: _plain(ways, place))
+            await relay(client, target_of, lambda place: _plain(ways, place), _hiding(ways))
             return
         place = _connect_target(request)
         with await ways.guard.connect(place.host, place.port) as upstream:
@@ -118,7 +118,7 @@ async def _inside(ways: Ways, stream: SocketStream, place: Place, upstream: Sock
             if place.port == 443:
                 text = f"What was sent to {place.host} on port 443 is not TLS."
                 raise ways.guard.refused(place.host, place.port, text)
-            await relay(Client(stream, early), _own_route(ways.guard, place), _once(ways, upstream))
+            await relay(Client(stream, early), _own_route(ways.guard, place), _once(ways, upstream), _hiding(ways))
 
 
 async def _inside_tls(
@@ -159,6 +159,11 @@ def _once(ways: Ways, upstream: SocketStream | None) -> Dial:
         return opened.pop() if opened else await _plain(ways, place)
 
     return dial
+
+
+def _hiding(ways: Ways) -> Exchanges:
+    """Return what hides values in answers without TLS: their host was told them with it."""
+    return lambda place: ways.secrets.exchange(place.host, reveals=False)
 
 
 async def _plain(ways: Ways, place: Place) -> AnyStream:
@@ -217,5 +222,5 @@ async def _with_secrets(
     async with asyncio.timeout(HELLO_S):
         await inner.handshake()
     async with telling(inner):
-        await relay(Client(inner), _own_route(ways.guard, place), dial, exchange)
+        await relay(Client(inner), _own_route(ways.guard, place), dial, lambda _: exchange)
     await inner.end()

@@ -124,10 +124,10 @@ def check_host(request: h11.Request, place: Place) -> None:
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers that are not about this connection alone."""
+    """Return the headers that are not about this connection alone. A length is about the message, whoever names it."""
     headers = list(headers)
     named = {name.strip().lower() for value in values(headers, b"connection") for name in value.split(b",")}
-    left_out = HOP_BY_HOP | named
+    left_out = HOP_BY_HOP | named - {b"content-length"}
     return [(name, value) for name, value in headers if name.lower() not in left_out]
 
 

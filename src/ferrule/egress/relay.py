@@ -24,7 +24,7 @@ from ferrule.egress.messages import (
     read_request,
     values,
 )
-from ferrule.egress.secrets import Concealer, Exchange
+from ferrule.egress.secrets import BadSecret, Concealer, Exchange
 from ferrule.egress.streams import BLOCK, SocketStream, TlsStream, both, turns
 
 HEAD_S = 30.0
@@ -39,6 +39,8 @@ Route = Callable[[h11.Request], tuple[Place, bytes]]
 """Says where a request goes, and the path to ask for there. Raises `BadRequest`."""
 Dial = Callable[[Place], Awaitable[AnyStream]]
 """Connects. Raises `Refused`, `Unreachable` and `OSError`."""
+Exchanges = Callable[[Place], Exchange | None]
+"""Returns what is replaced in requests and answers of a host."""
 
 
 class Client:
@@ -72,7 +74,7 @@ class Client:
         return head
 
 
-async def relay(client: Client, route: Route, dial: Dial, exchange: Exchange | None = None) -> None:
+async def relay(client: Client, route: Route, dial: Dial, exchanges: Exchanges) -> None:
     """Serve the requests of a client until it has ended, or one cannot be passed on. Raises `OSError`, `BadRequest`,
     `Refused` and `Unreachable`."""
     upstream: tuple[Place, AnyStream] | None = None
@@ -85,7 +87,7 @@ async def relay(client: Client, route: Route, dial: Dial, exchange: Exchange | N
                 upstream = None
             if upstream is None:
                 upstream = place, await dial(place)
-            one = _One(client, connection, request, upstream[1], exchange)
+            one = _One(client, connection, request, upstream[1], exchanges(place))
             if not await one.pass_on(place, path):
                 return
     finally:
@@ -141,6 +143,8 @@ class _One:
         try:
             await self._upstream.write(self._outer.send(self._outgoing(place, path)) or b"")
             await self._both_ways()
+        except BadSecret as error:
+            raise BadRequest(f"{error}.") from error
         except (h11.RemoteProtocolError, h11.LocalProtocolError, zlib.error) as error:
             if self._begun:
                 raise ConnectionError("the answer broke off") from error
@@ -268,7 +272,7 @@ class _One:
 def _concealed(headers: "list[tuple[bytes, bytes]]", exchange: Exchange | None) -> "list[tuple[bytes, bytes]]":
     if exchange is None:
         return headers
-    return [(name, exchange.conceal(value)) for name, value in headers]
+    return [(exchange.conceal(name), exchange.conceal(value)) for name, value in headers]
 
 
 class _Body:
@@ -285,7 +289,7 @@ class _Body:
         headers = passed_on(response.headers.raw_items())
         reason = response.reason
         if self._exchange is not None:
-            headers = self._unpacked(_concealed(headers, self._exchange))
+            headers = _concealed(self._unpacked(headers), self._exchange)
             reason = self._exchange.conceal(reason)
         return h11.Response(status_code=response.status_code, headers=headers, reason=reason)
 

@@ -15,6 +15,8 @@ from ferrule.protocol.errors import FerruleError
 
 MAX_VALUE = 8192
 """Characters: servers take no longer headers."""
+MAX_BASIC = 16
+"""Basic credentials of one connection that have a secret: all of an answer is searched for each."""
 MAX_TRIES = 1000
 """To find a placeholder that nothing else has: one is enough but for values of one or two characters."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
@@ -96,11 +98,12 @@ class Secrets:
         """The placeholders, by the names of their variables."""
         return self._placeholders
 
-    def exchange(self, host: str) -> "Exchange | None":
-        """Return what is replaced on connections to a host; None if no secret is for it."""
+    def exchange(self, host: str, *, reveals: bool = True) -> "Exchange | None":
+        """Return what is replaced on connections to a host; None if no secret is for it. Unless it `reveals`, values
+        are only hidden."""
         pairs = [secret.pair(self._placeholders[secret.name]) for secret in self._secrets]
         own = [pair for pair, secret in zip(pairs, self._secrets, strict=True) if secret.domain.allows(host)]
-        return Exchange(own, pairs) if own else None
+        return Exchange(own if reveals else (), pairs) if own else None
 
     def _new(self, secret: Secret) -> str:
         taken = {one.pair("")[1].decode() for one in self._secrets}.union(self._placeholders.values())
@@ -117,12 +120,14 @@ class Exchange:
     def __init__(self, own: Sequence[tuple[bytes, bytes]], known: Sequence[tuple[bytes, bytes]]) -> None:
         self._own = own
         self._known = sorted(set(known), key=lambda pair: -len(pair[1]))
+        self._room = MAX_BASIC
 
     def __repr__(self) -> str:
         return "<Exchange>"
 
     def reveal(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        """Return a request's headers with the values in place of their placeholders, inside basic credentials, too."""
+        """Return a request's headers with the values in place of their placeholders, inside basic credentials, too.
+        Raises `BadSecret` if a connection has too many of those."""
         return [(name, self._revealed(value)) for name, value in headers]
 
     def _revealed(self, value: bytes) -> bytes:
@@ -135,9 +140,18 @@ class Exchange:
             if (filled := self._replaced(plain)) != plain:
                 encoded = base64.b64encode(filled)
                 if (pair := (sent, encoded)) not in self._known:
-                    self._known = [pair, *self._known]
+                    self._add(pair)
                 return value[: len(_BASIC)] + encoded
         return self._replaced(value)
+
+    def _add(self, pair: tuple[bytes, bytes]) -> None:
+        """Let basic credentials be hidden in answers, too."""
+        self._room -= 1
+        if self._room < 0:
+            raise BadSecret(
+                f"A connection sends at most {MAX_BASIC} basic credentials with a secret: open another", "value"
+            )
+        self._known = [pair, *self._known]
 
     def _replaced(self, text: bytes) -> bytes:
         for placeholder, value in self._own:
