@@ -133,6 +133,7 @@ async def test_what_is_said_within_a_connection_is_for_its_host(folder: Path) ->
             (b"GET / HTTP/1.1\r\nHost: no.example\r\n\r\n", "for no.example, but the connection for ok.example"),
             (b"GET / HTTP/1.1\r\nHost: api.example\r\n\r\n", "for api.example, but the connection for ok.example"),
             (b"GET http://no.example/ HTTP/1.1\r\nHost: ok.example\r\n\r\n", "but the connection for"),
+            (b"GET / HTTP/1.1\r\nHost: ok.example:81\r\n\r\n", "for port 81 of ok.example, the connection for 80"),
             (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: ok.example\r\n\r\n", "whole URL"),
             (b"SSH-2.0-client\r\n\r\n", "malformed"),
         ):
@@ -276,6 +277,13 @@ async def test_a_client_that_says_nothing_is_let_go(folder: Path, monkeypatch: p
             await it.said(data)
         assert await it.said(b"", it.inside.https) == ""
         assert await it.said(hello_of("ok.example")[:9], it.inside.https) == ""
+
+
+async def test_a_body_that_is_malformed_is_told_as_the_clients(folder: Path) -> None:
+    async with scene(folder) as it:
+        asked = b"POST http://ok.example/ HTTP/1.1\r\nHost: ok.example\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\nx\r\n"
+        told = await it.said(asked)
+        assert told.startswith("HTTP/1.1 400 ") and "The body of the request is malformed." in told
 
 
 async def test_a_server_that_fails_is_told(folder: Path) -> None:

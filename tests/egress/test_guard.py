@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.egress.guard import Guard, Refusal, Refused, Unreachable
+from ferrule.egress.guard import MAX_OWN_LOOKUPS, Guard, Refusal, Refused, Unreachable
 from ferrule.egress.names import DomainNames
 from tests.programs import need
 
@@ -100,3 +100,24 @@ async def test_a_host_that_does_not_answer_is_unreachable_not_refused() -> None:
         pass
     with pytest.raises(Unreachable, match=r"^ok\.example does not answer on port 80\.$"):
         await Guard(None, hosts={"ok.example:80": address}).connect("ok.example", 80)
+
+
+async def test_a_guard_leaves_threads_for_the_lookups_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferrule.egress.guard.LOOKUP_S", 0.01)
+    begun: list[str] = []
+    answered = asyncio.Event()
+
+    async def resolve(name: str, port: int) -> Sequence[str]:
+        begun.append(name)
+        await answered.wait()
+        return ["127.0.0.1"]
+
+    guard = Guard(DomainNames.read(["*.slow.example"]), resolve=resolve)
+    for _ in range(2):  # those that were given up go on in their threads
+        looking = [guard.lookup(f"{number}.slow.example", 443) for number in range(3 * MAX_OWN_LOOKUPS)]
+        told = await asyncio.gather(*looking, return_exceptions=True)
+        assert all(isinstance(error, Unreachable) for error in told)
+        assert len(begun) == MAX_OWN_LOOKUPS
+    answered.set()
+    with pytest.raises(Refused):
+        await guard.lookup("last.slow.example", 443)

@@ -24,8 +24,9 @@ LOOKUP_S = 10.0
 """A lookup takes milliseconds; one that takes longer than this has failed."""
 CONNECT_S = 10.0
 """For all addresses of a name together: a host that does not answer by then is down."""
-MAX_LOOKUPS = 16
-"""At once, in all guards: each takes a thread for as long as a name server lets it wait."""
+MAX_LOOKUPS, MAX_OWN_LOOKUPS = 32, 8
+"""At once, in all guards, and in one of them: each takes a thread for as long as a name server lets it wait, and a
+command can ask for any number of names below one with `*`."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a name, or raises `OSError`."""
@@ -63,6 +64,7 @@ class Guard:
         self.allowed = allowed
         self._hosts = read_hosts(hosts or {})
         self._resolve = resolve or system_addresses
+        self._lookups = asyncio.Semaphore(MAX_OWN_LOOKUPS)
         self.listeners = [] if report is None else [report]
         """Are told of each refusal."""
 
@@ -93,7 +95,7 @@ class Guard:
             return (mapped,)
         try:
             async with asyncio.timeout(LOOKUP_S):
-                found = await self._resolve(name, port)
+                found = await self._look_up(name, port)
         except (OSError, UnicodeError) as error:
             raise Unreachable(f"{name} has no address.") from error
         if not found:
@@ -101,6 +103,13 @@ class Guard:
         if not all(map(is_public, found)):
             raise self.refused(name, port, f"{name} leads to an address that is not public, so it cannot be reached.")
         return tuple(Target(address, port) for address in dict.fromkeys(found))
+
+    async def _look_up(self, name: str, port: int) -> Sequence[str]:
+        """Look a name up. A lookup that nobody waits for any more still counts: its thread goes on."""
+        await self._lookups.acquire()
+        found = asyncio.ensure_future(self._resolve(name, port))
+        found.add_done_callback(lambda _: self._lookups.release())
+        return await asyncio.shield(found)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Return a connected socket that does not block. Raises `Refused` and `Unreachable`."""

@@ -108,8 +108,7 @@ def own_target(request: h11.Request, place: Place) -> bytes:
     if request.target[:1] == b"/" or (request.target == b"*" and request.method == b"OPTIONS"):
         return request.target
     asked, path = target_of(request)
-    if asked != place:
-        raise BadRequest(f"The request is for {asked.host}, but the connection for {place.host}.", 403)
+    _check_same(asked, place)
     return path
 
 
@@ -118,9 +117,14 @@ def check_host(request: h11.Request, place: Place) -> None:
     hosts = values(request.headers, b"host")
     if not hosts and request.http_version == b"1.0":
         return
-    asked = read_authority(hosts[0], place.port)
-    if asked != place:
+    _check_same(read_authority(hosts[0], place.port), place)
+
+
+def _check_same(asked: Place, place: Place) -> None:
+    if asked.host != place.host:
         raise BadRequest(f"The request is for {asked.host}, but the connection for {place.host}.", 403)
+    if asked != place:
+        raise BadRequest(f"The request is for port {asked.port} of {asked.host}, the connection for {place.port}.", 403)
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

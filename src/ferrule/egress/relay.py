@@ -148,6 +148,8 @@ class _One:
         except (h11.RemoteProtocolError, h11.LocalProtocolError, zlib.error) as error:
             if self._begun:
                 raise ConnectionError("the answer broke off") from error
+            if self._inner.their_state is h11.ERROR:
+                raise BadRequest("The body of the request is malformed.") from error
             raise BadRequest(f"{place.host} gave an answer that is not HTTP.", 502) from error
         except OSError as error:
             if self._begun:
