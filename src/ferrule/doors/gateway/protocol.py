@@ -1,6 +1,7 @@
 """HTTP connections with bounds on what a client may send before it is known: the head of a request."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -13,12 +14,68 @@ MAX_HEAD_BYTES = 64 << 10
 HEAD_S = 60.0
 """Seconds for a head to come whole: a connection that sends none would be kept for nothing."""
 
-TOO_LARGE = "The head of the request is too large."
+MOST_WAITING = 16 << 10
+"""Bytes that wait for the end of a turn: more than any head with a first event."""
 
+TOO_LARGE = "The head of the request is too large."
 
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 )
+
+
+class JoinedWrites(asyncio.Transport):
+    """A transport that sends together what is written in one turn of the loop: the head of an answer, and its
+    first part. Each packet costs the client as much as the event in it."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._waiting = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes at the end of this turn, or now if they are many: a slow client must be felt."""
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting += data
+        if len(self._waiting) > MOST_WAITING:
+            self._flush()
+
+    def _flush(self) -> None:
+        data, self._waiting = self._waiting, b""
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what waits, then close."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._waiting = b""
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Return whether it is closed or closing."""
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the connection."""
+        return self._transport.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Hand the connection to another protocol."""
+        self._transport.set_protocol(protocol)
+
+    def pause_reading(self) -> None:
+        """Take nothing from the client for now."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take from the client again."""
+        self._transport.resume_reading()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -30,7 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
