@@ -1,4 +1,4 @@
-"""What a connection writes in one turn of the loop goes out together."""
+"""What a connection writes within two turns of the loop goes out together."""
 
 import asyncio
 import socket
@@ -20,6 +20,7 @@ async def both() -> "tuple[JoinedWrites, socket.socket]":
 async def test_a_head_and_its_first_part_are_sent_together(both: tuple[JoinedWrites, socket.socket]) -> None:
     ours, theirs = both
     ours.write(b"head ")
+    await asyncio.sleep(0)
     ours.write(b"part")
     with pytest.raises(BlockingIOError):
         theirs.recv(100)

@@ -307,8 +307,7 @@ class ResponseEngine:
         except Exception:
             log.exception("%s failed", ledger.id)
             ending = Ending("failed", run.usage, "server_error", BROKEN)
-        await uninterrupted(hosted.close())
-        await uninterrupted(self._conclude(asked, ledger, run, ending, cache, kept))
+        await uninterrupted(self._conclude(asked, ledger, run, ending, cache, kept, hosted))
 
     async def _conclude(
         self,
@@ -318,11 +317,13 @@ class ResponseEngine:
         ending: Ending,
         cache: ResponseCache | None,
         kept: EventLog | None,
+        hosted: HostedCalls,
     ) -> None:
         """Store how a response ended, then tell it: what a client was told to be complete is not lost."""
         last = ledger.close(ending)
         history = History((*run.items, *run.said), asked.history.lane or ledger.id)
         try:
+            await hosted.close()
             if kept is not None:
                 await kept.close()
             if asked.request.store:

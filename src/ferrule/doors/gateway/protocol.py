@@ -25,8 +25,8 @@ _BAD_REQUEST = (
 
 
 class JoinedWrites(asyncio.Transport):
-    """A transport that sends together what is written in one turn of the loop: the head of an answer, and its
-    first part. Each packet costs the client as much as the event in it."""
+    """A transport that sends together what is written within two turns of the loop: the head of an answer and its
+    first events, the last text and the end. Each packet costs a client more than the events in it."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -35,9 +35,9 @@ class JoinedWrites(asyncio.Transport):
         self._waiting = b""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes at the end of this turn, or now if they are many: a slow client must be felt."""
+        """Send bytes soon, or now if they are many: a slow client must be felt."""
         if not self._waiting:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._loop.call_soon, self._flush)
         self._waiting += data
         if len(self._waiting) > MOST_WAITING:
             self._flush()

@@ -66,7 +66,6 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the whole stream."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(gone(receive))
         try:
@@ -95,6 +94,7 @@ class EventStream(Response):
             pause = KEEP_ALIVE_S - silent if silent < KEEP_ALIVE_S else KEEP_ALIVE_S
 
     async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for batch in self._batches:
             for piece, more in writes(batch):
                 await self._write(send, piece, more=more)
