@@ -8,7 +8,7 @@ may lead only to other places below the folder. Nobody can make it leave by chan
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
@@ -40,13 +40,17 @@ def read_file(path: str | os.PathLike[str], limit: int) -> bytes:
         return _read(os.open(path, _FILE), limit, cut=False)
 
 
-def read_inside(top: str, path: str, limit: int, *, cut: bool = False) -> bytes:
-    """Read the file `path`, which is relative to the folder `top` (a real path) and lies below it.
+def read_inside(
+    top: str, path: str, limit: int, *, cut: bool = False, check: Callable[[int], None] = lambda folder: None
+) -> bytes:
+    """Read the file `path`, which is relative to the folder `top` (a real path) and lies below it. `check` gets the
+    descriptor of the folder, and raises `OSError` to refuse it.
 
     Raises `FileNotFoundError`, also if a folder on the way is missing, and `Unreadable` above `limit` bytes (with
     `cut`, the first `limit` bytes are returned), for anything but a regular file, and for a link that leads out.
     """
     with _explained(), _opened(top) as folders:
+        check(folders[0])
         name = _walk(folders, top, path)
         if name is None:
             raise Unreadable("is a folder, not a file")

@@ -13,6 +13,7 @@ from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.index import BATCH, NO_EMBEDDER, Index
 from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.searching import Search, search_all
+from ferrule.retrieval.tables import Document
 from ferrule.retrieval.vectors import VectorMemory
 from tests.retrieval.toy import ToyEmbedder
 
@@ -293,6 +294,12 @@ async def test_a_file_that_is_no_index_is_told(tmp_path: Path, memory: VectorMem
     sqlite3.connect(tmp_path / "new").execute("pragma user_version = 99").connection.close()
     with pytest.raises(IndexFault, match="another version"):
         await Index.open(tmp_path / "new", embedder=None, memory=memory)
+
+
+async def test_an_index_whose_vectors_have_yet_to_come_is_searched(index: Index) -> None:
+    assert await index.embed_missing() == 0
+    await index.put_all([Document("d", [Chunk("words", 0)])], embed=False)
+    assert await names(index, "words") == ["d"]
 
 
 async def test_several_indexes_answer_as_one(tmp_path: Path, embedder: ToyEmbedder, memory: VectorMemory) -> None:

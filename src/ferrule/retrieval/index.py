@@ -7,7 +7,7 @@ documents go in without vectors and are found by their words; `embed_missing` gi
 import asyncio
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -16,7 +16,7 @@ from ferrule.retrieval.chunking import Chunk
 from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
 from ferrule.retrieval.filters import Attributes, Filter
 from ferrule.retrieval.fusion import Weights
-from ferrule.retrieval.lanes import IndexFault, Lane, explained
+from ferrule.retrieval.lanes import IndexDamaged, IndexFault, Lane, explained
 from ferrule.retrieval.searching import Hit, Ranker, Rankings, Search, Vectors, ranked, search_all
 from ferrule.retrieval.tables import Document, Found
 from ferrule.retrieval.vectors import VectorMemory
@@ -57,7 +57,7 @@ class Index(AsyncClosing):
             with explained(index._path):
                 await asyncio.to_thread(_make_file, index._path)
             if not await index._writes.run(tables.make_tables):
-                raise IndexFault(f"The index {path} was made by another version: remove it, and it is made again.")
+                raise IndexDamaged(f"The index {path} was made by another version: remove it, and it is made again.")
         except BaseException:
             await index.aclose()
             raise
@@ -86,9 +86,10 @@ class Index(AsyncClosing):
         `IndexFault`."""
         return sum(await self.put_all([Document(document, chunks, title, attributes, stamp)]))
 
-    async def put_all(self, documents: Sequence[Document]) -> list[int]:
-        """`put` several in one transaction. They have different names."""
-        texts = [chunk.text for document in documents for chunk in document.chunks]
+    async def put_all(self, documents: Sequence[Document], *, embed: bool = True) -> list[int]:
+        """`put` several in one transaction, without `embed` for `embed_missing` to go on with. They have different
+        names."""
+        texts = [chunk.text for document in documents for chunk in document.chunks] if embed else []
         return await self._writes.run(_put_all, documents, await self._vectors_for(texts))
 
     async def set_attributes(self, document: str, attributes: Attributes) -> bool:
@@ -98,6 +99,14 @@ class Index(AsyncClosing):
     async def remove(self, document: str) -> bool:
         """Take a document out; no search finds it after this has returned. False if there is none of that name."""
         return await self._writes.run(tables.remove, document)
+
+    async def remove_all(self, documents: Sequence[str]) -> None:
+        """`remove` several in one transaction."""
+        await self._writes.run(_remove_all, documents)
+
+    async def set_stamps(self, stamps: Mapping[str, str]) -> None:
+        """Give documents other stamps, by their names."""
+        await self._writes.run(tables.set_stamps, stamps)
 
     async def chunks_of(self, document: str) -> list[str]:
         """Return the texts of a document's chunks, in order."""
@@ -228,6 +237,11 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise IndexFault(f"The index {path} cannot be opened: {error.strerror}.") from error
+
+
+def _remove_all(tx: sqlite3.Connection, documents: Sequence[str]) -> None:
+    for document in documents:
+        tables.remove(tx, document)
 
 
 def _put_all(tx: sqlite3.Connection, documents: Sequence[Document], vectors: Vectors | None) -> list[int]:

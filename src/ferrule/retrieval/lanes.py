@@ -28,6 +28,10 @@ class IndexFault(FerruleError):
     """The file of an index cannot be used: one sentence for the user, with the next step."""
 
 
+class IndexDamaged(IndexFault):
+    """It is no index that this version can use."""
+
+
 class Lane:
     """Runs functions of a connection as transactions, `begin` beginning each."""
 
@@ -90,4 +94,4 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise IndexFault(f"The index {path} cannot be read or written now: {error}.") from error
     except sqlite3.DatabaseError as error:
-        raise IndexFault(f"The index {path} is damaged ({error}): remove it, and it is made again.") from error
+        raise IndexDamaged(f"The index {path} is damaged ({error}): remove it, and it is made again.") from error

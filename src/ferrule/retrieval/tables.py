@@ -157,6 +157,11 @@ def stamps(tx: sqlite3.Connection) -> dict[str, str]:
     return dict(tx.execute("select name, stamp from documents"))
 
 
+def set_stamps(tx: sqlite3.Connection, stamps: Mapping[str, str]) -> None:
+    """Give documents other stamps, by their names."""
+    tx.executemany("update documents set stamp = ? where name = ?", ((stamp, name) for name, stamp in stamps.items()))
+
+
 def passing(tx: sqlite3.Connection, filter: Filter) -> set[int]:  # noqa: A002 - the API's name
     """Return the numbers of the documents that a filter takes."""
 

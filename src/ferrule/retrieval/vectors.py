@@ -78,6 +78,8 @@ class VectorMemory:
         count, width = tables.vector_count(tx), tables.dimension(tx)
         with self._lock:
             kept = self._kept.pop(index, None)
+        if not count:
+            return
         if count * _row_bytes(width) > self._limit:
             yield from _read(tx, 0)
             return

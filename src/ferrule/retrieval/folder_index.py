@@ -1,0 +1,162 @@
+"""A folder whose files can be searched. Its index is a cache: it is brought up to date in the background, before each
+search, and made again when it is damaged.
+
+Only what has changed is read, and only texts that are new are embedded. Of several programs one at a time does it.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Self
+
+from ferrule.kernel_files import Shown
+from ferrule.locks import take_in_time, try_lock
+from ferrule.retrieval.embedder import Embedder
+from ferrule.retrieval.folder_files import batches, read, survey
+from ferrule.retrieval.index import NO_EMBEDDER, Index
+from ferrule.retrieval.lanes import IndexDamaged, IndexFault
+from ferrule.retrieval.vectors import VectorMemory
+from ferrule.sync import AsyncClosing
+
+log = logging.getLogger("ferrule.retrieval")
+
+FRESH_SECONDS = 2.0
+"""How long a look at the folder counts: several calls of one answer share it."""
+AGAIN_SECONDS = 10.0
+"""How soon an embedder that did not answer is asked again."""
+LOCK_SECONDS = 2.0
+"""How long another program may take that only looks at the folder."""
+SUFFIXES = (".sqlite3", ".sqlite3-wal", ".sqlite3-shm", ".reading", ".embedding")
+"""The files of an index."""
+FOLDER = "file_search"
+"""Where the indexes lie, below the folder of Ferrule's own files."""
+
+
+class FolderIndex(AsyncClosing):
+    """A folder and its index. `shown` are the folders outside of which nothing is read."""
+
+    def __init__(self, top: str, path: Path, index: Index, shown: Shown) -> None:
+        self.top = top
+        self.index = index
+        self.problem: str | None = None
+        """Why the folder cannot be looked at: the rest of a sentence about it."""
+        self.left_out = 0
+        """Files that are not taken, because they are too large or too many."""
+        self._path = path
+        self._shown = shown
+        self._left: int | None = None
+        self._looked = -FRESH_SECONDS
+        self._looking: asyncio.Task[None] | None = None
+        self._embedding: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, folder: str, home: str, embedder: Embedder | None, memory: VectorMemory, shown: Shown) -> Self:
+        """Open the index of a folder, or make it. Raises `IndexFault`."""
+        top = os.path.realpath(folder)
+        path = index_path(home, top)
+        with _explained(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            index = await Index.open(path, embedder=embedder, memory=memory)
+        except IndexDamaged:
+            remove_index(path)
+            index = await Index.open(path, embedder=embedder, memory=memory)
+        return cls(top, path, index, shown)
+
+    @property
+    def state(self) -> str | None:
+        """What of the folder is not in the index: a sentence, or None if all of it is."""
+        if self.problem is not None:
+            return f"{self.top} {self.problem}."
+        if self._left is None:
+            return f"{self.top} is not in the index yet: its files are being listed."
+        return f"{self._left} changed files of {self.top} are not in the index yet." if self._left else None
+
+    def start(self) -> "asyncio.Task[None]":
+        """Bring the index up to date in the background, unless that was done just now."""
+        running = self._looking
+        if running is not None and (not running.done() or time.monotonic() < self._looked + FRESH_SECONDS):
+            return running
+        self._looking = asyncio.create_task(self._look())
+        return self._looking
+
+    async def aclose(self) -> None:
+        """Stop what runs, and close the index."""
+        tasks = [task for task in (self._looking, self._embedding) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.index.aclose()
+
+    async def _look(self) -> None:
+        """Read what has changed. What goes wrong is in `problem`."""
+        try:
+            async with _alone(self._path.with_suffix(".reading")) as alone:
+                self.problem = None if alone else "is being indexed by another program"
+                if alone:
+                    await self._read_changed()
+        except (IndexFault, OSError) as error:
+            log.info("%s is not indexed: %s", self.top, error)
+            self.problem = f"cannot be indexed: {error.strerror if isinstance(error, OSError) else error}".rstrip(".")
+        self._looked = time.monotonic()
+        if self._embedding is None or self._embedding.done():
+            self._embedding = asyncio.create_task(self._embed())
+
+    async def _read_changed(self) -> None:
+        known = await self.index.stamps()
+        found = await asyncio.to_thread(survey, self.top, known, self._shown)
+        self.left_out, self._left = found.left_out, len(found.changed)
+        await self.index.remove_all(found.gone)
+        for batch in batches(found.changed):
+            contents = await asyncio.to_thread(read, self.top, batch, known, self._shown)
+            await self.index.put_all(contents.documents, embed=False)
+            await self.index.set_stamps(contents.stamps)
+            await self.index.remove_all(contents.gone)
+            self._left -= len(batch)
+
+    async def _embed(self) -> None:
+        """Embed what has no vectors, and ask again while the embedder does not answer."""
+        try:
+            while True:
+                async with _alone(self._path.with_suffix(".embedding")) as alone:
+                    if alone:
+                        await self.index.embed_missing()
+                        if self.index.reason in (None, NO_EMBEDDER):
+                            return
+                await asyncio.sleep(AGAIN_SECONDS)
+        except (IndexFault, OSError) as error:
+            log.info("%s is not embedded: %s", self.top, error)
+
+
+def index_path(home: str, top: str) -> Path:
+    """Return where the index of a folder (a real path) lies."""
+    return Path(home) / FOLDER / f"{hashlib.blake2b(os.fsencode(top), digest_size=12).hexdigest()}.sqlite3"
+
+
+def remove_index(path: Path) -> None:
+    """Remove the file of an index and those beside it. Raises `IndexFault`."""
+    with _explained(path):
+        for suffix in SUFFIXES:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise IndexFault(f"The index {path} cannot be written: {error.strerror}.") from error
+
+
+@asynccontextmanager
+async def _alone(path: Path) -> AsyncIterator[bool]:
+    """Hold a lock that one program at a time has; False if another one keeps it."""
+    with ExitStack() as ends:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        ends.callback(os.close, descriptor)
+        yield await take_in_time(lambda: try_lock(descriptor), LOCK_SECONDS)
