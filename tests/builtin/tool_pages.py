@@ -57,6 +57,7 @@ EXAMPLES: dict[str, object] = {
     "shell_command": {"command": "git log -3 | cat", "timeout_ms": 5000},
     "str_replace_based_edit_tool": {"command": "view", "path": "/home/me/a.py", "view_range": [10, 40]},
     "task_tracker": {"command": "plan", "task_list": [{"title": "Write the test", "status": "in_progress"}]},
+    "file_search": {"query": "how long is a session token valid"},
     "web_search": {"query": "height of the tower of Brix"},
     "open_page": {"url": "https://brix.example/tower"},
     "find_in_page": {"url": "1", "pattern": "metres"},

@@ -67,6 +67,7 @@ NAMES = (
     "web_search",
     "open_page",
     "find_in_page",
+    "file_search",
 )
 """The modules, in the order in which their tools are listed."""
 

@@ -129,6 +129,8 @@ async def open_session(
         spans=spans,
     )
     try:
+        if runtime.conversation.file_search is not None and parent is None:
+            runtime.conversation.file_search.search.start()
         servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)
     except BaseException:
         if rollout is not None:

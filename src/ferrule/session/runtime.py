@@ -19,6 +19,7 @@ from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.session.caches import with_caches
+from ferrule.session.file_search import folder_access
 from ferrule.session.web import web_access
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
@@ -96,6 +97,7 @@ def build_runtime(
         roles={name: role.description for name, role in settings.agents.items()},
         python=settings.python,
         web=web_access(settings, env, workspace.places),
+        file_search=folder_access(settings, env, workspace.readable_files.shown),
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))

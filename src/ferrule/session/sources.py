@@ -42,6 +42,8 @@ AGENT_TOOLS = ("spawn_agent", "send_input", "wait", "wait_agent", "resume_agent"
 """The tools by which a model works with sub-agents."""
 WEB_TOOLS = ("web_search", "open_page", "find_in_page")
 """The tools that search the web, where that is configured."""
+FOLDER_TOOL = "file_search"
+"""The tool that searches the folders which the user has named."""
 ASKS_USER = "request_user_input"
 """Shown to the model only where somebody answers."""
 

@@ -33,6 +33,7 @@ from ferrule.session.hooks import SessionHooks
 from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.sources import (
     AGENT_TOOLS,
+    FOLDER_TOOL,
     WEB_TOOLS,
     BuiltinSource,
     DefinitionSource,
@@ -344,6 +345,8 @@ class Toolset(LoopBound, Closing):
             ends.push_async_callback(self.conversation.shared.close)
             if self.conversation.web is not None:
                 ends.push_async_callback(self.conversation.web.aclose)
+            if self.conversation.file_search is not None:
+                ends.push_async_callback(self.conversation.file_search.aclose)
             for handler in self._built[2].loaded() if self._built is not None else ():
                 if id(handler) not in self._lent:
                     ends.push_async_callback(handler.close)
@@ -376,6 +379,8 @@ def tool_sources(
         names = expand_profile(include, conversation.profile, features)
         if conversation.web is not None:
             names = list(dict.fromkeys((*names, *WEB_TOOLS)))
+        if conversation.file_search is not None:
+            names = list(dict.fromkeys((*names, FOLDER_TOOL)))
         return [BuiltinSource(names, conversation)]
     names, made = split_tools(tools, conversation)
     if features.multi_agent:

@@ -7,6 +7,7 @@ import msgspec
 
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.retrieval.access import FolderAccess
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
 from ferrule.tools.turn_diff import TurnDiffTracker
@@ -68,11 +69,14 @@ class ConversationState(Protocol):
     def python(self) -> str | None: ...
     @property
     def web(self) -> WebAccess | None: ...
+    @property
+    def file_search(self) -> FolderAccess | None: ...
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
-    sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web."""
+    sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web,
+    `file_search` the search in folders."""
 
     cwd: str
     permissions: Permissions
@@ -85,3 +89,4 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     roles: Mapping[str, str] = {}
     python: str | None = None
     web: WebAccess | None = None
+    file_search: FolderAccess | None = None
