@@ -168,7 +168,7 @@ async def test_readers_that_wait_hold_up_nobody_and_a_cancelled_tunnel_lets_go()
             assert await said(free.inner, 4) == b"mine"  # nobody else reads it
 
 
-async def test_closing_ends_tunnels_and_a_later_one_does_not_hang() -> None:
+async def test_closing_ends_tunnels() -> None:
     pump = Pump()
     with opened(pump) as ends:
         ends.one.send(b"x")
@@ -176,6 +176,17 @@ async def test_closing_ends_tunnels_and_a_later_one_does_not_hang() -> None:
         await pump.aclose()
         with pytest.raises(ConnectionAbortedError):
             await ends.task
-        with opened(pump) as late, pytest.raises(ConnectionAbortedError):
-            await late.task
     assert NAME not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_a_thread_without_tunnels_ends_and_the_next_tunnel_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pump_module, "SPARE_S", 0.01)
+    async with pumping() as pump:
+        for _ in range(2):
+            with opened(pump) as ends:
+                ends.one.send(b"x")
+                assert await said(ends.other, 1) == b"x"
+                ends.task.cancel()
+                await asyncio.wait([ends.task])
+            assert pump._worker is not None
+            await asyncio.wait_for(asyncio.shield(pump._worker.ended), 30)

@@ -20,12 +20,14 @@ MOST = 1 << 20
 of the usual size are what an ordinary user may have."""
 MAX_SPARE = 32
 """Pipes kept for the next turn. One serves all tunnels but those whose reader waits, which hold one each."""
+SPARE_S = 10.0
+"""Until a thread without a tunnel ends: many containers are used once and kept for a while."""
 END_S = 5.0
 """Until the thread has ended: it never waits for a peer, so this takes milliseconds."""
 
 
 class Pump:
-    """Passes bytes between pairs of connections, in one thread that begins with the first. Close it to end that."""
+    """Passes bytes between pairs of connections, in one thread for all that are open. Close it to end that."""
 
     def __init__(self) -> None:
         self._worker: _Worker | None = None
@@ -39,11 +41,8 @@ class Pump:
         for source, target in ((one, other), (other, one)):
             if early := source.take_early():
                 await target.write(early)
-        if self._worker is None:
-            self._worker = _Worker(asyncio.get_running_loop())
-        worker = self._worker
-        pair = _Pair(one.socket, other.socket, worker.loop.create_future())
-        worker.ask(lambda: worker.add(pair))
+        pair = _Pair(one.socket, other.socket, asyncio.get_running_loop().create_future())
+        worker = self._begin(pair)
         try:
             await _over_or_idle(pair, idle_s)
         finally:
@@ -52,6 +51,14 @@ class Pump:
                 await _kept_waiting(pair.over)
         if (error := pair.over.result()) is not None:
             raise error
+
+    def _begin(self, pair: "_Pair") -> "_Worker":
+        worker = self._worker
+        if worker is None or not worker.ask(lambda: worker.add(pair)):
+            new = self._worker = _Worker(asyncio.get_running_loop())
+            new.ask(lambda: new.add(pair))
+            return new
+        return worker
 
     async def aclose(self) -> None:
         """End the thread, and the tunnels that are left."""
@@ -117,19 +124,18 @@ class _Worker:
         self._ways: dict[int, tuple[_Way, _Way]] = {}
         self._ready: deque[_Way] = deque()
         self._spare: list[tuple[int, int]] = []
-        self._going = threading.Lock()
+        self._asking = threading.Lock()
         self._goes_on = True
         self.thread = threading.Thread(target=self._run, name="ferrule-tunnels", daemon=True)
         self.thread.start()
 
-    def ask(self, what: Callable[[], None]) -> None:
-        """Have something done in the thread; here, if that has ended."""
-        with self._going:
-            if not self._epoll.closed:
+    def ask(self, what: Callable[[], None]) -> bool:
+        """Have something done in the thread. False if that ends."""
+        with self._asking:
+            if self._goes_on:
                 self._asked.append(what)
                 os.eventfd_write(self._bell, 1)
-                return
-        what()
+            return self._goes_on
 
     def add(self, pair: _Pair) -> None:
         """Begin with a pair."""
@@ -138,8 +144,8 @@ class _Worker:
             for way, answers in ((there, back), (back, there)):
                 self._epoll.register(way.source, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
                 self._ways[way.source.fileno()] = way, answers
-        except (OSError, ValueError) as error:  # of a thread that has ended
-            self.drop(pair, ConnectionAbortedError(f"the tunnel cannot begin: {error}"))
+        except OSError as error:
+            self.drop(pair, error)
 
     def drop(self, pair: _Pair, error: OSError | None = None) -> None:
         """Let go of a pair, if that has not been done, and say so."""
@@ -153,7 +159,8 @@ class _Worker:
 
     def end(self) -> None:
         """End the thread."""
-        self._goes_on = False
+        with self._asking:
+            self._goes_on = False
 
     def _run(self) -> None:
         try:
@@ -162,15 +169,14 @@ class _Worker:
                 for _ in range(len(self._ready)):
                     self._take_turn(self._ready.popleft())
         finally:
-            with self._going:
-                while self._asked:
-                    self._asked.popleft()()
-                for way, _ in [*self._ways.values()]:
-                    self.drop(way.pair, ConnectionAbortedError("tunnels have ended"))
-                self._epoll.close()
-                os.close(self._bell)
+            self.end()
+            self._answer()
+            for way, _ in [*self._ways.values()]:
+                self.drop(way.pair, ConnectionAbortedError("tunnels have ended"))
             for pipe in self._spare:
                 _close(pipe)
+            self._epoll.close()
+            os.close(self._bell)
             self._tell(self.ended, None)
 
     def _tell(self, future: "asyncio.Future[OSError | None]", result: OSError | None) -> None:
@@ -179,17 +185,24 @@ class _Worker:
 
     def _look(self) -> None:
         """Find out who has bytes, or room for those that are held."""
-        for fd, events in self._epoll.poll(0 if self._ready else None):
+        found = self._epoll.poll(0 if self._ready else None if self._ways else SPARE_S)
+        if not found and not self._ways:
+            with self._asking:
+                self._goes_on = bool(self._asked)
+        for fd, events in found:
             if fd == self._bell:
                 os.eventfd_read(fd)
-                while self._asked:
-                    self._asked.popleft()()
+                self._answer()
             elif fd in self._ways:
                 way, back = self._ways[fd]
                 if events & ~select.EPOLLOUT and not way.held:
                     self._wake(way)
                 if events & ~select.EPOLLIN and back.held:
                     self._wake(back)
+
+    def _answer(self) -> None:
+        while self._asked:
+            self._asked.popleft()()
 
     def _wake(self, way: _Way) -> None:
         if not way.ready and not way.ended:
