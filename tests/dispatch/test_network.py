@@ -96,9 +96,9 @@ async def test_only_a_denial_lasts() -> None:
     for error, again in ((Rejected("no"), 1), (RespondToModel("nobody is there"), 2)):
         judge = Judge(error)
         answers, network = await decided(judge, "a.example")
-        assert answers == [str(error)]
+        assert answers == [f"a.example: {error}"]
         with network.attempting(CTX):
-            assert await network.decide("a.example", 443, False) == str(error)
+            assert await network.decide("a.example", 443, False) == f"a.example: {error}"
         assert len(judge.asked) == again
 
 

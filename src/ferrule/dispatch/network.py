@@ -152,9 +152,9 @@ class NetworkApprovals:
         except asyncio.CancelledError:  # nobody but us cancels this task: the connections that wait are told
             why = WITHDRAWN.format(effect.host)
         except Rejected as error:
-            self._rejected[effect.host] = why = str(error)
+            self._rejected[effect.host] = why = f"{effect.host}: {error}"
         except RespondToModel as error:
-            why = str(error)
+            why = f"{effect.host}: {error}"
         finally:
             del self._asked[effect.host]
         if self._running:
