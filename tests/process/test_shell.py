@@ -75,7 +75,7 @@ async def test_the_environment_of_a_login_shell(env: Env, tmp_path: Path) -> Non
 async def test_b058_start_up_files(env: Env, tmp_path: Path, profile: str, problem: str | None) -> None:
     base = home(tmp_path, env, profile)
     limit = 300 if problem and "longer" in problem else 30_000
-    login = LoginShell(PlainLauncher(), BASH, base, "/tmp", timeout_ms=limit)
+    login = LoginShell(PlainLauncher(), BASH, base, "/tmp", timeout_ms=limit, grace=0.2)
     first, second = await asyncio.gather(login.environment(), login.environment())
     assert first is second
     if problem:

@@ -95,6 +95,7 @@ class LoginShell:
         base: Mapping[str, str],
         cwd: str,
         timeout_ms: int = LOGIN_TIMEOUT_MS,
+        grace: float = LOGIN_GRACE,
         places: Places = NOWHERE,
     ) -> None:
         self._places = places
@@ -103,6 +104,7 @@ class LoginShell:
         self._base = base
         self._cwd = cwd
         self._timeout_ms = timeout_ms
+        self._grace = grace
         self._answer: asyncio.Task[LoginEnvironment] | None = None
 
     async def environment(self) -> LoginEnvironment:
@@ -130,7 +132,7 @@ class LoginShell:
                     env={**self._base, "TERM": "dumb", "PATH": path},
                     cwd=self._cwd,
                     timeout_ms=self._timeout_ms,
-                    grace=LOGIN_GRACE,
+                    grace=self._grace,
                 )
             except LaunchError as error:
                 return LoginEnvironment(self._base, str(error))
