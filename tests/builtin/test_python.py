@@ -83,7 +83,7 @@ async def test_the_limit_is_told_and_variables_are_kept(tool: Bench) -> None:
 async def test_a_cell_that_cannot_be_interrupted_is_told_once(tool: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ferrule.process.python_kernel.INTERRUPT_GRACE", 0.1)
     monkeypatch.setattr(python, "INTERRUPT_GRACE", 0.1)
-    stubborn = "import signal; signal.signal(2, signal.SIG_IGN); print('said')\nwhile True: pass"
+    stubborn = "import signal, time; signal.signal(2, signal.SIG_IGN); print('said')\nwhile True: time.sleep(0.1)"
     output = await tool.output("python", code=stubborn, timeout_ms=2000)
     assert output.success is False and output.text == (
         "said\nThe kernel was ended, because the cell went on for 0.1 s after it was interrupted at the limit of "
