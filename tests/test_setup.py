@@ -107,6 +107,7 @@ def test_setup_that_fails_says_why_and_leaves_no_stamp(clone: Clone) -> None:
         "thing==1 \\\n    --hash=sha256:00\n    # via ferrule (pyproject.toml)\n"
     )
     clone.env |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    clone.env["FERRULE_PYTHON"] = os.path.realpath(sys.executable)  # it may have a pip, which need not be made first
     child = clone.start("demo")
     out, err = child.communicate(timeout=50)
     assert child.returncode != 0
