@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,13 +11,13 @@ import pytest
 
 from ferrule.sandbox.environment import NESTED
 from tests.cli.command import COMMAND, SOURCE, Place
+from tests.cli.warm import Warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes of Linux")
 
 LANDLOCK, MOUNT, UNSHARE = 444, 165, 272
 WITHOUT = """
-import ctypes, os, struct, sys
-numbers = list(map(int, sys.argv[1].split(",")))
+import ctypes, struct
 load, equal, done = 0x20, 0x15, 0x06
 program = [(load, 0, 0, 0), *((equal, len(numbers) - at, 0, each) for at, each in enumerate(numbers))]
 program += [(done, 0, 0, 0x7FFF0000), (done, 0, 0, 0x00050000 | 38)]
@@ -27,20 +26,16 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 header = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
 assert libc.prctl(22, 2, header, 0, 0) == 0, ctypes.get_errno()
-os.execv(sys.executable, [sys.executable, "-m", "ferrule.cli.main", *sys.argv[2:]])
 """
-"""Runs the command on a kernel that has not got these system calls: a filter answers them with ENOSYS."""
+"""Makes the kernel one that has not got the system calls of these `numbers`: a filter answers them with ENOSYS."""
 
 
-def doctor(place: Place, *missing: int) -> str:
+def doctor(place: Place, forker: Warm, *missing: int) -> str:
     place.home.mkdir(parents=True, exist_ok=True)
-    numbers = ",".join(map(str, missing))
-    command = [sys.executable, "-c", WITHOUT, numbers] if missing else COMMAND
-    done = subprocess.run(
-        [*command, "doctor"], cwd=place.cwd, env=place.env(), capture_output=True, text=True, timeout=50, check=False
-    )
-    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
-    return done.stdout
+    before = f"numbers = {missing}\n{WITHOUT}" if missing else ""
+    done = forker.run(("doctor",), b"", place.env(), place.cwd, before)
+    assert done.code == 0 and not done.err, done.out + done.err
+    return done.out
 
 
 def sandbox_lines(report: str) -> list[str]:
@@ -57,8 +52,8 @@ def repeated(report: str) -> list[str]:
     return [part for part, count in Counter(parts).items() if count > 1 and part.count(" ") >= 3]
 
 
-def test_a_kernel_without_landlock_is_told(place: Place) -> None:
-    said = sandbox_lines(doctor(place, LANDLOCK))
+def test_a_kernel_without_landlock_is_told(place: Place, forker: Warm) -> None:
+    said = sandbox_lines(doctor(place, forker, LANDLOCK))
     if said[0].startswith("Sandbox: bwrap"):
         pytest.skip("no namespaces here")
     assert said[0] == "Sandbox: namespaces and a system call filter"
@@ -66,8 +61,8 @@ def test_a_kernel_without_landlock_is_told(place: Place) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of system calls are this machine's")
-def test_a_machine_without_a_sandbox_says_each_reason_once(place: Place) -> None:
-    report = doctor(place, LANDLOCK, MOUNT, UNSHARE)
+def test_a_machine_without_a_sandbox_says_each_reason_once(place: Place, forker: Warm) -> None:
+    report = doctor(place, forker, LANDLOCK, MOUNT, UNSHARE)
     said = sandbox_lines(report)
     assert said[0] == "Sandbox: nothing"
     assert any("this kernel has no Landlock, or it was not enabled at boot" in line for line in said)
@@ -75,8 +70,8 @@ def test_a_machine_without_a_sandbox_says_each_reason_once(place: Place) -> None
     assert repeated(report) == []
 
 
-def test_no_sentence_stands_twice(place: Place) -> None:
-    assert repeated(doctor(place)) == []
+def test_no_sentence_stands_twice(place: Place, forker: Warm) -> None:
+    assert repeated(doctor(place, forker)) == []
 
 
 def test_a_home_that_cannot_be_written_is_said_once(place: Place) -> None:

@@ -36,14 +36,25 @@ class Warm:
         self._channel = channel
         self._orders = 0
 
-    def run(self, place: Place, arguments: tuple[str, ...], stdin: bytes, env: Mapping[str, str], cwd: Path) -> Done:
-        """Run `ferrule ARGUMENTS` in a new process and wait."""
+    def run(
+        self, arguments: tuple[str, ...], stdin: bytes | int, env: Mapping[str, str], cwd: Path, before: str = ""
+    ) -> Done:
+        """Run `ferrule ARGUMENTS` in a new process and wait. `stdin`: what it reads, or a descriptor of it. `before`:
+        Python that the process runs first."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            given.write(stdin)
-            given.seek(0)
+            if isinstance(stdin, bytes):
+                given.write(stdin)
+                given.seek(0)
+            files = [given.fileno() if isinstance(stdin, bytes) else stdin, out.fileno(), err.fileno()]
             self._orders += 1
-            order = {"number": self._orders, "arguments": arguments, "env": dict(env), "cwd": str(cwd)}
-            socket.send_fds(self._channel, [json.dumps(order).encode()], [file.fileno() for file in (given, out, err)])
+            order = {
+                "number": self._orders,
+                "arguments": arguments,
+                "env": dict(env),
+                "cwd": str(cwd),
+                "before": before,
+            }
+            socket.send_fds(self._channel, [json.dumps(order).encode()], files)
             number, code = 0, 1
             while number != self._orders:  # an earlier command may have taken longer than its test waited
                 number, code = json.loads(self._channel.recv(64))
@@ -75,7 +86,7 @@ class WarmPlace(Place):
     def run(
         self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> Done:
-        return self.warm.run(self, arguments, stdin, self.env(env), cwd or self.cwd)
+        return self.warm.run(arguments, stdin, self.env(env), cwd or self.cwd)
 
 
 def _serve(channel: socket.socket) -> int:
@@ -115,6 +126,7 @@ def _command(order: dict[str, Any], files: list[int], tell: int) -> NoReturn:
 
     code: int | str | None = 1
     try:
+        exec(order["before"], {})
         code = main(order["arguments"])
     except SystemExit as left:
         code = left.code

@@ -293,7 +293,9 @@ async def test_a_cell_that_ignores_the_interrupt_is_killed(tmp_path: Path, monke
     kernel = await started(tmp_path)
     pid = int(await run(kernel, "import os, signal; signal.signal(2, signal.SIG_IGN); os.getpid()"))
     with pytest.raises(CellTimedOut, match="the cell ran longer than 2000 ms") as lost:
-        await kernel.run("import time; signal.signal(2, signal.SIG_IGN); print('said')\nwhile True: time.sleep(0.1)", 2000)
+        await kernel.run(
+            "import time; signal.signal(2, signal.SIG_IGN); print('said')\nwhile True: time.sleep(0.1)", 2000
+        )
     assert lost.value.written.text() == "said\n"
     assert kernel.lost and not alive(pid)
     with pytest.raises(KernelDied):
