@@ -1,5 +1,5 @@
 """The way out: a download through a tunnel, and with a secret, beside a direct one; and how late the pieces of a stream
-are that the same process sends while a hundred tunnels are busy.
+are that the same process sends while a hundred tunnels are busy. The rows of lateness tell percentiles, too.
 
 All over loopback by TLS. The server and the client are processes of their own, as in use; the client is curl.
 """
@@ -14,11 +14,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.measure import Row, bounded
+from benchmarks.measure import Row, bounded, medians, row
 from ferrule.egress.authority import Authority
 from ferrule.egress.egress import Egress
 from ferrule.egress.guard import Guard
@@ -26,9 +27,10 @@ from ferrule.egress.names import DomainNames
 from ferrule.egress.secrets import Secret
 from ferrule.sandbox.way_out import Listeners
 
-SIZE, ROUNDS = 200 << 20, 5
-TUNNELS, PIECES, EVERY_S = 100, 150, 0.02
-RATE, SETTLE_S = "2M", 4.0
+SIZE, ROUNDS = 200 << 20, 9
+AIMS = 1 / 0.7, 1 / 0.3
+TUNNELS, PIECES, EVERY_S, LATE_ROUNDS = 100, 150, 0.02, 3
+RATE, SETTLE_S = "2M", 3.0
 HOST = "bench.example"
 
 
@@ -40,13 +42,19 @@ class Beyond(msgspec.Struct, frozen=True):
 
 
 class Late(msgspec.Struct, frozen=True):
-    """Times as late as alone, MB a second that were moved meanwhile, and CPU seconds a second of this process."""
+    """How late the pieces of a stream come, in milliseconds; MB a second that were moved meanwhile; CPU seconds in a
+    second of this process, and of its event loop alone."""
 
-    tunnels: float
-    direct: float
-    tunnel_mb: float
-    direct_mb: float
-    cpu: float
+    median: float
+    p95: float
+    p99: float
+    mb: float = 0
+    cpu: float = 0
+    loop_cpu: float = 0
+
+    def __str__(self) -> str:
+        at = f"{self.mb:.0f} MB/s, " if self.mb else ""
+        return f"{at}p95 {self.p95:.2f} ms, p99 {self.p99:.2f} ms"
 
 
 def main() -> None:
@@ -69,27 +77,34 @@ async def compare(folder: Path) -> list[Row]:
     server.start()
     beyond = Beyond(parent.recv(), str(ca_file))
     try:
-        tunnel, secret = await downloads(beyond, folder)
-        late = await lateness(beyond)
+        direct, *ways = await downloads(beyond, folder)
+        alone, beside_direct, beside_tunnels = await lateness(beyond)
     finally:
         server.terminate()
         server.join()
     return [
-        bounded("a download through a tunnel takes, times a direct one", tunnel, 1 / 0.7, "x"),
-        bounded("a download from the domain of a secret takes, times a direct one", secret, 1 / 0.3, "x"),
-        bounded(
-            f"a stream beside {TUNNELS} tunnels ({late.tunnel_mb:.0f} MB/s), times as late as alone",
-            late.tunnels,
+        *(
+            row(f"a download of {SIZE >> 20} MB {name}, beside a direct one", taken, direct, aim, "ms", 1e3)
+            for name, taken, aim in zip(("through a tunnel", "from the domain of a secret"), ways, AIMS, strict=True)
+        ),
+        row(
+            f"a stream beside {TUNNELS} tunnels ({beside_tunnels}), beside itself alone ({alone})",
+            beside_tunnels.median,
+            alone.median,
             2,
-            "x",
+            "ms",
+            1,
         ),
-        bounded(
-            f"... beside as many direct downloads ({late.direct_mb:.0f} MB/s), the machine alone",
-            late.direct,
+        row(
+            f"... beside as many direct downloads ({beside_direct}): the machine alone",
+            beside_direct.median,
+            alone.median,
             None,
-            "x",
+            "ms",
+            1,
         ),
-        bounded(f"... the server's CPU in a second beside {TUNNELS} tunnels", late.cpu, None, "s"),
+        bounded(f"... the server's CPU in a second beside {TUNNELS} tunnels", beside_tunnels.cpu, None, "ms", 1e3),
+        bounded("... of that in its event loop, with the stream", beside_tunnels.loop_cpu, None, "ms", 1e3),
     ]
 
 
@@ -104,7 +119,8 @@ def serve(authority: Authority, told: multiprocessing.connection.Connection) -> 
             for _ in range(SIZE >> 20):
                 writer.write(block)
                 await writer.drain()
-                if writer.is_closing():  # the client has gone
+                await asyncio.sleep(0)  # a drain that need not wait does not hear that the client has gone
+                if writer.is_closing() or reader.at_eof():
                     break
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
@@ -129,8 +145,8 @@ def way_out(beyond: Beyond, secrets: Sequence[Secret]) -> tuple[Egress, Listener
     return way, listeners
 
 
-async def downloads(beyond: Beyond, folder: Path) -> tuple[float, float]:
-    """Return how many times as long as directly a download takes by a tunnel, and with a secret."""
+async def downloads(beyond: Beyond, folder: Path) -> list[float]:
+    """Return the seconds that a download takes: directly, by a tunnel, and with a secret."""
     direct = ["--resolve", f"{HOST}:{beyond.port}:127.0.0.1", "--cacert", beyond.ca_file]
     plain, plain_at = way_out(beyond, [])
     secret, secret_at = way_out(beyond, [Secret(HOST, "KEY", "k" * 40)])
@@ -141,15 +157,11 @@ async def downloads(beyond: Beyond, folder: Path) -> tuple[float, float]:
         [*direct, f"https://{HOST}:{beyond.port}/"],
         *(["-x", proxy, "--cacert", str(bundle), f"https://{HOST}/"] for proxy in proxies),
     ]
-    times: list[list[float]] = [[] for _ in ways]
     async with plain, secret:
-        for _ in range(ROUNDS):
-            for way, taken in zip(ways, times, strict=True):
-                taken.append(await curl(way))
+        taken = await medians([partial(curl, way) for way in ways], ROUNDS)
         plain.stop(plain_at)
         secret.stop(secret_at)
-    base = min(times[0])
-    return min(times[1]) / base, min(times[2]) / base
+    return taken
 
 
 async def curl(words: Sequence[str]) -> float:
@@ -161,33 +173,43 @@ async def curl(words: Sequence[str]) -> float:
     return float(out)
 
 
-async def lateness(beyond: Beyond) -> Late:
+async def lateness(beyond: Beyond) -> list[Late]:
     """Measure a stream alone, beside direct downloads, which is what the machine costs, and beside tunnels."""
     way, listeners = way_out(beyond, [])
-    port = listeners.proxy.getsockname()[1]
+    proxy = f"http://127.0.0.1:{listeners.proxy.getsockname()[1]}"
+    direct = ["--resolve", f"{HOST}:{beyond.port}:127.0.0.1", f"https://{HOST}:{beyond.port}/"]
     async with way:
-        alone = await stream_lateness()
-        direct, direct_mb, _ = await beside(
-            ["--resolve", f"{HOST}:{beyond.port}:127.0.0.1", f"https://{HOST}:{beyond.port}/"], beyond
-        )
-        tunnels, tunnel_mb, cpu = await beside(["-x", f"http://127.0.0.1:{port}", f"https://{HOST}/"], beyond)
+        measured = [
+            stream_lateness,
+            partial(beside, direct, beyond),
+            partial(beside, ["-x", proxy, f"https://{HOST}/"], beyond),
+        ]
+        taken: list[list[Late]] = [[] for _ in measured]
+        for _ in range(LATE_ROUNDS):
+            for measure, kept in zip(measured, taken, strict=True):
+                kept.append(await measure())
         way.stop(listeners)
-    return Late(tunnels / alone, direct / alone, tunnel_mb, direct_mb, cpu)
+    return [typical(kept) for kept in taken]
 
 
-async def beside(words: Sequence[str], beyond: Beyond) -> tuple[float, float, float]:
-    """Return how late pieces arrive while many downloads run, their MB a second, and this process' CPU a second."""
+def typical(rounds: Sequence[Late]) -> Late:
+    """Return the median of each figure."""
+    return Late(*(statistics.median(getattr(one, name) for one in rounds) for name in Late.__struct_fields__))
+
+
+async def beside(words: Sequence[str], beyond: Beyond) -> Late:
+    """Measure a stream while many downloads run."""
     command = ["curl", "-sSf", "-o", "/dev/null", "--limit-rate", RATE, "--cacert", beyond.ca_file, *words]
     busy = [await asyncio.create_subprocess_exec(*command) for _ in range(TUNNELS)]
     await asyncio.sleep(SETTLE_S)
-    start, cpu, before = time.perf_counter(), time.process_time(), sum(written(one.pid) for one in busy)
+    before = time.perf_counter(), time.process_time(), time.thread_time(), sum(written(one.pid) for one in busy)
     late = await stream_lateness()
-    seconds = time.perf_counter() - start
-    cpu, moved = time.process_time() - cpu, sum(written(one.pid) for one in busy) - before
+    after = time.perf_counter(), time.process_time(), time.thread_time(), sum(written(one.pid) for one in busy)
+    seconds, cpu, loop_cpu, moved = (late - early for late, early in zip(after, before, strict=True))
     for process in busy:
         process.kill()
         await process.wait()
-    return late, moved / seconds / 1e6, cpu / seconds
+    return msgspec.structs.replace(late, mb=moved / seconds / 1e6, cpu=cpu / seconds, loop_cpu=loop_cpu / seconds)
 
 
 def written(pid: int) -> int:
@@ -196,8 +218,8 @@ def written(pid: int) -> int:
     return int(counts.partition("wchar: ")[2].split("\n")[0])
 
 
-async def stream_lateness() -> float:
-    """Send pieces at fixed times over loopback and return the median time from when each was due until it arrived."""
+async def stream_lateness() -> Late:
+    """Send pieces at fixed times over loopback, and measure from when each was due until it arrived."""
     late: list[float] = []
     due: list[float] = []
 
@@ -216,7 +238,8 @@ async def stream_lateness() -> float:
         while await reader.read(1):
             late.append(time.perf_counter() - due[len(late)])
         writer.close()
-    return statistics.median(late)
+    cuts = statistics.quantiles(late, n=100)
+    return Late(cuts[49] * 1e3, cuts[94] * 1e3, cuts[98] * 1e3)
 
 
 if __name__ == "__main__":
