@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ferrule.containers.images.errors import ImageError
+from ferrule.containers.images.errors import ImageError, readable
 from ferrule.containers.images.folders import open_inside
 from ferrule.sandbox.linux.root import Account
 
@@ -23,13 +23,17 @@ def account_of(root: Path, user: str) -> Account | None:
     users = [*_table(root, b"etc/passwd", 7)]
     found = next((row for row in users if name in (row[0], row[2])), None)
     if found is None and not name.isdigit():
-        raise ImageError(f"the image's user is {user!r}, but its /etc/passwd has no {name!r}: build the image anew")
+        raise ImageError(
+            f"the image's user is {readable(user)!r}, but its /etc/passwd has no {readable(name)!r}: build it anew"
+        )
     number = int(found[2] if found else name)
     groups = [*_table(root, b"etc/group", 4)]
     main = _group(groups, group, user) if group else int(found[3]) if found else 0
     more = () if group or not found else tuple(int(row[2]) for row in groups if found[0] in row[3].split(","))
     if max(number, main, *more) > LARGEST:
-        raise ImageError(f"the image's user is {user!r}, but containers have no ids above {LARGEST}: build it anew")
+        raise ImageError(
+            f"the image's user is {readable(user)!r}, but containers have no ids above {LARGEST}: build it anew"
+        )
     if number == main == 0:
         return None
     return Account(
@@ -44,7 +48,9 @@ def account_of(root: Path, user: str) -> Account | None:
 def _group(groups: list[list[str]], wanted: str, user: str) -> int:
     found = next((row for row in groups if row[0] == wanted), None)
     if found is None and not wanted.isdigit():
-        raise ImageError(f"the image's user is {user!r}, but its /etc/group has no {wanted!r}: build the image anew")
+        raise ImageError(
+            f"the image's user is {readable(user)!r}, but its /etc/group has no {readable(wanted)!r}: build it anew"
+        )
     return int(found[2] if found else wanted)
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Protocol
 
-from ferrule.containers.images.errors import ImageError, explained
+from ferrule.containers.images.errors import ImageError, explained, readable
 from ferrule.containers.images.limits import MAX_ENTRIES, ImportLimits
 from ferrule.containers.images.streams import FilePipe, blocks_of, unpacked, write_all
 from ferrule.containers.images.tar import RECORD, Kind, TarReader
 
 MAX_LINKS = 8
 """Links in a `docker save` archive: equal layers are links to the first one."""
+LACKS = "{} lacks {}: fetch the image again"
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _USTAR = slice(257, 262)
 
@@ -43,6 +44,8 @@ class FolderBlobs:
 
     def open(self, name: str) -> tuple[IO[bytes], int]:
         """See `Blobs.open`."""
+        if not self.has(name):
+            raise ImageError(LACKS.format(self._folder, readable(name)))
         return open_regular(self._folder / name)
 
 
@@ -73,7 +76,7 @@ class TarBlobs:
         """See `Blobs.open`. Only one may be open at a time: they share the file."""
         place = self._places.get(self._resolved(name))
         if place is None:
-            raise ImageError(f"{self._path} lacks {name}: fetch the image again")
+            raise ImageError(LACKS.format(self._path, readable(name)))
         self._file.seek(place[0])
         return os.fdopen(os.dup(self._file.fileno()), "rb", buffering=0), place[1]
 
@@ -90,11 +93,11 @@ def read_all(blobs: Blobs, name: str, limit: int) -> bytes:
     file, size = blobs.open(name)
     with file:
         if size > limit:
-            raise ImageError(f"{name} has {size:,} bytes; {limit:,} are allowed")
+            raise ImageError(f"{readable(name)} has {size:,} bytes; {limit:,} are allowed")
         with explained(name):
             data = b"".join(blocks_of(file, size))
     if len(data) != size:
-        raise ImageError(f"{name} ends too early: fetch the image again")
+        raise ImageError(f"{readable(name)} ends too early: fetch the image again")
     return data
 
 

@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Callable
 
-from ferrule.containers.images.errors import ImageError
+from ferrule.containers.images.errors import ImageError, readable
 
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_MODE = 0o755
@@ -119,7 +119,7 @@ def open_inside(root: os.PathLike[str], path: bytes) -> int:
 def _not_a_folder(name: bytes, above: int, path: Path) -> str:
     is_link = stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
     kind = "a link" if is_link else "no folder"
-    return f"a layer has an entry below {shown(path)}, where {os.fsdecode(name)} is {kind}: build the image anew"
+    return f"a layer has an entry below {shown(path)}, where {readable(name)} is {kind}: build the image anew"
 
 
 def remove(name: bytes, folder: int, path: Path, gone: Callable[[Path], None]) -> None:
@@ -147,4 +147,4 @@ def names_in(folder: int) -> list[bytes]:
 
 def shown(path: Path) -> str:
     """Return a path as errors name it."""
-    return os.fsdecode(b"/".join(path)) or "/"
+    return readable(b"/".join(path)) or "/"

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from ferrule.containers.images.blobs import NO_IMAGE, Blobs, open_blobs, read_all, read_blocks
-from ferrule.containers.images.errors import ImageError
+from ferrule.containers.images.errors import ImageError, readable
 from ferrule.containers.images.limits import MAX_DOCUMENT, MAX_DOCUMENTS, MAX_LAYERS, MAX_NESTING, ImportLimits
 from ferrule.containers.images.streams import checked_digest, verified
 
@@ -192,11 +192,13 @@ def _of_layout(blobs: Blobs, path: Path, reference: str | None) -> ImageSource:
     chosen = _chosen(list(_manifests(reader, index.manifests, ())), path, reference)
     manifest = reader.document(chosen.descriptor, _Manifest)
     if manifest.config.media_type not in CONFIGS:
-        raise ImageError(f"{path} holds {manifest.config.media_type or 'something'!r}, which is no image of a system")
+        raise ImageError(
+            f"{path} holds {readable(manifest.config.media_type) or 'something'!r}, which is no image of a system"
+        )
     config = reader.document(manifest.config, _Config)
     for layer in manifest.layers:
         if not LAYER.fullmatch(layer.media_type):
-            raise ImageError(f"{path} has a layer of the kind {layer.media_type!r}, which cannot be unpacked")
+            raise ImageError(f"{path} has a layer of the kind {readable(layer.media_type)!r}, which cannot be unpacked")
         if not blobs.has(_blob(layer.digest)):
             raise ImageError(f"{path} lacks the layer {layer.digest}: {AGAIN}, with all its layers")
     layers = tuple(
@@ -261,10 +263,10 @@ def _chosen(found: list[_Found], path: Path, reference: str | None) -> _Found:
     usable = [one for one in named if _may_run(one.descriptor)]
     images = [one for one in usable if one.descriptor.media_type in MANIFESTS and not one.descriptor.artifact_type]
     if not images and usable:
-        kind = usable[0].descriptor.artifact_type or usable[0].descriptor.media_type
+        kind = readable(usable[0].descriptor.artifact_type or usable[0].descriptor.media_type)
         raise ImageError(f"{path} holds {kind!r}, which is no image of a system")
     if not images:
-        there = ", ".join(sorted({str(one.descriptor.platform) for one in named}))
+        there = readable(", ".join(sorted({str(one.descriptor.platform) for one in named})))
         raise ImageError(f"{path} has no image for linux/{machine()}, only for {there}: fetch it for this machine")
     if len({one.names for one in images}) > 1 or (not images[0].names and len({_key(one) for one in images}) > 1):
         raise ImageError(f"{path} has several images: choose one with --ref; {_listed(images)}")
@@ -284,21 +286,25 @@ def _preference(found: _Found) -> tuple[bool, str]:
 
 def _listed(found: list[_Found]) -> str:
     names = sorted({name for one in found for name in one.names[:1]})
-    return f"there are {', '.join(names)}" if names else "they have no names: copy one into a layout of its own"
+    return (
+        f"there are {readable(', '.join(names))}" if names else "they have no names: copy one into a layout of its own"
+    )
 
 
 def _of_archive(blobs: Blobs, path: Path, reference: str | None) -> ImageSource:
     listed = _decoded(read_all(blobs, "manifest.json", MAX_DOCUMENT), list[_Archived], "manifest.json")
     named = [one for one in listed if reference is None or reference in (one.repo_tags or ())]
     if len(named) != 1:
-        tags = ", ".join(tag for one in listed for tag in one.repo_tags or ()) or "none with a name"
+        tags = readable(", ".join(tag for one in listed for tag in one.repo_tags or ())) or "none with a name"
         problem = "several images: choose one with --ref" if named else f"no image named {reference!r}"
         raise ImageError(f"{path} has {problem}; there are {tags}" if listed else NO_IMAGE.format(path))
     image = named[0]
     data = read_all(blobs, image.config, MAX_DOCUMENT)
     digest = _digest_of_name(image.config.removesuffix(".json"))
     if digest is None:
-        raise ImageError(f"{path} has a configuration whose name is no digest ({image.config}): save the image again")
+        raise ImageError(
+            f"{path} has a configuration whose name is no digest ({readable(image.config)}): save the image again"
+        )
     for _ in verified(iter([data]), digest):
         pass
     config = _decoded(data, _Config, image.config)
@@ -336,7 +342,7 @@ def _diff_ids(config: _Config, layers: int, path: Path) -> list[str]:
 
 def _run_config(told: _Config, path: Path) -> ImageConfig:
     if (told.os or "linux") != "linux" or (told.architecture or machine()) != machine():
-        there = f"{told.os}/{told.architecture}"
+        there = readable(f"{told.os}/{told.architecture}")
         raise ImageError(f"{path} is an image for {there}; this machine is linux/{machine()}: fetch it for this one")
     run = told.config or _Run()
     return ImageConfig(
@@ -358,4 +364,4 @@ def _decoded(data: bytes, kind: type[T], name: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ImageError(f"{name} is not what it should be ({error}): {AGAIN}") from error
+        raise ImageError(f"{readable(name)} is not what it should be ({error}): {AGAIN}") from error

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.containers.images.errors import ImageError, explained
+from ferrule.containers.images.errors import ImageError, explained, readable
 from ferrule.containers.images.folders import FOLDER_MODE, OPEN, Folders, names_in, remove, shown
 from ferrule.containers.images.folders import Path as Parts
 from ferrule.containers.images.limits import MAX_DEPTH, MAX_NAME_BYTES, ImportLimits
@@ -277,7 +277,7 @@ class _Target:
         self._note(path, entry, mode)
         for name, value in entry.attributes.items():
             if not name.startswith(OWN_ATTRIBUTES) or name.startswith(OVERLAY_ATTRIBUTES) or b"\0" in name:
-                self._left_out[f"attributes {os.fsdecode(name.partition(b'.')[0])}.*"] += 1
+                self._left_out[f"attributes {readable(name.partition(b'.')[0])}.*"] += 1
                 continue
             try:
                 os.setxattr(descriptor, name, value)
@@ -336,7 +336,7 @@ def safe_parts(name: bytes) -> Parts:
     """Take an entry's name apart. Raises `ImageError` if it leads out of the root or is no name."""
     parts = tuple(part for part in name.split(b"/") if part not in (b"", b"."))
     if (name.startswith(b"/") and parts) or b".." in parts or b"\0" in name:
-        raise ImageError(f"a layer has the path {os.fsdecode(name)!r}, which leads out of the image: do not trust it")
+        raise ImageError(f"a layer has the path {readable(name)!r}, which leads out of the image: do not trust it")
     if len(parts) > MAX_DEPTH:
         raise ImageError(TOO_DEEP.format(len(parts), MAX_DEPTH))
     return parts
