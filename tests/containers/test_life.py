@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -19,8 +20,10 @@ from ferrule.containers import (
     LocalHost,
     UnknownContainer,
 )
+from ferrule.containers.languages import languages_of
 from ferrule.containers.notices import RESTARTED
-from ferrule.containers.place import LOCK, PREFIX, new_slot, on_disk
+from ferrule.containers.place import LOCK, PREFIX, Slot, new_slot, on_disk, take_slot
+from ferrule.locks import try_lock
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from tests.processes import alive, children, running, until
 from tests.sandbox.test_death import SECONDS, inits_of
@@ -94,6 +97,47 @@ async def test_the_next_host_goes_on_with_the_files(place: Path) -> None:
         await again.aclose()
 
 
+async def test_the_first_command_says_so_whoever_asked_before(place: Path) -> None:
+    async with LocalHost.open(place) as first:
+        made = await first.create()
+    async with LocalHost.open(place) as second:
+        again = await second.get(made.id)
+        assert (await languages_of(again)).python
+        assert (await again.run("true")).stderr.text() == f"[{RESTARTED}]\n"
+        await again.aclose()
+
+
+async def test_who_keeps_a_list_notes_a_container_before_it_outlives_us(host: LocalHost, place: Path) -> None:
+    noted: list[str] = []
+
+    async def note(container: Container) -> None:
+        noted.append(container.id)
+        assert container.id not in {info.id for info in on_disk(place)}
+        if len(noted) == 2:
+            raise OSError("the list is full")
+
+    made = await host.create(note=note)
+    with pytest.raises(OSError, match="full"):
+        await host.create(note=note)
+    assert folders(place) == noted[:1] == [made.id]
+    await made.aclose()
+
+
+def test_a_sweep_that_looks_at_a_container_is_no_user(place: Path) -> None:
+    kept = new_slot(place, ContainerSettings())
+    kept.publish()
+    kept.release()
+    taken: list[Slot] = []
+    asking = Thread(target=lambda: taken.append(take_slot(place, kept.record.id)))
+    with (place / LOCK).open() as lock, (kept.folder / LOCK).open() as looked_at:
+        assert try_lock(lock.fileno()) and try_lock(looked_at.fileno())
+        asking.start()
+        asking.join(0.05)  # without patience it has given up by now
+    asking.join()
+    [again] = taken
+    again.remove()
+
+
 async def test_one_process_at_a_time(host: LocalHost, place: Path) -> None:
     container = await host.create()
     other = LocalHost.open(place)
@@ -143,6 +187,16 @@ async def test_what_a_predecessor_left_is_swept(place: Path) -> None:
         assert [info.id for info in await host.list()] == [recent.record.id]
         assert folders(place) == [recent.record.id]
         await host.remove(recent.record.id)
+
+
+async def test_what_a_predecessor_left_goes_when_it_is_over(place: Path) -> None:
+    for seconds in (0.2, 0.4, 1000):
+        slot = new_slot(place, ContainerSettings(idle_seconds=seconds))
+        slot.publish()
+        slot.release()
+    async with LocalHost.open(place) as host:
+        await until(lambda: folders(place) == [slot.record.id])
+        await host.remove(slot.record.id)
 
 
 async def test_no_more_than_the_limit(place: Path) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from ferrule.containers.container import Container
 from ferrule.process.launcher import LaunchError
+from ferrule.process.run import run
 
 PATIENCE = 20.0
 """Seconds: all answer within one; a busy machine takes much longer."""
@@ -16,12 +17,12 @@ ask() {
     name=$1; shift
     command -v "$1" > /dev/null 2>&1 && "$@" 2>&1 < /dev/null | { read -r line; echo "$name=$line"; }
 }
-ask Python python3 --version; ask Node.js node --version; ask Java java -version; ask PHP php --version
-ask Ruby ruby --version; ask Go go version; ask bash bash --version
+ask Python python3 --version & ask Node.js node --version & ask Java java -version & ask PHP php --version &
+ask Ruby ruby --version & ask Go go version & ask bash bash --version &
 for path in /usr/bin/python3 /usr/local/bin/python3 "$(command -v python3)"; do
     if [ -x "$path" ]; then echo "python=$path"; break; fi
 done
-true
+wait
 """
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
@@ -43,9 +44,12 @@ class Languages(msgspec.Struct, frozen=True):
 
 
 async def languages_of(container: Container) -> Languages:
-    """Ask the programs of a container. Nothing is known where that fails."""
+    """Ask the programs of a container. Nothing is known where that fails. What the container has to tell is left for
+    its first command."""
+    argv = ["/bin/sh", "-c", SCRIPT]
     try:
-        done = await container.run(SCRIPT, cwd="/", timeout=PATIENCE)
+        await container.start()  # its variables are known then
+        done = await run(container, argv, env=container.environment, cwd="/", timeout_ms=int(PATIENCE * 1000))
     except LaunchError:
         return Languages()
     pairs = dict(line.split("=", 1) for line in done.stdout.text().splitlines() if "=" in line)

@@ -37,6 +37,8 @@ IMAGES = "images"
 """The folder of `FERRULE_HOME` with images and the data stack."""
 SHORTEST_WAIT = 0.05
 """Seconds between two looks for expired containers."""
+OTHERS_WAIT = 60.0
+"""Seconds until the next look for one that should have expired, but another process has it."""
 GONE = "container {} has ended and its files are gone (containers end after {:g} minutes without use): make a new one"
 _DEFAULT = ContainerSettings()
 log = logging.getLogger("ferrule.containers")
@@ -80,6 +82,8 @@ class LocalHost(LoopBound):
         self._filling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[None] | None = None
+        self._left_until: float | None = None
+        """When the first container that is not ours may be over."""
         self._opened = False
         self._works = False
         self._forget_exit: Callable[[], None] = lambda: None
@@ -102,25 +106,36 @@ class LocalHost(LoopBound):
         return self
 
     async def prepare(self) -> None:
-        """Sweep, once, what a killed predecessor left."""
+        """Sweep, once, what a killed predecessor left; what it left and is not over yet, when it is."""
         self.bind_to_running_loop()
         if not self._opened:
             self._opened = True
             self._forget_exit = close_at_exit(self.aclose)
-            await asyncio.to_thread(_sweep, self._place)
+            await asyncio.to_thread(_remove_groups)
+            await self._sweep()
+            self._schedule()
 
     async def check(self) -> None:
         """Raise `ContainerError` if no container can be made here: the first time, one is."""
         if not self._works:
             await self.discard(await self.create(ContainerSettings(temporary=True)))
 
-    async def create(self, settings: ContainerSettings = _DEFAULT, way_out: WayOut | None = None) -> Container:
-        """Make a container and start it. Raises `ContainerError`."""
+    async def create(
+        self,
+        settings: ContainerSettings = _DEFAULT,
+        way_out: WayOut | None = None,
+        *,
+        note: Callable[[Container], Awaitable[None]] | None = None,
+    ) -> Container:
+        """Make a container and start it. `note` is awaited before it outlives this process: whoever keeps a list of
+        containers notes it there, and no kill leaves one that nobody knows. Raises `ContainerError`."""
         spare = self._spare(settings) if way_out is None else None
         container = spare or await self._started(settings, way_out)
         try:
+            if note is not None:
+                await note(container)
             self._keep(container.publish())
-        except ContainerError:
+        except BaseException:
             await uninterrupted(container.expire())
             raise
         self._refill()
@@ -302,9 +317,10 @@ class LocalHost(LoopBound):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._containers:
-            soonest = min(container.info.expires_at for container in self._containers.values())
-            wait = max(soonest - time.time(), SHORTEST_WAIT)
+        ends = [container.info.expires_at for container in self._containers.values()]
+        ends += [] if self._left_until is None else [self._left_until]
+        if ends:
+            wait = max(min(ends) - time.time(), SHORTEST_WAIT)
             self._timer = asyncio.get_running_loop().call_later(wait, self._look)
 
     def _look(self) -> None:
@@ -321,7 +337,19 @@ class LocalHost(LoopBound):
                     await self.discard(container)
                 except OSError as error:  # the others are to expire, too
                     log.warning("the expired container %s cannot be removed: %s", container.id, error.strerror)
+        if self._left_until is not None and self._left_until <= now:
+            self._left_until = None
+            try:
+                await self._sweep()
+            except (OSError, ContainerError) as error:  # the next process will
+                log.warning("containers of earlier processes cannot be removed: %s", error)
         self._schedule()
+
+    async def _sweep(self) -> None:
+        """Remove what no process has any more, and note when to look again."""
+        self._left_until = await asyncio.to_thread(sweep, self._place)
+        if self._left_until is not None and self._left_until <= time.time():
+            self._left_until = time.time() + OTHERS_WAIT
 
 
 def single_container(settings: ContainerSettings) -> Container:
@@ -332,8 +360,8 @@ def single_container(settings: ContainerSettings) -> Container:
     return container
 
 
-def _sweep(place: Path) -> None:
-    sweep(place)
+def _remove_groups() -> None:
+    """Remove the control groups of killed predecessors."""
     groups = find_groups()
     if isinstance(groups, Groups):
         remove_unheld(groups)

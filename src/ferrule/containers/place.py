@@ -188,14 +188,16 @@ def take_slot(place: Path, container_id: str) -> Slot:
     """Take over a container that no process has. Raises `UnknownContainer`, or `ContainerError` if one has it."""
     folder = place / container_id
     unknown = UnknownContainer(f"there is no container {container_id}")
-    if not _is_id(container_id):
+    if not _is_id(container_id) or not folder.is_dir():
         raise unknown
+    with _locked(place):  # else a sweep that looks at it looks like a user
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise unknown from error
+        is_ours = try_lock(lock)
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
-        raise unknown from error
-    try:
-        if not try_lock(lock):
+        if not is_ours:
             raise ContainerError(IN_USE.format(container_id))
         slot = Slot(folder, _record(folder), lock)
         slot.skills.mkdir(mode=0o755, exist_ok=True)  # an older Ferrule made none
@@ -221,10 +223,12 @@ def on_disk(place: Path) -> Iterator[ContainerInfo]:
         )
 
 
-def sweep(place: Path) -> None:
-    """Remove what no process has any more and nobody will ask for: expired, temporary, or made only half. Blocking."""
+def sweep(place: Path) -> float | None:
+    """Remove what no process has any more and nobody will ask for: expired, temporary, or made only half. Blocking.
+
+    Returns when the first of the others is going to expire; None if there is none."""
     if not place.is_dir():
-        return
+        return None
     with _locked(place):
         over = [held for folder in _folders(place) if (held := _held_if_over(folder)) is not None]
     for folder, lock in over:
@@ -235,7 +239,9 @@ def sweep(place: Path) -> None:
             log.warning("the old container %s cannot be removed: %s", folder, error.strerror)
         finally:
             os.close(lock)
+    soonest = min((info.expires_at for info in on_disk(place)), default=None)
     tidy(place)
+    return soonest
 
 
 def tidy(place: Path) -> None:

@@ -178,25 +178,30 @@ class ClientContainers:
         )
         reach = self._network.reach(wanted.network)
         way = None if reach is None else self._network.way_out(reach)
-        box = await self._host.create(settings, way)
         record = ContainerRecord(
-            id=box.id,
+            id="",
             owner=owner,
             created_at=int(self._clock()),
             name=name,
             lane=lane,
-            details=kept_of(wanted),
+            details=kept_of(msgspec.structs.replace(wanted, file_ids=())),
         )
+
+        async def note(box: Container) -> None:
+            nonlocal record
+            record = msgspec.structs.replace(record, id=box.id)
+            await self._store.add_container(record)
+
         try:
+            box = await self._host.create(settings, way, note=note)
             made = ClientContainer(record, box, await self._languages_of(box), self._warm.pop(box.id, None))
             made.reach, made.way = reach, way
-            await self._store.add_container(record)
-            for file_id in wanted.file_ids:
-                await self.bring(made, file_id)
+            await self.add_files(made, wanted.file_ids)
             await self.add_skills(made, skills)
         except BaseException:
-            await self._store.delete_container(owner, box.id)
-            await box.aclose()
+            await self.remove(record)
+            if way is not None:
+                await way.aclose()
             raise
         self._open = {place.id: place for place in self._open.values() if place.box.status == "running"}
         self._open[box.id] = made
@@ -256,17 +261,18 @@ class ClientContainers:
         return states
 
     async def forget_old(self, now: int) -> None:
-        """Forget containers that ended long ago."""
+        """Remove what a killed server left and is over, and forget containers that ended long ago."""
+        await self._host.prepare()
         running = {info.id for info in await self._host.list()}
         await self._store.expire_containers(now - KEPT_SECONDS, running)
 
     async def remove(self, record: ContainerRecord) -> None:
-        """End a container, and forget it with its files."""
+        """End a container, and forget it with its files. Raises `ContainerError` if another process has it."""
         if (place := self._open.pop(record.id, None)) is not None:
             await place.close_way()
-        await self._store.delete_container(record.owner, record.id)
         with suppress(UnknownContainer, ContainerExpired):
             await self._host.remove(record.id)
+        await self._store.delete_container(record.owner, record.id)
 
     async def of(self, scope: Scope, wanted: Wanted) -> ClientContainer:
         """Return the container in which a conversation goes on; make it if there is none. Raises as `create` does."""

@@ -84,7 +84,7 @@ async def create(services: Services, request: Request) -> Response:
     except PolicyRefused as error:
         raise ApiError(str(error), code="invalid_value", param=error.param) from error
     except ContainerError as error:
-        raise ApiError(str(error), status=503, kind="server_error", code="container_unavailable") from error
+        raise _unavailable(error) from error
     (shown,) = await _shown(services, made.record)
     return JsonAnswer(shown, headers=not_run(sorted(others)))
 
@@ -105,7 +105,10 @@ async def retrieve(services: Services, request: Request) -> Response:
 async def delete(services: Services, request: Request) -> Response:
     """`DELETE /containers/{id}`."""
     record = await _record(services, request)
-    await _containers(services).remove(record)
+    try:
+        await _containers(services).remove(record)
+    except ContainerError as error:
+        raise _unavailable(error) from error
     return deleted(record.id, "container.deleted")
 
 
@@ -204,8 +207,14 @@ async def _place(services: Services, request: Request) -> ClientContainer:
         raise ApiError(str(error), status=404, code="container_expired") from error
     except UnknownContainer as error:
         raise not_found("container", container_id) from error
+    except ContainerError as error:
+        raise _unavailable(error) from error
     place.box.touch()
     return place
+
+
+def _unavailable(error: ContainerError) -> ApiError:
+    return ApiError(str(error), status=503, kind="server_error", code="container_unavailable")
 
 
 async def _shown(services: Services, *records: ContainerRecord) -> list[JsonObject]:

@@ -202,6 +202,6 @@ async def _tidy(store: Store, settings: GatewaySettings, containers: ClientConta
             await store.expire_approvals(now - LIFE_S)
             if containers is not None:
                 await containers.forget_old(now)
-        except StoreError:
+        except (StoreError, ContainerError):
             log.exception("what has expired could not be deleted")
         await asyncio.sleep(TIDY_S)
