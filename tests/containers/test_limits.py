@@ -1,7 +1,10 @@
 """Floods of processes, memory and files stay within the container, with control groups and without."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -9,7 +12,7 @@ from ferrule.containers import Container, ContainerSettings, HostLimits, LocalHo
 from ferrule.process.launcher import Limits
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
-from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups
+from ferrule.sandbox.linux.cgroups import NAMES, Group, Groups, find_groups, remove_unheld
 
 MEGABYTE = 1 << 20
 MEMORY = ContainerSettings(memory_bytes=200 * MEGABYTE, max_processes=400)
@@ -137,3 +140,16 @@ def test_what_a_machine_has_is_tried() -> None:
     if isinstance(found, Groups):
         own = f"ferrule-{os.getpid()}-*"
         assert not [path for _, folder in found.folders for path in Path(folder).glob(own)], "the trial left a group"
+
+
+def test_groups_of_a_killed_process_go_though_its_last_process_is_still_dying(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "--version"], stdout=subprocess.DEVNULL)
+    gone.wait()
+    dying, living = (tmp_path / f"{NAMES}{pid}-x" for pid in (gone.pid, os.getpid()))
+    for group in (dying, living):
+        (group / "process").mkdir(parents=True)  # a folder cannot be removed either, as long as something is in it
+    timer = Timer(0.03, (dying / "process").rmdir)
+    timer.start()
+    remove_unheld(Groups(2, (("memory", str(tmp_path)), ("pids", str(tmp_path)))))
+    timer.join()
+    assert [*tmp_path.iterdir()] == [living]

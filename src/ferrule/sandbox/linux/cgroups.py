@@ -28,6 +28,8 @@ CPU_PERIOD = 100_000
 """Microseconds (Documentation/admin-guide/cgroup-v2.rst)."""
 REMOVAL_SECONDS = 5.0
 """A killed process takes milliseconds to go, on a busy machine more."""
+DYING_SECONDS = 1.0
+"""Until the last process of a killed predecessor has left its group: milliseconds, unless the machine is busy."""
 OLD_SECONDS = 60.0
 """A group that is empty for so long is not just being made."""
 _OWN_GROUPS = "/proc/self/cgroup"
@@ -104,13 +106,18 @@ class Group:
 
 
 def remove_unheld(groups: Groups) -> None:
-    """Remove the groups of ours that no process is in and whose maker is gone: those of a killed predecessor."""
+    """Remove the groups of ours that no process is in and whose maker is gone: those of a killed predecessor. Blocking,
+    for a moment where its processes are dying."""
+    left: list[Path] = []
     for folder in sorted({folder for _, folder in groups.folders}):
         with suppress(OSError):
             for path in Path(folder).glob(f"{NAMES}*"):
                 maker = path.name.removeprefix(NAMES).partition("-")[0]
-                if not Path("/proc", maker).exists() or time.time() - path.stat().st_mtime > OLD_SECONDS:
+                if not Path("/proc", maker).exists():
+                    left.append(path)
+                elif time.time() - path.stat().st_mtime > OLD_SECONDS:
                     _removed(path)
+    wait_in_time(lambda: all([_removed(path) for path in left]), DYING_SECONDS)
 
 
 @cache
