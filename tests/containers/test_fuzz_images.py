@@ -68,4 +68,4 @@ def test_hostile_images(tmp_path: Path) -> None:
         assert seen(outside) == before, number
         assert os.listdir(images.store) == [".lock"], number
         shutil.rmtree(work)
-    assert min(told.values()) > EXAMPLES / 10, told
+    assert all(told.values()), told
