@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from ferrule import tool
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import Event, UndoCompleted, WarningEvent
-from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, InContainer, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import Features, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.opening import Given, open_session, resume_settings
@@ -205,6 +206,17 @@ async def test_snapshots_cover_what_commands_do(stage: Stage) -> None:
             await session.run("more")
             assert "What commands changed was not" not in "".join(texts(server))
         assert stage.warnings == [] and not server.failures
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing takes the place of a missing name")
+async def test_what_the_sandbox_puts_in_the_place_of_missing_names_is_no_change(stage: Stage) -> None:
+    held = "echo x > c.txt; sleep 600 > /dev/null 2>&1 &"
+    with ScriptedModel([command(held), "a"]) as server:
+        async with await stage.open(server, snapshots=True, sandbox_policy=InContainer()) as session:
+            await session.run("go")
+            assert (stage.root / ".codex").exists(), "the command has ended"
+            done = await session.undo()
+            assert done is not None and (done.restored, done.left) == ((str(stage.root / "c.txt"),), ())
 
 
 async def test_without_snapshots_commands_are_not_covered_and_that_is_said(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """Undo in a session: its log, its snapshots, and the way back through what may be written now."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import closing
 from threading import Event
@@ -14,9 +15,12 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import LeftAlone, UndoCompleted
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.placeholders import WRITABLE
+from ferrule.sandbox.plan import RESERVED_NAMES
 from ferrule.session.caches import with_caches
 from ferrule.session.rollout import Rollout, StoredSession
 from ferrule.tools.tasks import run_blocking
+from ferrule.undo.states import MISSING, Change
 from ferrule.undo.undo_log import StoredTurn, UndoLog
 
 if TYPE_CHECKING:
@@ -105,7 +109,8 @@ class Undoing:
 
     def _compare(self, stop: Event) -> None:
         assert self._snapshots is not None
-        self._log.compared(self._snapshots.compare(stop), self._snapshots.content, self._snapshots.covers)
+        found = [change for change in self._snapshots.compare(stop) if not _of_the_sandbox(change)]
+        self._log.compared(found, self._snapshots.content, self._snapshots.covers)
 
     async def _bounded(self, work: Callable[[Event], None]) -> None:
         """Do a snapshot's work on a thread, and say why where it cannot be done. It ends soon when it is cancelled."""
@@ -128,6 +133,15 @@ class Undoing:
             self._report(
                 f"undo will not cover what commands change in this turn: no snapshot can be kept ({error.strerror})"
             )
+
+
+def _of_the_sandbox(change: Change) -> bool:
+    """Return whether a reserved name came or went: an empty folder is there while commands run, and a little longer.
+    Commands themselves cannot make one."""
+    return os.path.basename(os.fsdecode(change.path)) in RESERVED_NAMES and all(
+        state == MISSING or (state.kind == "folder" and not state.mode & WRITABLE)
+        for state in (change.before, change.after)
+    )
 
 
 def _snapshots_of(settings: Settings) -> "Snapshots":
