@@ -53,7 +53,7 @@ class Group:
     """A group for one start of a container. Its name says whose it is, for whoever finds it later."""
 
     def __init__(self, groups: Groups, cpus: float | None = None) -> None:
-        name = f"{NAMES}{os.getpid()}-{secrets.token_hex(6)}"
+        name = f"{NAMES}{os.getpid()}-{_started(os.getpid())}-{secrets.token_hex(6)}"
         self._groups = groups
         self._cpus = cpus
         self._paths = {kind: Path(folder, name) for kind, folder in groups.folders if cpus or kind in NEEDED}
@@ -112,8 +112,8 @@ def remove_unheld(groups: Groups) -> None:
     for folder in sorted({folder for _, folder in groups.folders}):
         with suppress(OSError):
             for path in Path(folder).glob(f"{NAMES}*"):
-                maker = path.name.removeprefix(NAMES).partition("-")[0]
-                if not Path("/proc", maker).exists():
+                maker, started = path.name.removeprefix(NAMES).split("-")[:2]
+                if _started(maker) != started:
                     left.append(path)
                 elif time.time() - path.stat().st_mtime > OLD_SECONDS:
                     _removed(path)
@@ -202,6 +202,14 @@ def _words(path: Path) -> set[str]:
         return set(path.read_text().split())
     except OSError:
         return set()
+
+
+def _started(pid: int | str) -> str:
+    """Return when a process started, in the kernel's ticks: its number may soon be another's. Empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def _write(path: Path, value: int | str) -> None:
