@@ -117,7 +117,7 @@ def remove_unheld(groups: Groups) -> None:
                     left.append(path)
                 elif time.time() - path.stat().st_mtime > OLD_SECONDS:
                     _removed(path)
-    wait_in_time(lambda: all([_removed(path) for path in left]), DYING_SECONDS)
+    wait_in_time(lambda: not [path for path in left if not _removed(path)], DYING_SECONDS)
 
 
 @cache
@@ -205,7 +205,8 @@ def _words(path: Path) -> set[str]:
 
 
 def _started(pid: int | str) -> str:
-    """Return when a process started, in the kernel's ticks: its number may soon be another's. Empty if there is none."""
+    """Return when a process started, in the kernel's ticks, since its number may soon be another's; empty if there is
+    none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
