@@ -8,10 +8,10 @@ import pytest
 
 from ferrule import Agent, Toolset
 from ferrule.builtin.command_forms import as_argv, as_script, patch_text
-from ferrule.doors.headless.calls import CommandCall, PatchCall, PatchedFile, call_line, read_call
 from ferrule.protocol.items import read_item
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import ShellTool, Wire
+from ferrule.rendering.calls import CommandCall, PatchCall, PatchedFile, call_line, read_call
 from ferrule.session.hooks import HookInput, HookOutput, PythonHook
 from ferrule.testing import ScriptedModel
 from ferrule.testing.steps import StepLike

@@ -114,7 +114,7 @@ def test_specs_need_no_pydantic() -> None:
 import sys
 from ferrule import Toolset
 from ferrule.builtin import BUILTINS
-from ferrule.doors.headless.calls import CommandCall, call_line, read_call
+from ferrule.rendering.calls import CommandCall, call_line, read_call
 from ferrule.protocol.items import FunctionCall
 names = [tool.name for tool in BUILTINS.values() if not tool.hidden]
 with Toolset.for_model("gpt-5.5", cwd="/tmp", sandbox="read-only", tools=names, on_question=print) as tools:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.doors.headless.cells import chopped, cut, width_of
-from ferrule.doors.headless.live import duration, last_line, status_line
+from ferrule.doors.headless.live import last_line, status_line
 from ferrule.doors.headless.prose import Answer
 from ferrule.doors.headless.terminal import Terminal
+from ferrule.rendering.width import chopped, cut, width_of
+from ferrule.rendering.words import duration
 from ferrule.testing import Gate, ScriptedModel, Stall, raw, reasoning, step
 from ferrule.testing.steps import StepLike
 from tests.cli.command import COMMAND, FULL_ACCESS, Place

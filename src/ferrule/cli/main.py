@@ -37,6 +37,10 @@ COMMANDS = {
 }
 """Every command and what it does. NAME is the module `ferrule.cli.commands.NAME`, with `_` for `-`."""
 
+_HELP, _VERSION = ("-h", "--help", "help"), ("-V", "--version")
+_ABOUT = (*_HELP, *_VERSION)
+_PROMPT_FLAGS = ("-p", "--print")
+
 
 NEW_OBJECTS = 20_000
 """Objects, more than have gone, after which the garbage collector looks for those that refer to each other. At Python's
@@ -83,25 +87,36 @@ def _told(given: list[str]) -> int:
 
 def _run(given: list[str]) -> int:
     first = given[0] if given else ""
-    if first in ("", "-h", "--help", "help"):
+    if _opens_terminal(first):
+        return _command("terminal").main(given)
+    if first in ("", *_HELP):
         print(usage())
         return DONE
-    if first in ("-V", "--version"):
+    if first in _VERSION:
         print(f"ferrule {__version__}")
         return DONE
     if first not in COMMANDS:
         raise UsageError(_unknown(given))
+    return _command(first).main(given[1:])
+
+
+def _command(name: str) -> Command:
     if sys.platform == "win32":
         raise UsageError("Ferrule does not run on Windows itself: use it in WSL2")
-    command = cast("Command", import_module(f"ferrule.cli.commands.{first.replace('-', '_')}"))
-    return command.main(given[1:])
+    return cast("Command", import_module(f"ferrule.cli.commands.{name.replace('-', '_')}"))
+
+
+def _opens_terminal(first: str) -> bool:
+    """Return whether there is no command, at most flags, and a terminal to show the interface on."""
+    no_command = not first or (first.startswith("-") and first not in (*_ABOUT, *_PROMPT_FLAGS))
+    return no_command and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def usage() -> str:
     """Return the text of `ferrule --help`."""
     commands = "\n".join(f"  {name:<12} {what}" for name, what in COMMANDS.items())
     return (
-        f"usage: ferrule COMMAND ...\n\n{commands}\n\n"
+        f"usage: ferrule COMMAND ...\n       ferrule [OPTION]...   the terminal interface\n\n{commands}\n\n"
         "`ferrule COMMAND --help` says more; `ferrule --version` prints the version.\n"
         "Settings: ~/.ferrule/config.toml, -c KEY=VALUE, flags."
     )
@@ -114,7 +129,7 @@ def one_line(text: str) -> str:
 
 def _unknown(given: list[str]) -> str:
     word = given[0]
-    if word in ("-p", "--print"):
+    if word in _PROMPT_FLAGS:
         return "a prompt needs no flag, as in `ferrule exec PROMPT`"
     if word.startswith("-"):
         return f"flags come after the command, as in `ferrule exec {word} ...`; `ferrule --help` lists the commands"

@@ -17,12 +17,12 @@ from ferrule.cli.options import (
     print_warnings,
 )
 from ferrule.cli.running import run_interruptibly
-from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import Event, McpServerStatus, NetworkRefused, WarningEvent
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
 from ferrule.session.offline import open_offline
 from ferrule.tools.events import ToolEvent
 

@@ -17,7 +17,6 @@ from ferrule.builtin.js_repl.node import find_node
 from ferrule.builtin.searching.ripgrep import find_ripgrep
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, add_model_flags, configuration
 from ferrule.config import CONFIG_FILE, ferrule_home
-from ferrule.doors.headless.terminal import safe
 from ferrule.lookup import Located, Places, locate
 from ferrule.model.provider import list_models, open_model
 from ferrule.model.stream import ModelError
@@ -26,6 +25,7 @@ from ferrule.process.shell import default_shell
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.redaction import without_secrets
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
 from ferrule.sandbox.policy import command_places
 
 if TYPE_CHECKING:

@@ -27,11 +27,12 @@ from ferrule.config import ferrule_home
 from ferrule.doors.headless.human import Human, is_one_place
 from ferrule.doors.headless.jsonl import INTERRUPTED, JsonLines
 from ferrule.doors.headless.running import run_turn
-from ferrule.doors.headless.terminal import Terminal, safe
+from ferrule.doors.headless.terminal import Terminal
 from ferrule.prompts import expand_prompt
 from ferrule.protocol.content import InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.images import image_of
 from ferrule.session.opening import Given, resume_settings, settings_to_go_on

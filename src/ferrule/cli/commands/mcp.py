@@ -15,11 +15,11 @@ from ferrule.cli.exit_codes import DONE, FAILED
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration, split_command
 from ferrule.cli.running import run_interruptibly
 from ferrule.config import CONFIG_FILE, ferrule_home
-from ferrule.doors.headless.terminal import safe
 from ferrule.lookup import Places, safe_search
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
 from ferrule.sandbox.policy import command_places
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import msgspec
 
 from ferrule.cli.options import Parser
 from ferrule.config import ferrule_home
-from ferrule.doors.headless.terminal import safe
 from ferrule.memory import MemoryStore
 from ferrule.protocol.errors import UsageError
+from ferrule.rendering.safe import safe
 
 USAGE = "`ferrule memory` knows `list`, `add TEXT` and `remove UUID`"
 

@@ -7,8 +7,8 @@ import msgspec
 from ferrule.cli.exit_codes import DONE
 from ferrule.cli.options import Parser, print_warnings
 from ferrule.config import ferrule_home
-from ferrule.doors.headless.terminal import safe
 from ferrule.prompts import FOLDER, PREFIX, BadPrompt, CustomPrompt, custom_prompts
+from ferrule.rendering.safe import safe
 
 DESCRIPTION = f"""\
 List your custom prompts. `ferrule exec "{PREFIX}NAME ARGUMENTS"` says one."""

@@ -24,8 +24,8 @@ from ferrule.containers.languages import languages_of
 from ferrule.containers.local import IMAGES
 from ferrule.containers.stack_build import build_stack
 from ferrule.containers.subordinate import enter_map
-from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.errors import UsageError
+from ferrule.rendering.safe import safe
 from ferrule.sandbox.linux.holders import can_map_ids
 
 DESCRIPTION = """\

@@ -11,13 +11,13 @@ import msgspec
 from ferrule.cli.exit_codes import DONE, FAILED
 from ferrule.cli.options import Parser, working_directory
 from ferrule.config import ferrule_home
-from ferrule.doors.headless.terminal import safe
-from ferrule.doors.headless.undone import undone_lines
 from ferrule.history.compaction import is_said, is_words_of_user
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import Message
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
+from ferrule.rendering.undone import undone_lines
 from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.replay import said
 from ferrule.session.rollout import unread

@@ -6,8 +6,8 @@ import msgspec
 
 from ferrule.cli.exit_codes import DONE
 from ferrule.cli.options import Parser, add_config_flag, add_directory_flag, configuration, print_warnings
-from ferrule.doors.headless.terminal import safe
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
 from ferrule.session.skills import Installed, installed
 from ferrule.skills import Skill
 

@@ -15,10 +15,10 @@ from ferrule.cli.options import (
     add_rights_flags,
     configuration,
 )
-from ferrule.doors.headless.terminal import safe
 from ferrule.model.adapt import WireTool
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
 from ferrule.session.offline import open_offline
 
 NATIVE = "Known to the model by its kind"

@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ferrule._version import __version__
-from ferrule.doors.headless.calls import (
-    Call,
-    CommandCall,
-    InputCall,
-    InvalidCall,
-    PatchCall,
-    PlanCall,
-    call_line,
-    read_call,
-)
-from ferrule.doors.headless.jsonl import INTERRUPTED, reasoning_text
-from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal, safe
-from ferrule.doors.headless.undone import undone_lines
+from ferrule.doors.headless.jsonl import INTERRUPTED
+from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Terminal
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
@@ -52,6 +41,19 @@ from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.prices import money
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.thoughts import shown
+from ferrule.rendering.calls import (
+    Call,
+    CommandCall,
+    InputCall,
+    InvalidCall,
+    PatchCall,
+    PlanCall,
+    call_line,
+    read_call,
+)
+from ferrule.rendering.safe import safe
+from ferrule.rendering.undone import undone_lines
+from ferrule.rendering.words import excerpt, reasoning_text
 from ferrule.tools.events import ChildEvent, ObservationEvent, ToolEvent
 
 if TYPE_CHECKING:
@@ -341,14 +343,6 @@ def _live(terminal: Terminal) -> "Live | None":
     from ferrule.doors.headless.live import Live
 
     return Live(terminal)
-
-
-def excerpt(lines: list[str], limit: int) -> list[str]:
-    """Return at most `limit` lines, and one that counts the lines omitted in the middle."""
-    if len(lines) <= limit + 1:
-        return lines
-    head = limit // 2
-    return [*lines[:head], f"… {len(lines) - limit} more lines …", *lines[head - limit :]]
 
 
 def is_one_place(first: int, second: int) -> bool:

@@ -11,17 +11,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from ferrule.doors.headless.calls import (
-    Call,
-    CommandCall,
-    InputCall,
-    InvalidCall,
-    McpCall,
-    PatchCall,
-    PlanCall,
-    ToolCall,
-    read_call,
-)
 from ferrule.history.pairs import called_id
 from ferrule.protocol.content import ContentPart, InputImage, InputText, cited_pages, text_of
 from ferrule.protocol.events import (
@@ -52,6 +41,18 @@ from ferrule.protocol.items import Message, Reasoning, ResponseItem, WebSearchCa
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import shown
+from ferrule.rendering.calls import (
+    Call,
+    CommandCall,
+    InputCall,
+    InvalidCall,
+    McpCall,
+    PatchCall,
+    PlanCall,
+    ToolCall,
+    read_call,
+)
+from ferrule.rendering.words import reasoning_text
 from ferrule.tools.events import ChildEvent, ObservationEvent, ToolEvent
 
 INTERRUPTED = "interrupted"
@@ -278,12 +279,6 @@ class JsonLines:
     def _write(self, kind: str, **fields: object) -> None:
         self._stream.write(msgspec.json.encode({"type": kind, **self._thread, **fields}) + b"\n")
         self._stream.flush()
-
-
-def reasoning_text(item: Reasoning) -> str:
-    """Return the summary, else the raw text; empty if only the encrypted form came."""
-    parts = item.summary or item.content or ()
-    return "\n\n".join(filter(None, (text_of((part,)) for part in parts)))
 
 
 def _asked(call: Call, cwd: str) -> Fields:

@@ -3,10 +3,8 @@
 import asyncio
 import time
 
-from ferrule.doors.headless.calls import CommandCall, InputCall, call_line, read_call
-from ferrule.doors.headless.cells import cut, width_of
 from ferrule.doors.headless.prose import PROSE, Prose
-from ferrule.doors.headless.terminal import DIM, Terminal, plain
+from ferrule.doors.headless.terminal import DIM, Terminal
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
@@ -26,6 +24,10 @@ from ferrule.protocol.events import (
     TurnStarted,
     UserInputRequest,
 )
+from ferrule.rendering.calls import CommandCall, InputCall, call_line, read_call
+from ferrule.rendering.safe import plain
+from ferrule.rendering.width import cut, width_of
+from ferrule.rendering.words import duration
 from ferrule.tools.events import ToolEvent
 
 TICK = 1.0
@@ -187,15 +189,6 @@ def status_line(what: str, seconds: float, last: str, width: int) -> str:
     line = f"{what} · {spent}"
     left = width - width_of(line) - 3
     return line if not last or left < LEAST_COLUMNS else f"{line} · {cut(last, left)}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as people read it on a clock."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def last_line(output: bytes) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from ferrule.doors.headless.cells import chopped
 from ferrule.doors.headless.terminal import DIM, Terminal
+from ferrule.rendering.width import chopped
 
 LONGEST_DRAWN = 8_000
 """Characters of an unfinished block that are drawn as Markdown, ten times a second; more than two screens."""
@@ -36,7 +36,7 @@ class Answer:
 
     def take(self, *, whole: bool = False) -> list[str]:
         """See `Prose`. Each block has an empty line before it."""
-        from ferrule.doors.headless.markdown import finished_lines
+        from ferrule.rendering.markdown import finished_lines
 
         lines = self._text.split("\n")
         count = len(lines) if whole else finished_lines(self._text)
@@ -51,7 +51,7 @@ class Answer:
         return [row for line in lines for row in chopped(line.expandtabs(4), self._out.columns - 1)]
 
     def _rows(self, text: str) -> list[str]:
-        from ferrule.doors.headless.markdown import rendered
+        from ferrule.rendering.markdown import rendered
 
         if not text.strip():
             return []

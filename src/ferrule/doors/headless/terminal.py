@@ -1,7 +1,6 @@
 """Text on a terminal: colours where supported, no foreign text that could move the cursor, and a live region."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import TextIO, cast
@@ -10,8 +9,6 @@ DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
 COLUMNS, ROWS = 80, 24
 """The size of a terminal that does not tell it."""
 
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-# Control characters, and those that change the reading direction, which would make the text look different.
 _ERASE = "\r\x1b[J"
 _WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 
@@ -79,7 +76,7 @@ class Terminal:
         """Return a model's answer as it is shown here: Markdown on a terminal, else unchanged."""
         if not self.live or not text.strip():
             return text
-        from ferrule.doors.headless.markdown import rendered
+        from ferrule.rendering.markdown import rendered
 
         return "\n".join(rendered(text, self.columns - 1, colored=self.colored))
 
@@ -133,13 +130,3 @@ class _Others:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._out.stream, name)
-
-
-def safe(text: str) -> str:
-    """Return the text with control characters as escapes such as `\\x1b`; tabs and line breaks stay."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
-
-def plain(text: str) -> str:
-    """Return the text without control characters, on one line."""
-    return _UNSAFE.sub("", " ".join(text.split()))

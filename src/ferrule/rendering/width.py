@@ -1,6 +1,9 @@
 """The width of text on a terminal, in cells, and cuts to it."""
 
+import re
 import unicodedata
+
+_WORD = re.compile(r" *[^ ]+ *|^ +$")
 
 
 def width_of(text: str) -> int:
@@ -36,3 +39,21 @@ def _width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def folded(line: str, width: int) -> list[str]:
+    """Return the rows of a line that breaks between words, and inside those that are too long."""
+    width = max(width, 1)
+    if width_of(line) <= width:
+        return [line]
+    rows, row, used = [], "", 0
+    for word in _WORD.findall(line):
+        cells = width_of(word.rstrip(" "))
+        if row and used + cells > width:
+            rows.append(row.rstrip(" "))
+            row, used = "", 0
+        *whole, rest = chopped(word, width) if cells > width else [word]
+        rows += whole
+        row += rest
+        used = width_of(row)
+    return [*rows, row.rstrip(" ")] if row else rows

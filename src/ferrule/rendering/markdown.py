@@ -2,10 +2,12 @@
 
 import io
 import re
+from typing import Literal
 
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
+from rich.segment import Segment
 from rich.syntax import Syntax
 
 CODE_THEME = "ansi_dark"
@@ -40,21 +42,43 @@ class _Markdown(Markdown):
 def rendered(text: str, width: int, *, colored: bool) -> list[str]:
     """Return the rows of a Markdown text. Links show their address: a text of the model's choice could hide it."""
     file = io.StringIO()
-    console = Console(
+    console = _console(file, width, "standard" if colored else None)
+    console.print(_markdown(text))
+    rows = "\n".join(map(_without_blank_end, file.getvalue().split("\n")))
+    return rows.strip("\n").split("\n")
+
+
+def styled_rows(text: str, width: int) -> list[list[Segment]]:
+    """Return the rows of a Markdown text as segments, for a screen that knows its colours itself."""
+    rows = _console(io.StringIO(), width, "standard").render_lines(_markdown(text), pad=False)
+    while rows and not _words(rows[-1]):
+        rows.pop()
+    while rows and not _words(rows[0]):
+        rows.pop(0)
+    return rows
+
+
+def _words(row: list[Segment]) -> str:
+    return "".join(segment.text for segment in row).strip()
+
+
+def _console(file: io.StringIO, width: int, color_system: Literal["standard"] | None) -> Console:
+    return Console(
         file=file,
         width=max(1, min(width, WIDEST)),
         force_terminal=True,
-        color_system="standard" if colored else None,
+        color_system=color_system,
         legacy_windows=False,
         highlight=False,
         markup=False,
         emoji=False,
     )
+
+
+def _markdown(text: str) -> _Markdown:
     shown = _Markdown(text, code_theme=CODE_THEME, hyperlinks=False)
     shown.parsed = _PARSER.parse(text)
-    console.print(shown)
-    rows = "\n".join(map(_without_blank_end, file.getvalue().split("\n")))
-    return rows.strip("\n").split("\n")
+    return shown
 
 
 def finished_lines(text: str) -> int:

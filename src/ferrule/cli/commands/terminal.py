@@ -1,0 +1,45 @@
+"""`ferrule` alone on a terminal: the terminal interface."""
+
+import asyncio
+from importlib.util import find_spec
+
+from ferrule.cli.exit_codes import DONE, INTERRUPTED
+from ferrule.cli.options import (
+    Parser,
+    add_config_flag,
+    add_model_flags,
+    add_profile_flag,
+    add_rights_flags,
+    configuration,
+)
+from ferrule.protocol.errors import UsageError
+from ferrule.sandbox.environment import refuse_nesting
+
+MISSING = (
+    "the terminal interface needs the extra `tui`: pip install 'ferrule[tui]'; meanwhile `ferrule exec PROMPT` does "
+    "one task, and `ferrule --help` lists the other commands"
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Open the terminal interface."""
+    options = _parser().parse_args(arguments)
+    if find_spec("textual") is None:
+        raise UsageError(MISSING)
+    from ferrule.doors.terminal.run import run_terminal
+
+    settings = configuration(options).settings
+    if not settings.accept_no_sandbox:
+        refuse_nesting(settings.sandbox_policy)
+    return DONE if asyncio.run(run_terminal(settings, prompt=options.prompt or "")) else INTERRUPTED
+
+
+def _parser() -> Parser:
+    parser = Parser("", "Open the terminal interface.")
+    parser.usage = "ferrule [OPTION]..."
+    add_model_flags(parser)
+    add_profile_flag(parser)
+    add_rights_flags(parser)
+    add_config_flag(parser)
+    parser.set_defaults(prompt="")
+    return parser

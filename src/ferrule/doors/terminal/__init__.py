@@ -1,0 +1,1 @@
+"""The terminal interface, which `ferrule` alone opens. It needs Textual, the extra `tui`."""

@@ -1,0 +1,366 @@
+"""What a conversation is made of on the screen: each thing that was said or done, as rows."""
+
+import time
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from textual.strip import Strip
+
+from ferrule.doors.terminal.output import Output
+from ferrule.doors.terminal.strips import (
+    BLANK,
+    BOLD,
+    COMMAND,
+    CYAN,
+    DIM,
+    GREEN,
+    PLAIN,
+    RED,
+    TITLE,
+    YELLOW,
+    Piece,
+    indented,
+    row,
+    wrapped,
+)
+from ferrule.rendering.markdown import finished_lines, styled_rows
+from ferrule.rendering.safe import safe
+from ferrule.rendering.width import chopped, cut
+from ferrule.rendering.words import duration, excerpt
+
+LIVE_LINES = 5
+"""Lines shown of what a running command wrote last."""
+OUTPUT_LINES = 12
+"""Lines shown of a finished output; the rest is folded."""
+HEAD_LINES = 8
+"""Lines shown of a command of many lines."""
+LONGEST_DRAWN = 8_000
+"""Characters of an unfinished block that are drawn as Markdown: more than two screens."""
+LONGEST_LINE = 10_000
+"""Characters shown of one line of an output, which may be a whole file."""
+LEAST_WIDTH = 8
+"""Columns below which nothing is laid out."""
+
+
+class Cell:
+    """One thing. Its rows are kept for the last width until it changes, or is far from the screen."""
+
+    is_foldable = False
+    is_running = False
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.place = -1
+        """Its number in the transcript."""
+        self._rows: list[Strip] | None = None
+        self._width = 0
+
+    def rows(self, width: int) -> list[Strip]:
+        """Return the rows at this width, the last of them blank; none where nothing is to be seen."""
+        width = max(width, LEAST_WIDTH)
+        if self._rows is None or self._width != width:
+            drawn = self.draw(width)
+            self._rows, self._width = [*drawn, BLANK] if drawn else [], width
+        return self._rows
+
+    def draw(self, width: int) -> list[Strip]:
+        """Return the rows without the blank one."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Drop the rows: something changed, or nobody looks."""
+        self._rows = None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows are kept."""
+        return self._rows is not None
+
+    def toggle(self) -> None:
+        """Unfold it, or fold it again."""
+        self.is_open = not self.is_open
+        self.forget()
+
+
+class Note(Cell):
+    """A line of the session itself: what was compacted, a warning, an error."""
+
+    def __init__(self, text: str, style: Piece = ("", DIM)) -> None:
+        super().__init__()
+        self._text = text
+        self._lead = style
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        lead, style = self._lead
+        return wrapped(safe(f"{lead}{self._text}"), style, width)
+
+
+def warning(text: str) -> Note:
+    """Return a warning."""
+    return Note(text, ("warning: ", YELLOW))
+
+
+def failure(text: str) -> Note:
+    """Return an error."""
+    return Note(text, ("error: ", RED))
+
+
+class Folded(Note):
+    """A note of which one row is shown until it is unfolded."""
+
+    is_foldable = True
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        lead, style = self._lead
+        text = safe(f"{lead}{self._text}")
+        return wrapped(text, style, width) if self.is_open else [row((cut(text, width), style))]
+
+
+class Heading(Cell):
+    """Where a session begins: the program, the model and the directory."""
+
+    def __init__(self, title: str, rest: str) -> None:
+        super().__init__()
+        self._title, self._rest = title, rest
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        return [*wrapped(safe(self._title), BOLD, width), *wrapped(safe(self._rest), DIM, width)]
+
+
+class Said(Cell):
+    """What the user said."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        return wrapped(safe(self.text), BOLD, width, [("› ", TITLE)])
+
+
+class Answer(Cell):
+    """What the model says, as Markdown. A block that is finished is drawn once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self._begun = 0
+        """Where the first block begins that is not finished."""
+        self._done: list[Strip] = []
+        self._done_width = 0
+
+    def feed(self, delta: str) -> None:
+        """Take more of it."""
+        self.text += delta
+        self.forget()
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        if width != self._done_width:
+            self._done, self._done_width, self._begun = [], width, 0
+        rest = self.text[self._begun :]
+        if count := finished_lines(rest):
+            end = sum(len(line) + 1 for line in rest.split("\n")[:count])
+            self._done = _joined(self._done, _markdown(rest[:end], width))
+            self._begun += end
+            rest = rest[end:]
+        return _joined(self._done, _markdown(rest, width))
+
+    def forget(self) -> None:
+        """See `Cell`. What is finished stays while the rest arrives."""
+        super().forget()
+
+    def complete(self, text: str) -> None:
+        """Take the whole text, where it differs from what has arrived."""
+        if text != self.text:
+            self.text, self._done_width = text, 0
+        self.forget()
+
+
+def _joined(first: list[Strip], second: list[Strip]) -> list[Strip]:
+    return [*first, BLANK, *second] if first and second else first or second
+
+
+def _markdown(text: str, width: int) -> list[Strip]:
+    if not text.strip():
+        return []
+    if len(text) > LONGEST_DRAWN * 2:
+        return [row((part, PLAIN)) for line in safe(text).split("\n") for part in chopped(line.expandtabs(4), width)]
+    return [Strip(segments) for segments in styled_rows(safe(text), width)]
+
+
+class Thought(Cell):
+    """The model's reasoning, folded to its first line."""
+
+    is_foldable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def feed(self, delta: str) -> None:
+        """Take more of it."""
+        self.text += delta
+        self.forget()
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        text = safe(self.text).strip()
+        if not text:
+            return []
+        if self.is_open:
+            return wrapped(text, DIM, width, [("· ", DIM)])
+        first, _, rest = text.replace("**", "").partition("\n")
+        return [row(("· ", DIM), (cut(f"{first} …" if rest.strip() else first, width - 2), DIM))]
+
+
+class Call(Cell):
+    """A call of the model: what runs, what it brings, how it ended."""
+
+    is_foldable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output = Output()
+        self.verdict: tuple[bool, str] | None = None
+        self._since = time.monotonic()
+
+    @property
+    def is_running(self) -> bool:  # type: ignore[override]
+        """Whether it has not ended."""
+        return self.verdict is None
+
+    def head(self, width: int) -> list[Strip]:
+        """Return the rows that say what is called."""
+        raise NotImplementedError
+
+    def end(self, failed: bool, text: str) -> None:
+        """Say how it ended."""
+        self.verdict = (failed, text)
+        self.forget()
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        return [*self.head(width), *indented([*self.body(width - 2), *self._last(width - 2)], ("  ", PLAIN))]
+
+    def body(self, width: int) -> list[Strip]:
+        """Return the rows of what it has brought so far."""
+        lines = self.output.lines(LIVE_LINES) if self.is_running and not self.is_open else self.output.all_lines()
+        if not self.is_open and not self.is_running:
+            lines = excerpt(lines, OUTPUT_LINES)
+        return [strip for line in lines for strip in _line(line, width, whole=self.is_open)]
+
+    def _last(self, width: int) -> list[Strip]:
+        if self.verdict is None:
+            return [row((cut(f"… {duration(time.monotonic() - self._since)}", width), DIM))]
+        failed, text = self.verdict
+        return [row(("✗ ", RED), (cut(text, width - 2), RED)) if failed else row(("✓ ", GREEN), (text, GREEN))]
+
+
+def _line(line: str, width: int, *, whole: bool) -> list[Strip]:
+    text = safe(line[:LONGEST_LINE]).expandtabs(8)
+    parts = chopped(text, width) if whole else [cut(text, width)]
+    return [row((part, DIM)) for part in parts]
+
+
+class CommandCell(Call):
+    """A command."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def head(self, width: int) -> list[Strip]:
+        """See `Call`."""
+        lines = safe(self.text).split("\n")
+        if not self.is_open:
+            lines = excerpt(lines, HEAD_LINES)
+        return [row(("command", COMMAND)), *wrapped("\n".join(lines), PLAIN, width, [("$ ", DIM)])]
+
+
+class ToolCell(Call):
+    """A call of a tool. `shown` is how the tool itself shows its action, `result` its answer."""
+
+    def __init__(self, title: str, *, wrong: bool = False) -> None:
+        super().__init__()
+        self.title = title
+        self._wrong = wrong
+        self.progress = ""
+        self.shown: object = None
+        self.result: object = None
+
+    def head(self, width: int) -> list[Strip]:
+        """See `Call`."""
+        rows = wrapped(safe(self.title), RED if self._wrong else TITLE, width)
+        return rows if self.shown is None else [*rows, *indented(_rendered(self.shown, width - 2), ("  ", PLAIN))]
+
+    def body(self, width: int) -> list[Strip]:
+        """See `Call`."""
+        if self.result is not None:
+            rows = _rendered(self.result, width)
+            return rows if self.is_open else _excerpt(rows)
+        progress = [row((cut(safe(self.progress), width), DIM))] if self.is_running and self.progress else []
+        return [*progress, *super().body(width)]
+
+
+def _excerpt(rows: Sequence[Strip]) -> list[Strip]:
+    if len(rows) <= OUTPUT_LINES + 1:
+        return list(rows)
+    half = OUTPUT_LINES // 2
+    return [*rows[:half], row((f"… {len(rows) - OUTPUT_LINES} more lines …", DIM)), *rows[-half:]]
+
+
+def _rendered(renderable: object, width: int) -> list[Strip]:
+    """Return what a tool draws of itself, without its control characters."""
+    from rich.console import Console
+
+    lines = Console(width=width, force_terminal=True, markup=False, emoji=False, highlight=False).render_lines(
+        renderable if hasattr(renderable, "__rich_console__") else str(renderable), pad=False
+    )
+    return [Strip([Segment(safe(part.text), part.style) for part in line if not part.control]) for line in lines]
+
+
+class Image(Cell):
+    """An image that the model looks at."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        return wrapped(safe(self.path), PLAIN, width, [("image ", CYAN)])
+
+
+class Child(Cell):
+    """A sub-agent's conversation, folded to what it does now."""
+
+    is_foldable = True
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__()
+        self._id = agent_id
+        self.cells: list[Cell] = []
+        self.state = "works"
+
+    def add(self, cell: Cell) -> None:
+        """Take a cell of its conversation."""
+        self.cells.append(cell)
+        self.forget()
+
+    @property
+    def is_running(self) -> bool:  # type: ignore[override]
+        """Whether it works."""
+        return self.state == "works"
+
+    def draw(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        head = row(("sub-agent ", TITLE), (cut(safe(f"{self._id} {self.state}"), width - 10), PLAIN))
+        if self.is_open:
+            return [head, *indented([strip for cell in self.cells for strip in cell.rows(width - 2)], ("│ ", DIM))]
+        last = self.cells[-1].rows(width - 2)[:2] if self.cells else []
+        return [head, *indented([strip for strip in last if strip.text.strip()], ("│ ", DIM))]

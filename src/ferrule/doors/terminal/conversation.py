@@ -1,0 +1,360 @@
+"""From a session's events to the cells of its conversation."""
+
+from collections.abc import Callable
+
+from ferrule._version import __version__
+from ferrule.doors.terminal.cells import (
+    Answer,
+    Call,
+    Cell,
+    Child,
+    CommandCell,
+    Folded,
+    Heading,
+    Image,
+    Note,
+    Said,
+    Thought,
+    ToolCell,
+    failure,
+    warning,
+)
+from ferrule.doors.terminal.patches import BEGIN, PatchCell
+from ferrule.doors.terminal.strips import CYAN, DIM
+from ferrule.execpolicy import command_text
+from ferrule.history.pairs import called_id
+from ferrule.protocol.content import cited_pages, text_of
+from ferrule.protocol.events import (
+    ContextCompacted,
+    ErrorEvent,
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+    ItemCompleted,
+    ItemStarted,
+    ItemUpdated,
+    McpServerStatus,
+    McpToolCallProgress,
+    NetworkRefused,
+    PatchApplyBegin,
+    PatchApplyProgress,
+    PlanStep,
+    PlanUpdate,
+    SandboxStatus,
+    TerminalInteraction,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    UndoCompleted,
+    ViewImage,
+    WarningEvent,
+)
+from ferrule.protocol.hosted import hosted_line
+from ferrule.protocol.items import Message, Reasoning, ResponseItem
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.thoughts import shown
+from ferrule.rendering.calls import (
+    CommandCall,
+    InputCall,
+    InvalidCall,
+    PatchCall,
+    PlanCall,
+    call_line,
+    read_call,
+)
+from ferrule.rendering.undone import undone_lines
+from ferrule.rendering.words import reasoning_text
+from ferrule.tools.events import ActionEvent, ChildEvent, ObservationEvent, ToolEvent
+
+KEPT_OUTPUT_BYTES = 24 * 1024 * 1024
+"""Bytes of finished outputs that are kept whole; of those before them, the beginning and the end."""
+SHORTENED_BYTES = 2048
+LOOKED_AT = 256
+"""Characters of a call's arguments in which a patch begins, if it is one."""
+
+
+class Conversation:
+    """Makes the cells. `add` shows a new one, `changed` says that one looks different now."""
+
+    def __init__(self, add: Callable[[Cell], None], changed: Callable[[Cell], None]) -> None:
+        self._add, self._changed = add, changed
+        self._calls: dict[str, Call] = {}
+        """The calls that run, and the commands that outlive theirs."""
+        self._commands: dict[str, Call] = {}
+        self._arriving: dict[str, str] = {}
+        """How the arguments of calls begin that are not known yet."""
+        self._children: dict[str, tuple[Child, Conversation]] = {}
+        self._text: Answer | Thought | None = None
+        self._outputs: list[Call] = []
+        self._output_bytes = 0
+        self.plan: tuple[PlanStep, ...] = ()
+        self.last_answer = ""
+
+    def begin(self, model: str, cwd: str, sandbox: SandboxStatus | None) -> None:
+        """Show which session this is, and what confines its commands."""
+        self._put(Heading(f"ferrule {__version__}", f"{model} · {cwd}"))
+        if sandbox is not None:
+            self._put(sandbox_cell(sandbox))
+
+    def say(self, text: str) -> None:
+        """Show what the user says."""
+        self._end_text()
+        self._add(Said(text))
+
+    def note(self, text: str) -> None:
+        """Show a line of the program itself."""
+        self._put(Note(text))
+
+    def on_event(self, event: Event | ToolEvent) -> None:
+        """Take an event."""
+        match event:
+            case ItemUpdated(kind="text" | "reasoning"):
+                self._stream(event.kind, event.delta)
+            case ItemUpdated(kind="input", call_id=str() as call_id):
+                self._arrive(call_id, event.delta)
+            case ItemStarted(item=item):
+                self._start(item)
+            case ItemCompleted(item=item, output=None):
+                self._complete(item)
+            case ItemCompleted(item=item, output=ToolOutput() as output):
+                self._finish(item, output)
+            case ChildEvent():
+                self._follow_child(event)
+            case _ if (cell := _of_session(event)) is not None:
+                self._put(cell)
+            case _:
+                self._follow(event)
+
+    def _follow(self, event: Event | ToolEvent) -> None:
+        """Follow what a call does."""
+        match event:
+            case PlanUpdate(plan=plan):
+                self.plan = plan
+            case ExecCommandBegin():
+                self._begin_command(event)
+            case ExecCommandOutputDelta(call_id=call_id, chunk=chunk) if call_id in self._commands:
+                self._commands[call_id].output.add(chunk)
+                self._touch(self._commands[call_id])
+            case ExecCommandEnd(call_id=call_id) if call_id in self._commands:
+                self._end_command(event, self._commands.pop(call_id))
+            case TerminalInteraction(stdin=stdin) if stdin:
+                self._put(Note(f"input: {stdin!r}"))
+            case PatchApplyProgress(call_id=call_id, changes=changes):
+                self._patch(call_id).name(changes)
+            case PatchApplyBegin(call_id=call_id, changes=changes) if changes:
+                cell = self._calls.get(call_id)
+                patch = cell if isinstance(cell, PatchCell) else self._patch(call_id)
+                patch.change(changes)
+                self._touch(patch)
+            case McpToolCallProgress(call_id=call_id, message=message) if call_id in self._calls:
+                cell = self._calls[call_id]
+                if isinstance(cell, ToolCell):
+                    share = f"{event.progress:g}" + ("" if event.total is None else f" of {event.total:g}")
+                    cell.progress = f"{share} {message}".strip()
+                    self._touch(cell)
+            case ActionEvent(call_id=call_id, action=action) | ObservationEvent(call_id=call_id, observation=action):
+                self._visualize(call_id, action, done=isinstance(event, ObservationEvent))
+
+    def _follow_child(self, event: ChildEvent) -> None:
+        if event.thread_id not in self._children:
+            cell = Child(event.thread_id)
+            self._children[event.thread_id] = cell, Conversation(cell.add, lambda inner: cell.forget())
+            self._put(cell)
+        cell, inner = self._children[event.thread_id]
+        match event.event:
+            case TurnStarted():
+                cell.state = "works"
+            case TurnCompleted():
+                cell.state = "is done"
+            case TurnFailed() | TurnAborted():
+                cell.state = "failed" if isinstance(event.event, TurnFailed) else "was interrupted"
+                inner.abort()
+        inner.on_event(event.event)
+        self._touch(cell)
+
+    def _visualize(self, call_id: str, shown: object, *, done: bool) -> None:
+        """Show a user's tool as it wants to be shown."""
+        cell = self._calls.get(call_id)
+        if not isinstance(cell, ToolCell) or type(shown).__module__.startswith("ferrule."):
+            return
+        if done:
+            cell.result = shown.visualize  # type: ignore[attr-defined]
+        else:
+            cell.shown = shown.visualize  # type: ignore[attr-defined]
+        self._touch(cell)
+
+    def _put(self, cell: Cell) -> None:
+        self._end_text()
+        self._add(cell)
+
+    def _touch(self, cell: Cell) -> None:
+        cell.forget()
+        self._changed(cell)
+
+    def _end_text(self) -> None:
+        if isinstance(self._text, Answer):
+            self.last_answer = self._text.text
+        self._text = None
+
+    def _stream(self, kind: str, delta: str) -> None:
+        wanted = Answer if kind == "text" else Thought
+        if not isinstance(self._text, wanted):
+            self._end_text()
+            self._text = wanted()
+            self._add(self._text)
+        self._text.feed(delta)
+        self._changed(self._text)
+
+    def _complete(self, item: ResponseItem) -> None:
+        """Take a whole item; what was streamed of it is there already."""
+        match item.view:
+            case Message(role="assistant", content=content):
+                self._whole(Answer, shown(text_of(content)))
+                pages = {str(page.get("url")): str(page.get("title") or "") for page in cited_pages(content)}
+                if pages:
+                    self._put(Note("\n".join(["sources:", *(f"  {title}  {url}" for url, title in pages.items())])))
+            case Reasoning() as reasoning:
+                self._whole(Thought, reasoning_text(reasoning))
+            case view if (line := hosted_line(view)) is not None:
+                self._put(Note(line, ("", CYAN)))
+
+    def _whole(self, kind: type[Answer] | type[Thought], text: str) -> None:
+        if not text.strip():
+            self._end_text()
+            return
+        if not isinstance(self._text, kind):
+            self._stream("text" if kind is Answer else "reasoning", text)
+        elif isinstance(self._text, Answer):
+            self._text.complete(text)
+            self._changed(self._text)
+        self._end_text()
+
+    def _arrive(self, call_id: str, delta: str) -> None:
+        """Look at a call that is arriving: a patch is shown while it grows."""
+        cell = self._calls.get(call_id)
+        if isinstance(cell, PatchCell):
+            cell.feed(delta)
+            self._changed(cell)
+            return
+        begun = self._arriving.get(call_id, "")
+        if len(begun) > LOOKED_AT:
+            return
+        self._arriving[call_id] = begun = begun + delta
+        if BEGIN in begun:
+            patch = self._patch(call_id)
+            patch.feed(begun)
+            self._changed(patch)
+
+    def _patch(self, call_id: str) -> PatchCell:
+        cell = self._calls.get(call_id)
+        if not isinstance(cell, PatchCell):
+            cell = PatchCell()
+            self._calls[call_id] = cell
+            self._put(cell)
+        return cell
+
+    def _start(self, item: ResponseItem) -> None:
+        call, call_id = read_call(item.view), called_id(item.view)
+        if call is None or call_id is None:
+            return
+        self._arriving.pop(call_id, None)
+        known = self._calls.get(call_id)
+        match call:
+            case PatchCall(files=files) if files:
+                patch = self._patch(call_id)
+                patch.start([file.path for file in files])
+                self._touch(patch)
+                return
+            case PlanCall() | InputCall(text=""):
+                return
+            case CommandCall(text=text):
+                cell: Call = CommandCell(text)
+            case InvalidCall() | PatchCall():
+                cell = ToolCell(call_line(call), wrong=True)
+            case _:
+                cell = ToolCell(call_line(call))
+        if known is not None:
+            known.end(True, "not a patch")
+            self._touch(known)
+        self._calls[call_id] = cell
+        self._put(cell)
+
+    def _finish(self, item: ResponseItem, output: ToolOutput) -> None:
+        call_id = called_id(item.view) or ""
+        cell = self._calls.pop(call_id, None)
+        if cell is None:
+            self._complete(item)
+            return
+        if cell in self._commands.values() or cell.verdict is not None:
+            return  # the command says the rest when it ends
+        failed = output.success is False
+        if failed or not isinstance(cell, PatchCell):
+            cell.output.replace(output.text)
+        if output.ends_turn:
+            self._whole(Answer, output.text)
+            cell.output.replace("")
+        self._end_call(cell, failed, "failed" if failed else "done")
+
+    def _begin_command(self, event: ExecCommandBegin) -> None:
+        """Note a command. A call may run several, and code may run one without a call of the model."""
+        cell = self._calls.get(event.call_id)
+        if not isinstance(cell, Call) or cell in self._commands.values() or cell.verdict is not None:
+            cell = CommandCell(command_text(event.command))
+            self._put(cell)
+        self._commands[event.call_id] = cell
+
+    def _end_command(self, event: ExecCommandEnd, cell: Call) -> None:
+        cell.output.replace(event.output)
+        reason = "timed out" if event.timed_out else f"exit {event.exit_code}"
+        self._end_call(cell, bool(event.exit_code), f"{reason} · {event.duration_ms / 1000:.1f} s")
+
+    def _end_call(self, cell: Call, failed: bool, text: str) -> None:
+        cell.end(failed, text)
+        self._outputs.append(cell)
+        self._output_bytes += cell.output.size
+        while self._output_bytes > KEPT_OUTPUT_BYTES and len(self._outputs) > 1:
+            old = self._outputs.pop(0)
+            self._output_bytes -= old.output.size
+            old.output.shorten(SHORTENED_BYTES)
+            self._touch(old)
+        self._touch(cell)
+
+    def abort(self) -> None:
+        """End what was under way: the turn was interrupted."""
+        self._end_text()
+        for cell in self._calls.values():
+            if cell.verdict is None and cell not in self._commands.values():
+                self._end_call(cell, True, "interrupted")
+        self._calls.clear()
+        self._arriving.clear()
+
+
+def _of_session(event: Event | ToolEvent) -> Cell | None:
+    """Return the cell of an event that is shown by itself."""
+    match event:
+        case WarningEvent(message=message) | NetworkRefused(reason=message):
+            return warning(message)
+        case ErrorEvent(message=message):
+            return failure(message)
+        case TurnAborted():
+            return Note("interrupted")
+        case ContextCompacted(tokens_before=before, tokens_after=after):
+            return Note(f"conversation compacted: {before:,} -> {after:,} tokens")
+        case UndoCompleted():
+            return Note("\n".join(undone_lines(event)))
+        case McpServerStatus(status="waiting" | "failed", message=message):
+            return warning(message)
+        case ViewImage(path=path):
+            return Image(path)
+    return None
+
+
+def sandbox_cell(event: SandboxStatus) -> Cell:
+    """Return the line that says what confines commands."""
+    if event.problem:
+        return warning(event.problem)
+    holes = f"; not stopped: {'; '.join(event.not_stopped)}" if event.not_stopped else ""
+    text = f"commands are confined by {event.level}{holes}"
+    return warning(text) if event.reduced else Folded(text, ("sandbox: ", DIM))

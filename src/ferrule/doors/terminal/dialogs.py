@@ -1,0 +1,176 @@
+"""What somebody is asked before a call runs: a dialog in the place of the composer."""
+
+import msgspec
+from textual.strip import Strip
+
+from ferrule.doors.terminal.panel import Panel, Rows
+from ferrule.doors.terminal.strips import BOLD, CHOSEN, DIM, GREEN, PLAIN, QUESTION, RED, YELLOW, row
+from ferrule.protocol.events import ExecApproval
+from ferrule.protocol.permissions import ReviewDecision
+from ferrule.rendering.lookalikes import unmistakable
+from ferrule.rendering.width import chopped, cut, folded
+from ferrule.tools.questions import Decision
+
+LEAST_TEXT_ROWS = 2
+"""Rows of a command that are always shown: its beginning, and its end or how much is hidden."""
+MOST_REASON_ROWS = 4
+PLACE_ROWS = 3
+"""Rows beside the choices from which on there is room to name the directory."""
+
+_TITLES = {
+    "command": "Run this command?",
+    "patch": "Write this patch?",
+    "mcp": "Let an MCP server do this?",
+    "tool": "Run this tool?",
+    "network": "Let a command reach this host?",
+}
+_THIS = {
+    "command": "this very command, in this directory",
+    "patch": "patches to these files",
+    "mcp": "this very call",
+    "tool": "this very call",
+    "network": "this host",
+}
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One answer: the key that gives it, what it means, and what it is."""
+
+    key: str
+    label: str
+    decision: ReviewDecision
+    asks_words: bool = False
+
+
+def choices_of(question: ExecApproval) -> tuple[Choice, ...]:
+    """Return the answers to choose from; each says what exactly will be remembered."""
+    choices = [Choice("y", "yes, once", ReviewDecision.APPROVED)]
+    if ReviewDecision.APPROVED_FOR_SESSION in question.decisions:
+        what = _THIS.get(question.kind, "this very call")
+        choices.append(Choice("s", f"yes, for this session: {what}", ReviewDecision.APPROVED_FOR_SESSION))
+    if ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT in question.decisions:
+        choices.append(
+            Choice("a", f"yes, always: {remembered(question)}", ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT)
+        )
+    choices.append(Choice("n", "no", ReviewDecision.DENIED))
+    choices.append(Choice("t", "no, and tell the model", ReviewDecision.DENIED, asks_words=True))
+    return tuple(choices)
+
+
+def remembered(question: ExecApproval) -> str:
+    """Return what `always` would allow for good."""
+    import shlex
+
+    if question.proposed_network_host is not None:
+        return f"the host {unmistakable(question.proposed_network_host, multiline=False)}"
+    prefix = shlex.join(question.proposed_execpolicy_amendment or ())
+    return f"commands that begin with `{unmistakable(prefix, multiline=False)}`"
+
+
+def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, waiting: int = 1) -> list[Strip]:
+    """Return the dialog in at most `height` rows, the choices last and each in sight."""
+    choices = choices_of(question)
+    asker = f" (sub-agent {unmistakable(question.agent_id, multiline=False)})" if question.agent_id else ""
+    more = f" · 1 of {waiting}" if waiting > 1 else ""
+    title = row((cut(f"{_TITLES.get(question.kind, 'Allow this?')}{asker}{more}", width), QUESTION))
+    room = max(height - 1 - len(choices), 0)
+    reason = fitted(unmistakable(question.reason or "", multiline=False), width, _reason_rows(room), words=True)
+    place = [f"in {unmistakable(question.cwd, multiline=False)}"] if question.cwd else []
+    if room - len(reason) - len(place) < PLACE_ROWS:
+        place = []
+    text = fitted(unmistakable(question.text), width - 2, room - len(reason) - len(place))
+    labels = [_choice_row(choice, index == chosen, width) for index, choice in enumerate(choices)]
+    return [
+        title,
+        *(_text_row(line, question.kind, first=index == 0) for index, line in enumerate(text)),
+        *(row((cut(line, width), DIM)) for line in place),
+        *(row((line, YELLOW)) for line in reason),
+        *labels,
+    ][: max(height, 1 + len(labels))]
+
+
+def _reason_rows(room: int) -> int:
+    return max(min(MOST_REASON_ROWS, room - LEAST_TEXT_ROWS), 1)
+
+
+def _choice_row(choice: Choice, chosen: bool, width: int) -> Strip:
+    style = CHOSEN if chosen else PLAIN
+    return row((f" {choice.key} ", BOLD), (middle_cut(choice.label, width - 3), style))
+
+
+def _text_row(line: str, kind: str, *, first: bool) -> Strip:
+    style = {"+": GREEN, "-": RED}.get(line[:1], PLAIN) if kind == "patch" else PLAIN
+    lead = "$ " if kind == "command" and first else "  "
+    return row((lead, DIM), (line, style))
+
+
+def middle_cut(text: str, width: int) -> str:
+    """Return the text in `width` cells: its beginning and its end, where it is too long."""
+    if len(text) <= width:
+        return cut(text, width)
+    half = max(width - 1, 0) // 2
+    return cut(f"{text[: width - 1 - half]}…{text[len(text) - half :] if half else ''}", width)
+
+
+def fitted(text: str, width: int, rows: int, *, words: bool = False) -> list[str]:
+    """Return a text in at most `rows` rows: all of it, or its beginning, how much is hidden, and its end."""
+    if rows <= 0 or not text:
+        return []
+    most = width * rows
+    wrap = folded if words else chopped
+    if len(text) <= 2 * most:
+        lines = [part for line in text.split("\n") for part in wrap(line.expandtabs(4), width)]
+        if len(lines) <= rows:
+            return lines
+    after = (rows - 1) // 3
+    head = _rows_of(text[: most * 2], width)[: rows - 1 - after] if rows > 1 else []
+    tail = _rows_of(text[-most * 2 :], width)[-after:] if after else []
+    hidden = max(len(text) - sum(map(len, head)) - sum(map(len, tail)), 0)
+    if rows == 1:
+        note = f" … {len(text):,} characters"
+        return [cut(text.split("\n", maxsplit=1)[0], max(width - len(note), 0)) + note]
+    return [*head, cut(f"… {hidden:,} characters are not shown …", width), *tail]
+
+
+def _rows_of(text: str, width: int) -> list[str]:
+    return [part for line in text.split("\n") for part in chopped(line.expandtabs(4), width)]
+
+
+class ApprovalPanel(Panel):
+    """Asks whether a call may run. `y` is once and `n` is no, whatever is chosen."""
+
+    def __init__(self, question: ExecApproval) -> None:
+        super().__init__(question.request_id)
+        self._question = question
+        self._choices = choices_of(question)
+        self._chosen = 0
+
+    def compose_rows(self, width: int, height: int) -> Rows:
+        """See `Panel`."""
+        if self.entry is None:
+            return Rows(approval_rows(self._question, self._chosen, width, height, self.waiting))
+        above = approval_rows(self._question, len(self._choices) - 1, width, height - 2, self.waiting)
+        return Rows([*above, *self.entry.rows("Tell the model, then Enter:", width)])
+
+    def on_choice_key(self, key: str, character: str | None) -> bool:
+        """See `Panel`."""
+        match key:
+            case "up" | "shift+tab":
+                self._chosen = (self._chosen - 1) % len(self._choices)
+            case "down" | "tab":
+                self._chosen = (self._chosen + 1) % len(self._choices)
+            case "enter":
+                self._take(self._choices[self._chosen])
+            case _:
+                found = [choice for choice in self._choices if choice.key == (character or key).lower()]
+                if not found:
+                    return False
+                self._take(found[0])
+        self.refresh()
+        return True
+
+    def _take(self, choice: Choice) -> None:
+        if choice.asks_words:
+            self.ask_words(lambda words: self.give(Decision(choice.decision, words or None)))
+        else:
+            self.give(Decision(choice.decision))

@@ -1,0 +1,32 @@
+"""Open the terminal interface and stay in it until the user leaves."""
+
+import asyncio
+import signal
+
+from ferrule.doors.terminal.app import TerminalApp
+from ferrule.protocol.settings import Settings
+from ferrule.session.rollout import StoredSession
+
+
+async def run_terminal(settings: Settings, stored: StoredSession | None = None, prompt: str = "") -> bool:
+    """Show the session until the user quits. Return False if a signal ended it; the terminal is as before then, too.
+
+    Raises what `open_session` does.
+    """
+    app = TerminalApp(settings, stored, prompt)
+    loop = asyncio.get_running_loop()
+    ended_by: list[int] = []
+
+    def end(number: int) -> None:
+        ended_by.append(number)
+        app.exit()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        await app.run_async()
+    finally:
+        await app.talk.close()
+    if app.failure is not None:
+        raise app.failure
+    return not ended_by

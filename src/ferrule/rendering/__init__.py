@@ -1,0 +1,1 @@
+"""How a conversation is put into words and rows for people, whichever door shows it."""
