@@ -17,6 +17,7 @@ import msgspec
 from ferrule.egress.authority import Authority, roots
 from ferrule.egress.doors import Ways, serve_http, serve_https, serve_proxy
 from ferrule.egress.guard import Guard, Refusal
+from ferrule.egress.header_lines import read_in_linear_time
 from ferrule.egress.pump import Pump
 from ferrule.egress.secrets import Secret, Secrets
 
@@ -42,8 +43,9 @@ VARIABLES = frozenset({*PROXY_VARIABLES, *OTHER_VARIABLES, *BUNDLE_VARIABLES})
 MAX_CONNECTIONS, SHARE = 256, 8
 """At once, of one container: more than programs open; and that part of the descriptors that this process may have, as
 each connection takes two. Further ones wait, and take the place of silent ones."""
-SILENT_S, LOOK_S = 5.0, 0.5
-"""Seconds without a byte after which a connection has to go where there are too many, and between two looks for one."""
+SILENT_S, LEAST_SILENT_S, LOOK_S = 5.0, 0.5, 0.5
+"""Seconds without a byte after which a connection has to go where there are too many, at first and after some looks
+that found none, and between two looks."""
 LAST_SENT, LAST_RECEIVED = 44, 52
 """Places in `struct tcp_info` (linux/tcp.h) of the milliseconds since data was sent and received."""
 MAX_TOLD = 100
@@ -78,6 +80,7 @@ class Egress:
         self, guard: Guard, secrets: Iterable[Secret] = (), *, ca_file: str | None = None, host_name: str = ""
     ) -> None:
         """`host_name` is the name of the namespace's machine, if it has one of its own."""
+        read_in_linear_time()
         self._refusals: deque[Refusal] = deque(maxlen=MAX_TOLD)
         guard.listeners.append(self._refusals.append)
         names = guard.allowed.exact if guard.allowed is not None else ()
@@ -94,6 +97,7 @@ class Egress:
         self._serving: dict[int, tuple[Listening, list[asyncio.Task[None]]]] = {}
         self._connections: dict[asyncio.Task[None], socket.socket] = {}
         self._one_ended = asyncio.Event()
+        self._patience = SILENT_S
         self._most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
 
     async def __aenter__(self) -> Self:
@@ -182,11 +186,15 @@ class Egress:
             task.add_done_callback(self._ended)
 
     async def _wait_for_room(self) -> None:
-        """Wait until there are few enough connections. Else whoever holds them would keep everybody else out."""
+        """Wait until there are few enough connections. Silent ones end: whoever holds them keeps all others out."""
+        if len(self._connections) < self._most:
+            self._patience = SILENT_S
         while len(self._connections) >= self._most:
             silent, task = max(((_silent_s(one), task) for task, one in self._connections.items()), key=_first)
-            if silent >= SILENT_S:
+            if silent >= self._patience:
                 task.cancel()
+            else:
+                self._patience = max(self._patience / 2, LEAST_SILENT_S)
             self._one_ended.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):

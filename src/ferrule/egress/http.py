@@ -12,6 +12,7 @@ import httpcore2
 import httpx2
 
 from ferrule.egress.guard import CONNECT_S, Guard, Unreachable
+from ferrule.egress.header_lines import read_in_linear_time
 from ferrule.protocol.errors import UsageError
 
 TIMEOUT = httpx2.Timeout(20.0, connect=CONNECT_S)
@@ -30,6 +31,7 @@ def guarded_client(guard: Guard, *, ca_file: str | None = None, **options: Any) 
 
 def guarded_transport(guard: Guard, *, ca_file: str | None = None) -> httpx2.AsyncHTTPTransport:
     """Return the way of such a client to the network, for a client of one's own. Raises `UsageError` as it does."""
+    read_in_linear_time()
     return _Transport(guard, client_context(ca_file))
 
 
