@@ -79,11 +79,11 @@ def put(tx: sqlite3.Connection, document: Document, vectors: "NDArray[np.float32
     """Put a document in the place of one of that name. Returns the bytes that its text and its vectors take."""
     remove(tx, document.name)
     number = tx.execute(
-        "insert into documents (name, title, attributes, stamp) values (?, ?, '', ?)",
-        (document.name, document.title, document.stamp),
+        "insert into documents (name, title, attributes, stamp) values (?, ?, ?, ?)",
+        (document.name, document.title, _as_json(document.attributes), document.stamp),
     ).lastrowid
     assert number is not None
-    _write_attributes(tx, number, document.attributes)
+    _add_attributes(tx, number, document.attributes)
     used, title = 0, indexed(document.title)
     numbers: list[int] = []
     for chunk in document.chunks:
@@ -125,14 +125,16 @@ def set_attributes(tx: sqlite3.Connection, name: str, attributes: Attributes) ->
     if row is None:
         return False
     tx.execute("delete from attributes where document = ?", row)
-    _write_attributes(tx, row[0], attributes)
+    tx.execute("update documents set attributes = ? where id = ?", (_as_json(attributes), row[0]))
+    _add_attributes(tx, row[0], attributes)
     return True
 
 
-def _write_attributes(tx: sqlite3.Connection, number: int, attributes: Attributes) -> None:
-    tx.execute(
-        "update documents set attributes = ? where id = ?", (msgspec.json.encode(dict(attributes)).decode(), number)
-    )
+def _as_json(attributes: Attributes) -> str:
+    return msgspec.json.encode(dict(attributes)).decode()
+
+
+def _add_attributes(tx: sqlite3.Connection, number: int, attributes: Attributes) -> None:
     for key, value in attributes.items():
         tx.execute("insert into attributes values (?, ?, ?, ?)", (key, *_stored(value), number))
 
