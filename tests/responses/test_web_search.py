@@ -137,6 +137,10 @@ async def test_include_shows_what_was_found(here: Served) -> None:
     here.model.add("On.")
     await here.ask(tools=[TOOL], input=[call, {"role": "user", "content": "go on"}])
     assert "The tower of Brix" in here.model.last_request.outputs[0].text
+    for odd in ({"results": 7}, {"action": {"type": "search", "queries": 5, "sources": 5}}):
+        here.model.add("On.")
+        await here.ask(tools=[TOOL], input=[call | {"results": None} | odd, {"role": "user", "content": "go on"}])
+        assert "not kept" in here.model.last_request.outputs[0].text
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,7 @@ async def test_include_shows_what_was_found(here: Served) -> None:
     [
         ("web_search", {"allowed_domains": [HOST]}),
         ("web_search_2025_08_26", {"type": "allow_list", "domains": ["BRIX.example."]}),
+        ("web_search_2025_08_26", {"domains": [HOST]}),
         ("web_search_preview", None),
         ("web_search_preview_2025_03_11", {}),
     ],
@@ -184,6 +189,8 @@ BAD: list[tuple[Json, str]] = [
     ({"filters": {"allowed_domains": ["a.test"]}}, "filters.allowed_domains[0]"),
     ({"filters": {"type": "deny_list", "domains": ["a.example"]}}, "filters.type"),
     ({"filters": {"type": "allow_list"}}, "filters.domains"),
+    ({"filters": {"blocked_domains": ["a.example"]}}, "filters.blocked_domains"),
+    ({"filters": {"allowed_domains": ["a.example"], "domains": ["b.example"]}}, "filters"),
     ({"filters": ["a.example"]}, "filters"),
     ({"search_context_size": "huge"}, "search_context_size"),
     ({"external_web_access": "no"}, "external_web_access"),

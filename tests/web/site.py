@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +28,8 @@ class Answer(NamedTuple):
 
 
 class Site:
-    """What the server answers: `pages` by path, `hits` to each search. `asked` are the searches, `opened` the paths."""
+    """What the server answers: `pages` by path, `hits` to each search, unless `search` or `answer` does.
+    `asked` are the searches, `opened` the paths."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -47,6 +49,7 @@ class Site:
             {"url": "javascript:alert(1)", "title": "No page", "content": ""},
         ]
         self.answer: Callable[[Json], Answer] | None = None
+        self.search: Callable[[BaseHTTPRequestHandler], None] | None = None
         self.asked: list[Json] = []
         self.opened: list[str] = []
         self.sent: list[Mapping[str, str]] = []
@@ -77,6 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = urlsplit(self.path)
         self.site.sent.append(dict(self.headers.items()))
+        if path.path == "/search" and self.site.search is not None:
+            self.site.search(self)
+            return
         if path.path in ("/search", "/web/search") and self.headers.get("host", "").startswith("127."):
             self.give(self.site.searched({name: value[0] for name, value in parse_qs(path.query).items()}))
             return
@@ -94,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in {"content-type": answer.type, **answer.headers}.items():
             if value:
-                self.send_header(name, value)
+                self.send_header(name, value.encode().decode("latin-1"))  # servers send any bytes
         self.send_header("content-length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body)
@@ -123,3 +129,15 @@ def site() -> Iterator[Site]:
 def redirect(to: str) -> Answer:
     """A redirect."""
     return Answer(b"", status=302, headers={"location": to})
+
+
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    """Send a byte every 100 ms until the client goes."""
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        for _ in range(600):
+            handler.wfile.write(b" ")
+            time.sleep(0.1)
+    except OSError:
+        handler.close_connection = True

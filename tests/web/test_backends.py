@@ -16,10 +16,10 @@ from ferrule.web.browser import Browser, WebRefused, Wishes
 from ferrule.web.memory import Memory
 from ferrule.web.opening import open_browser
 from ferrule.web.other_backends import SearchTool, ToolBackend
-from ferrule.web.results import hits_in, hits_in_text
+from ferrule.web.results import MOST_HITS, hits_in, hits_in_text, read_json
 from ferrule.web.search import Location, SearchFailed
 from ferrule.web.urls import SiteFilter
-from tests.web.site import Answer, Site
+from tests.web.site import Answer, Site, drip
 
 PROGRAM = str(Path(__file__).with_name("search_program.py"))
 SERVER = str(Path(__file__).with_name("search_server.py"))
@@ -125,3 +125,35 @@ def test_hits_are_found_in_text() -> None:
         ("https://a.example/1", "1. First"),
         ("https://b.example/2", "b.example"),
     ]
+
+
+async def test_a_server_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path, web: Site) -> None:
+    made = browser(tmp_path, backend="searxng", base_url=web.base_url, timeout_sec=0.4)
+    web.search = drip
+    with pytest.raises(WebRefused, match="did not answer within"):
+        await asyncio.wait_for(made.search("tower", Memory(), Wishes()), 20)
+    await made.aclose()
+
+
+async def test_a_tool_without_content_has_no_hits() -> None:
+    async def call(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": 5}
+
+    async def connect() -> SearchTool:
+        return SearchTool(frozenset(), call, call)  # type: ignore[arg-type]
+
+    assert await ToolBackend(connect, timeout=5).search("x", count=3, domains=(), location=None, offline=False) == []
+
+
+def test_json_of_other_languages_is_read() -> None:
+    (hit,) = hits_in(read_json(b'[{"url": "https://a.example/", "title": "cut \\ud83d", "score": NaN}]'))
+    assert hit.title == "cut"
+    assert hits_in(read_json(b'[{"url": "https://a.example/\\ud83d"}]')) == []
+    for wrong in (b"", b"\xff", b"<html>", b"9" * 5000):
+        with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+            read_json(wrong)
+
+
+def test_a_flood_of_hits_is_not_read_to_its_end() -> None:
+    assert len(hits_in([{"url": f"https://a.example/{n}"} for n in range(MOST_HITS + 9)])) == MOST_HITS
+    assert len(hits_in_text("https://a.example/\n" * (MOST_HITS + 9))) == MOST_HITS

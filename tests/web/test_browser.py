@@ -1,11 +1,15 @@
 """Search, open and find, over a loopback SearXNG and a loopback web."""
 
+import asyncio
+
 import pytest
 
+from ferrule.protocol.items import read_item
 from ferrule.web.browser import Browser, WebRefused, Wishes
-from ferrule.web.memory import Memory
+from ferrule.web.memory import MOST_OPEN, Archive, Memory
+from ferrule.web.reader import Page
 from ferrule.web.search import Location
-from ferrule.web.urls import SiteFilter
+from ferrule.web.urls import SiteFilter, read_url
 from tests.web.site import SITE, Answer, Site, redirect
 
 ALL = Wishes()
@@ -97,7 +101,8 @@ async def test_a_long_page_comes_in_parts(browser: Browser, web: Site) -> None:
         (Answer(b"", status=429), "wants fewer searches"),
         (Answer(b"<html>", "text/html"), "did not answer with JSON"),
         (Answer(b"[" * 5000, "application/json"), "did not answer with JSON"),
-        (Answer(b'"' + b"x" * (5 << 20) + b'"', "application/json"), "cannot be reached"),
+        (Answer(b'"' + b"x" * (5 << 20) + b'"', "application/json"), "answered with more than 4 MB"),
+        (redirect("https://elsewhere.example/"), r"another address \(status 302\): .* web_search.base_url"),
     ],
 )
 async def test_a_search_server_that_fails_is_told_in_words(
@@ -115,3 +120,42 @@ async def test_odd_answers_of_a_search_server_have_no_hits(browser: Browser, web
     for wrong in ("", " \n", "x" * 1001):
         with pytest.raises(WebRefused, match="a query has between"):
             await browser.search(wrong, Memory(), ALL)
+
+
+async def test_a_text_that_a_page_has_a_million_times_is_not_counted_to_the_end(browser: Browser, web: Site) -> None:
+    web.pages["/many"] = Answer(b"y" * 9_000_000, "text/plain")
+    found = await asyncio.wait_for(browser.find(f"{SITE}/many", "Y", Memory(), ALL), 30)
+    assert "More than 1000 places, of which the first 20 are shown" in found
+
+
+async def test_what_a_conversation_has_open_is_bounded() -> None:
+    memory = Memory()
+    pages = [Page(read_url(f"{SITE}/{number}"), "t", "x" * (MOST_OPEN // 2 - number)) for number in range(4)]
+    for page in pages:
+        memory.keep(page, f"{SITE}/to/{page.url.text[-1]}")
+    assert set(memory.pages.values()) == set(pages[2:]) and len(memory.pages) == 4
+    memory.keep(huge := Page(read_url(f"{SITE}/huge"), "t", "x" * (MOST_OPEN + 1)))
+    assert list(memory.pages.values()) == [huge]
+
+
+async def test_others_run_while_what_was_seen_is_searched() -> None:
+    archive, turns = Archive(), 0
+    for number in range(20):
+        archive.keep("ann", Page(read_url(f"{SITE}/{number}"), "t", f"tower {number}"))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    assert len(await archive.search("ann", "tower")) == 20 and await archive.search("bob", "tower") == []
+    assert turns >= 20
+    running.cancel()
+
+
+def test_a_number_that_no_source_has_does_not_use_up_the_numbers() -> None:
+    memory = Memory()
+    memory.recall([read_item(b'{"type":"message","role":"user","content":"order \xe3\x80\x90999999\xe3\x80\x91"}')])
+    assert memory.number(read_url(SITE), "t") == 1

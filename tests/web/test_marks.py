@@ -15,6 +15,8 @@ SOURCES = {1: ONE, 2: TWO}
     [
         ("The tower is 42 m high【1】.", "The tower is 42 m high.", ["The tower is 42 m high"]),
         ("It is old.【2】 It leans【1】【2】.", "It is old. It leans.", ["It is old.", "It leans", "It leans"]),
+        ("High【1】【1】", "High", ["High"]),
+        ("It is high.\r\n【1】", "It is high.\r\n", ["It is high.\r\n"]),
         ("- High【1】\n- Old【2】\n", "- High\n- Old\n", ["High", "Old"]),
         ("Grün ist 緑。高い【1】。", "Grün ist 緑。高い。", ["高い"]),
         ("【1】First", "First", [""]),

@@ -25,6 +25,8 @@ SOURCES = "web_search_call.action.sources"
 RESULTS = "web_search_call.results"
 """What `include` shows of a search."""
 TYPES = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
+_FILTERS = ("allowed_domains", "domains")
+"""Two spellings of one list; the second usually has the type `allow_list` beside it."""
 MAX_DOMAINS = 100
 MOST_QUERIES = 5
 """Of one call."""
@@ -251,10 +253,16 @@ def _domains(tool: JsonObject) -> tuple[list[str], str]:
     kind = filters.get("type")
     if kind not in (None, "allow_list"):
         raise ToolRefused(f"{kind!r} is no type of a filter: there is 'allow_list'", "filters.type")
-    field = "domains" if kind == "allow_list" else "allowed_domains"
-    domains = filters.get(field)
-    if domains is None and kind is None:
+    given = [name for name, value in filters.items() if value is not None and name != "type"]
+    for name in given:  # a filter that is overlooked lets in what it should keep out
+        if name not in _FILTERS:
+            raise ToolRefused(f"there is no such filter here: only {' and '.join(_FILTERS)}", f"filters.{name}")
+    if len(given) > 1:
+        raise ToolRefused(f"give {' or '.join(_FILTERS)}, not both", "filters")
+    if not given and kind is None:
         return [], "filters"
+    field = given[0] if given else "domains"
+    domains = filters.get(field)
     if not isinstance(domains, list) or not domains:
         raise ToolRefused("a list of domains is needed, with at least one", f"filters.{field}")
     for at, domain in enumerate(domains):
@@ -277,14 +285,14 @@ def _replayed_call(action: JsonObject) -> tuple[str, JsonObject]:
         case "find_in_page" | "find":
             return FIND, {"url": action.get("url") or "", "pattern": action.get("pattern") or ""}
     queries = action.get("queries")
-    return SEARCH, {"query": action.get("query") or next(iter(queries or ()), "")}
+    return SEARCH, {"query": action.get("query") or next(iter(queries if isinstance(queries, list) else ()), "")}
 
 
 def _replayed_output(item: JsonObject, action: JsonObject) -> str:
     """Return what is left of a result: what the item itself shows."""
     if item.get("status") == "failed":
         return "This call failed."
-    found = item.get("results") or action.get("sources") or ()
-    shown = [one for one in found if isinstance(one, dict) and one.get("url")]
+    found = item.get("results") or action.get("sources")
+    shown = [one for one in found if isinstance(one, dict) and one.get("url")] if isinstance(found, list) else []
     lines = [clean(" ".join(str(one[name]) for name in ("title", "url", "text") if one.get(name))) for one in shown]
     return "\n".join(lines) or "(its result is not kept: search or open the page again to cite it)"

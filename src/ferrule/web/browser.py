@@ -6,6 +6,7 @@ write what looks like ours.
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.web.marks import Source, mark
 from ferrule.web.memory import Archive, Memory
 from ferrule.web.reader import Page, PageReader, PageRefused
-from ferrule.web.search import Hit, Location, SearchBackend, SearchFailed
+from ferrule.web.search import Hit, Location, SearchBackend, SearchFailed, clean
 from ferrule.web.urls import BadUrl, SiteFilter, WebUrl, read_url
 
 ContextSize = Literal["low", "medium", "high"]
@@ -41,6 +42,8 @@ MAX_QUERY = 1_000
 MAX_PATTERN = 500
 MOST_FOUND = 20
 """Places of a pattern that are shown."""
+MOST_COUNTED = 1_000
+"""Places that are counted: a page can have a letter ten million times."""
 AROUND = 160
 """Characters around each."""
 _REFERENCE = re.compile("【?([0-9]{1,6})(?:†[^】]*)?】?")
@@ -92,7 +95,7 @@ class Browser:
 
     async def _hits(self, query: str, wishes: Wishes) -> list[Hit]:
         if wishes.offline and not self._backend.works_offline:
-            return self._fitting(self._archive.search(wishes.owner, query), wishes)
+            return self._fitting(await self._archive.search(wishes.owner, query), wishes)
         sites = wishes.sites or self._bounds
         domains = () if sites is None else sites.domains
         count = SIZES[wishes.size].hits if sites is None else MORE_HITS
@@ -136,10 +139,12 @@ class Browser:
             raise WebRefused(f"find_in_page: a pattern has between 1 and {MAX_PATTERN} characters.")
         page = await self._page(self.address(reference, memory), memory, wishes)
         looked = r"\s+".join(map(re.escape, pattern.split()))
-        places = [found.span() for found in re.finditer(looked, page.text, re.IGNORECASE)]
+        everywhere = re.finditer(looked, page.text, re.IGNORECASE)
+        places = [found.span() for found in islice(everywhere, MOST_COUNTED + 1)]
         shown = "\n\n".join(_quoted(excerpt) for excerpt in _around(page.text, places[:MOST_FOUND]))
         many = f", of which the first {MOST_FOUND} are shown" if len(places) > MOST_FOUND else ""
-        count = f"{len(places)} {'place' if len(places) == 1 else 'places'}{many}"
+        number = str(len(places)) if len(places) <= MOST_COUNTED else f"More than {MOST_COUNTED}"
+        count = f"{number} {'place' if len(places) == 1 else 'places'}{many}"
         said = f"{count} of the page with this text. {UNTRUSTED}" if places else "The page does not have this text."
         return f"{_head(page, memory)}\n{said}" + (f"\n\n{shown}" if shown else "")
 
@@ -167,7 +172,7 @@ class Browser:
             self._archive.keep(wishes.owner, page, url.text)
         if (why := self._refusal(page.url, wishes)) is not None:  # kept by a request that may open more
             raise WebRefused(why)
-        memory.pages[url.text] = memory.pages[page.url.text] = page
+        memory.keep(page, url.text)
         return page
 
     async def _read(self, url: WebUrl, wishes: Wishes) -> Page:
@@ -178,7 +183,7 @@ class Browser:
         try:
             return await self._reader.read(url, permit)
         except PageRefused as error:
-            raise WebRefused(str(error)) from error
+            raise WebRefused(clean(str(error))) from error  # it may tell words of the page
 
     async def aclose(self) -> None:
         """Close what it has open."""
@@ -224,11 +229,12 @@ def _short(text: str, most: int) -> str:
 def _parts(text: str, size: int) -> list[str]:
     """Divide a text into parts, between lines where that is possible."""
     parts: list[str] = []
-    while len(text) > size:
-        end = text.rfind("\n", size // 2, size) + 1 or size
-        parts.append(text[:end])
-        text = text[end:]
-    return [*parts, text]
+    begin = 0
+    while len(text) - begin > size:
+        end = text.rfind("\n", begin + size // 2, begin + size) + 1 or begin + size
+        parts.append(text[begin:end])
+        begin = end
+    return [*parts, text[begin:]]
 
 
 def _around(text: str, places: Sequence[tuple[int, int]]) -> list[str]:

@@ -1,16 +1,16 @@
 """Search backends with an HTTP API: SearXNG, Brave, Tavily. Their address is the user's own choice, so it is reached
 directly, wherever it is; pages are not."""
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
-import msgspec
 
 from ferrule.egress.http import client_context
 from ferrule.protocol.errors import UsageError
-from ferrule.web.results import hits_in
+from ferrule.web.results import hits_in, read_json
 from ferrule.web.search import Hit, Location, SearchFailed
 
 log = logging.getLogger("ferrule.web")
@@ -63,24 +63,31 @@ class HttpBackend:
                 verify=client_context(self._ca_file), timeout=self._timeout, headers={"accept": "application/json"}
             )
         try:
-            async with self._client.stream(method, self._base + path, **request) as answer:
+            async with (
+                asyncio.timeout(self._timeout),  # the client's own is one of silence
+                self._client.stream(method, self._base + path, **request) as answer,
+            ):
                 return self._read(answer.status_code, await _body(answer))
-        except httpx2.TimeoutException as error:
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._failed(f"did not answer within {self._timeout:g} seconds", error) from error
-        except httpx2.HTTPError as error:
+        except _TooLong as error:
+            raise self._failed(f"answered with more than {MAX_ANSWER >> 20} MB", error) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._failed("cannot be reached", error) from error
 
     def _read(self, status: int, body: bytes) -> Any:
-        if status >= 400:
+        if status >= 300:
             raise self._failed(self._refusal(status), f"status {status}: {body[:300]!r}")
         try:
-            return msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            return read_json(body)
+        except (ValueError, RecursionError) as error:
             raise self._failed("did not answer with JSON", body[:300]) from error
 
     def _refusal(self, status: int) -> str:
         if status in (401, 403):
             return f"does not accept the key in {self._env_key}: the operator has to set it"
+        if status < 400:
+            return f"sends on to another address (status {status}): the operator has to set web_search.base_url to it"
         return "wants fewer searches: try again later" if status == 429 else f"answered with the status {status}"
 
     def _failed(self, what: str, why: object) -> SearchFailed:
@@ -88,12 +95,16 @@ class HttpBackend:
         return SearchFailed(f"The search backend {self.name} {what}.")
 
 
+class _TooLong(Exception):
+    """An answer has more than `MAX_ANSWER` bytes."""
+
+
 async def _body(answer: httpx2.Response) -> bytes:
     body = bytearray()
     async for piece in answer.aiter_bytes():
         body += piece
         if len(body) > MAX_ANSWER:
-            raise httpx2.DecodingError("the answer is too long")
+            raise _TooLong
     return bytes(body)
 
 

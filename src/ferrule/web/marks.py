@@ -17,7 +17,7 @@ _MARK = re.compile("【([0-9]{1,6})(?:†[^【】\n]{0,64})?】")
 _PERHAPS = re.compile("【(?:[0-9]{1,6}(?:†[^【】\n]{0,64})?)?$")
 """The beginning of a mark at the end of a piece."""
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*\s+|[。！？]|\n+")
-_TAIL = " \t\n.!?…。！？\"')]:;,"
+_TAIL = " \t\r\n.!?…。！？\"')]:;,"
 """What may stand between a statement and its mark."""
 _LEAD = re.compile(r"\s*(?:[-*•]\s+|[0-9]{1,3}[.)]\s+|#+\s+)?")
 """What begins a line and is no part of its statement."""
@@ -97,7 +97,7 @@ def disarmed(text: str) -> str:
 
 def cited(text: str, sources: Mapping[int, Source]) -> Cited:
     """Return a text without its marks, and a citation for each mark of a source. Other marks cite nothing."""
-    places = list(_places(text))
+    places = dict.fromkeys(_places(text))
     plain = without_marks(text)
     found: list[Citation] = []
     last = start = 0

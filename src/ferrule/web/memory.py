@@ -1,5 +1,6 @@
 """What a conversation has seen of the web, and what is kept beyond it."""
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -18,13 +19,18 @@ TOOLS = ("web_search", "open_page", "find_in_page")
 _OURS = re.compile(rf"(?:{'|'.join(TOOLS)})(?:_[0-9]+)?")
 _SOURCE = re.compile(r"^【([0-9]{1,6})】 (.*)\n(https?://\S+)$", re.MULTILINE)
 """How a source stands in what the model read. Text of pages is quoted, so no line of it begins so."""
-_NUMBER = re.compile("【([0-9]{1,6})")
+_NUMBER = re.compile("【([0-9]{1,4})(?![0-9])")
+"""Larger ones are no sources, and what came after them would soon have more digits than a mark."""
 _BRACKETS = (OPEN.encode(), b"\\u3010")
 
 MOST_KEPT = 2_000
 """Pages and hits that are kept for searches without the web, of all owners."""
 MOST_CHARACTERS = 32_000_000
 """Of their texts."""
+MOST_OPEN = 16_000_000
+"""Characters of the pages that one conversation has open: of the largest there is one."""
+MOST_WORDS = 32
+"""Words of a query that are looked for."""
 
 
 class Memory:
@@ -36,6 +42,19 @@ class Memory:
         self._numbers: dict[str, int] = {}
         self._last = 0
         self._recalled = False
+
+    def keep(self, page: Page, *names: str) -> None:
+        """Keep a page open, also under other addresses that lead to it; of too many the oldest are closed."""
+        for name in (page.url.text, *names):
+            self.pages.pop(name, None)
+            self.pages[name] = page
+        while (oldest := next(iter(self.pages))) and self.pages[oldest] is not page and self._open > MOST_OPEN:
+            del self.pages[oldest]
+
+    @property
+    def _open(self) -> int:
+        """The characters of the pages."""
+        return sum(len(page.text) for page in {id(page): page for page in self.pages.values()}.values())
 
     def close(self) -> None:
         """Let go of the pages."""
@@ -100,13 +119,13 @@ class Archive:
         found = self._kept.get((owner, url.text))
         return found if found is not None and found.whole else None
 
-    def search(self, owner: str, query: str) -> list[Hit]:
+    async def search(self, owner: str, query: str) -> list[Hit]:
         """Return what has words of the query, the best first."""
-        words = set(re.findall(r"\w+", query.casefold()))
+        words = list(dict.fromkeys(re.findall(r"\w+", query.casefold())))[:MOST_WORDS]
         scored: dict[str, tuple[int, Page]] = {}
-        for (of, _), page in self._kept.items():
-            if of == owner:
-                text = f"{page.title} {page.text}".casefold()
-                scored[page.url.text] = (sum(word in text for word in words), page)
+        for page in {page.url.text: page for (of, _), page in self._kept.items() if of == owner}.values():
+            text = f"{page.title} {page.text}".casefold()
+            scored[page.url.text] = (sum(word in text for word in words), page)
+            await asyncio.sleep(0)  # all pages together take seconds
         best = sorted(scored.values(), key=lambda entry: -entry[0])
         return [Hit(page.url, page.title, page.text) for score, page in best if score]

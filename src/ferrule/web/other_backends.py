@@ -15,7 +15,7 @@ from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonObject
-from ferrule.web.results import hits_in, hits_in_text
+from ferrule.web.results import hits_in, hits_in_text, read_json
 from ferrule.web.search import Hit, Location, SearchFailed
 
 log = logging.getLogger("ferrule.web")
@@ -65,8 +65,8 @@ class CommandBackend:
         async with self._turns:
             printed = await self._run(msgspec.json.encode(asked))
         try:
-            return hits_in(msgspec.json.decode(printed))
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            return hits_in(read_json(printed))
+        except (ValueError, RecursionError) as error:
             raise self._failed("did not print JSON", printed[:300]) from error
 
     async def _run(self, asked: bytes) -> bytes:
@@ -163,7 +163,9 @@ class ToolBackend:
 
 
 def _hits(result: Mapping[str, Any]) -> list[Hit]:
-    texts = [part.get("text") for part in result.get("content") or () if isinstance(part, Mapping)]
+    content = result.get("content")
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts]
     text = "\n\n".join(one for one in texts if isinstance(one, str))
     if result.get("isError"):
         log.warning("the search tool failed: %s", text[:300])
@@ -175,6 +177,6 @@ def _hits(result: Mapping[str, Any]) -> list[Hit]:
 
 def _in_text(text: str) -> list[Hit]:
     try:
-        return hits_in(msgspec.json.decode(text.encode(errors="replace")))
-    except (msgspec.DecodeError, RecursionError):
+        return hits_in(read_json(text.encode(errors="replace")))
+    except (ValueError, RecursionError):
         return hits_in_text(text)

@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import re
 from collections.abc import Callable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx2
 import msgspec
@@ -32,6 +33,12 @@ _XML = re.compile(rb"""^\s*<\?xml[^>]{0,100}?encoding\s*=\s*["']([a-zA-Z0-9_.:-]
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _ALIASES = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
 """What browsers read instead: pages that claim the former are written in the latter."""
+_OF_PYTHON = frozenset(
+    {"idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "unicode-escape", "utf-7"}
+)
+"""Encodings that no page is written in. Some raise whatever a page has, and punycode takes minutes for a megabyte."""
+_KIND = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
+"""A type as RFC 6838 writes it: anything else is a text that a server wants a model to read."""
 HEADERS = {
     "user-agent": f"ferrule/{__version__}",
     "accept": "text/html,application/xhtml+xml,application/pdf,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5",
@@ -89,7 +96,8 @@ class PageReader:
     async def _fetched(self, url: WebUrl, permit: Permit) -> tuple[WebUrl, str, bytes]:
         """Return where the page was found, its type and its bytes."""
         if self._client is None:
-            self._client = guarded_client(self._guard, ca_file=self._ca_file, headers=HEADERS)
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # all who read pages share it
+            self._client = guarded_client(self._guard, ca_file=self._ca_file, headers=HEADERS, cookies=no_cookies)
         for _ in range(MAX_REDIRECTS + 1):
             permit(url)
             try:
@@ -103,17 +111,18 @@ class PageReader:
                 raise PageRefused(f"{url.text} leads on to another place: {error}.") from error
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 raise PageRefused(f"{url.text} cannot be reached: {_why(error)}.") from error
-            finally:
-                self._client.cookies.clear()
         raise PageRefused(f"{url.text} is not opened: it is the end of more than {MAX_REDIRECTS} redirects.")
 
     async def _page(self, url: WebUrl, declared: str, data: bytes) -> Page:
         kind, charset = _type_of(declared), _charset_of(declared)
+        if not data.strip():
+            raise PageRefused(f"{url.text} is empty.")
         if kind == "application/pdf" or (kind in _UNSURE and data[:1024].lstrip().startswith(b"%PDF-")):
             found = await self._extractor.read("pdf", url.text, data)
             return _whole(url, found.title, found.text, "a PDF without text: it may be a scan")
         if kind not in _HTML and kind not in _UNSURE and not _TEXT.fullmatch(kind):
-            raise PageRefused(f"{url.text} is {kind}, which is not read: only HTML, PDF, text and JSON are.")
+            shown = kind if _KIND.fullmatch(kind) else "of an odd type"
+            raise PageRefused(f"{url.text} is {shown}, which is not read: only HTML, PDF, text and JSON are.")
         if kind in _UNSURE and b"\0" in data[:4096] and not data.startswith(tuple(bom for bom, _ in _BOMS)):
             raise PageRefused(f"{url.text} is no text: only HTML, PDF, text and JSON are read.")
         text = decoded(data, charset)
@@ -165,7 +174,7 @@ def _encoding(name: str) -> str | None:
         found = codecs.lookup(_ALIASES.get(name.lower(), name))
     except (LookupError, ValueError):
         return None
-    return found.name if found._is_text_encoding else None
+    return found.name if found._is_text_encoding and found.name not in _OF_PYTHON else None
 
 
 def _type_of(declared: str) -> str:

@@ -1,8 +1,12 @@
 """Hits in what a program or a server returns, which has no fixed form: JSON with names that are common, or text."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
+
+import msgspec
 
 from ferrule.web.search import Hit, make_hit
 
@@ -12,14 +16,26 @@ _TITLES = ("title", "name")
 _TEXTS = ("content", "text", "snippet", "description", "raw_content", "markdown", "summary")
 _URL = re.compile(r"https?://[^\s<>\"'`\]]+")
 _LABEL = re.compile(r"^[\s>*_#-]*(title|url|link|description|content|snippet|text|summary)[*_]*\s*:\s*", re.IGNORECASE)
+MOST_HITS = 100
+"""Hits of one answer that are read: more than any search shows."""
 MAX_DEPTH = 4
 """Objects around a list of hits."""
+
+
+def read_json(data: bytes) -> Any:
+    """Return the JSON that a program or a server has sent, also with what other languages write beside the standard:
+    halves of surrogate pairs, where a text was cut, and NaN. Raises `ValueError`, and `RecursionError`."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        return json.loads(data)
 
 
 def hits_in(value: object, depth: int = 0) -> list[Hit]:
     """Return the hits of a JSON value: a list of objects, or an object that has one under a common name."""
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [hit for entry in value if isinstance(entry, Mapping) and (hit := _hit(entry)) is not None]
+        hits = (_hit(entry) for entry in value if isinstance(entry, Mapping))
+        return list(islice(filter(None, hits), MOST_HITS))
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         for name in _LISTS:
             if found := hits_in(value.get(name), depth + 1):
@@ -37,7 +53,7 @@ def _first(entry: Mapping[str, Any], names: Sequence[str]) -> object:
 
 def hits_in_text(text: str) -> list[Hit]:
     """Return the hits of plain text: paragraphs that have an address each, as servers write them for models."""
-    return [hit for block in _blocks(text) if (hit := _hit_in_block(block)) is not None]
+    return list(islice(filter(None, map(_hit_in_block, _blocks(text))), MOST_HITS))
 
 
 def _blocks(text: str) -> Iterator[list[str]]:

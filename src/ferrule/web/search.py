@@ -18,6 +18,7 @@ MAX_TEXT = 20_000
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _KEPT = "\n\t\u200c\u200d"
 """Control and format characters that text needs: line breaks, and joiners of scripts."""
+_UNSEEN = ("Cc", "Cf", "Co", "Cs")
 
 
 class SearchFailed(FerruleError):
@@ -87,8 +88,9 @@ def plain(markup: str) -> str:
 def clean(text: str) -> str:
     """Return text of the web without marks of ours and without characters that nobody sees."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.isascii() or not text.isprintable():
-        text = "".join(c for c in text if c in _KEPT or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs"))
+    unseen = [c for c in set(text) if c not in _KEPT and unicodedata.category(c) in _UNSEEN]
+    if unseen:
+        text = re.sub(f"[{re.escape(''.join(unseen))}]+", "", text)
     return disarmed(text)
 
 

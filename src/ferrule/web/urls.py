@@ -15,7 +15,7 @@ from ferrule.protocol.errors import FerruleError
 MAX_URL = 4096
 """Characters of an address: what browsers and servers take in practice is less."""
 MAX_SHOWN = 200
-_BAD = re.compile(r"[\x00-\x20\x7f\\]")
+_BAD = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
 _SAFE = "/?:@!$&'()*+,;=~-._%"
 PORTS = {"http": 80, "https": 443}
 
