@@ -22,7 +22,7 @@ from ferrule.containers import (
 )
 from ferrule.containers.languages import languages_of
 from ferrule.containers.notices import RESTARTED
-from ferrule.containers.place import LOCK, PREFIX, Slot, new_slot, on_disk, take_slot
+from ferrule.containers.place import LOCK, PREFIX, Slot, new_slot, on_disk, sweep, take_slot
 from ferrule.locks import try_lock
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from tests.processes import alive, children, running, until
@@ -136,6 +136,17 @@ def test_a_sweep_that_looks_at_a_container_is_no_user(place: Path) -> None:
     asking.join()
     [again] = taken
     again.remove()
+
+
+def test_what_is_removed_is_gone_whoever_sweeps_meanwhile(place: Path) -> None:
+    slots = [new_slot(place, ContainerSettings()) for _ in range(30)]
+    swept = Thread(target=lambda: [sweep(place) for _ in range(60)])
+    swept.start()
+    for slot in slots:
+        slot.publish()
+        slot.remove()
+    swept.join()
+    assert folders(place) == []
 
 
 async def test_one_process_at_a_time(host: LocalHost, place: Path) -> None:

@@ -131,8 +131,7 @@ class Slot:
     def remove(self) -> None:
         """Remove it. Blocking, as long as there are files. Nothing may run in it any more."""
         try:
-            (self.folder / RECORD).unlink(missing_ok=True)  # first: from now on nobody lists it
-            remove_tree(self.folder)
+            _remove(self.folder)
         finally:
             self.release()
 
@@ -233,8 +232,7 @@ def sweep(place: Path) -> float | None:
         over = [held for folder in _folders(place) if (held := _held_if_over(folder)) is not None]
     for folder, lock in over:
         try:
-            (folder / RECORD).unlink(missing_ok=True)
-            remove_tree(folder)
+            _remove(folder)
         except OSError as error:  # it stays, and must not be in the way of others
             log.warning("the old container %s cannot be removed: %s", folder, error.strerror)
         finally:
@@ -242,6 +240,17 @@ def sweep(place: Path) -> float | None:
     soonest = min((info.expires_at for info in on_disk(place)), default=None)
     tidy(place)
     return soonest
+
+
+def _remove(folder: Path) -> None:
+    """Remove a container's folder: the record first, so that nobody lists it from now on, and the lock last, or whoever
+    looks at the folder meanwhile would make a new one."""
+    (folder / RECORD).unlink(missing_ok=True)
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        if (folder / name).is_dir():
+            remove_tree(folder / name)
+    with _locked(folder.parent):
+        remove_tree(folder)
 
 
 def tidy(place: Path) -> None:
