@@ -12,6 +12,7 @@ import msgspec
 from textual.pilot import Pilot
 
 from ferrule.doors.terminal.app import TerminalApp
+from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import Settings
 from ferrule.testing import ScriptedModel
@@ -66,7 +67,7 @@ async def shown(
 ) -> AsyncIterator[Screen]:
     """Show a session with full access in `folder`, which asks; `changed` are settings."""
     with ScriptedModel(script) as model:
-        app = TerminalApp(asking(folder, model.base_url, **changed))
+        app = TerminalApp(Opening(settings=asking(folder, model.base_url, **changed)))
         try:
             async with app.run_test(size=size) as pilot:
                 screen = Screen(app, pilot, model)

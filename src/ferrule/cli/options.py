@@ -109,23 +109,28 @@ def configuration(
 ) -> Configuration:
     """Return the configuration for these flags; print its warnings to standard error. `cwd` replaces the current
     directory."""
+    loaded = load(sources_of(options, defaults, cwd=cwd))
+    print_warnings(loaded.warnings)
+    return loaded
+
+
+def sources_of(
+    options: argparse.Namespace, defaults: Mapping[str, object] | None = None, *, cwd: str | None = None
+) -> Sources:
+    """Return where the configuration for these flags is loaded from."""
     given = dict(vars(options))
     given.update(_container(given))
     flags = [Layer(flag, {key: given[name]}) for name, (flag, key) in FLAG_KEYS.items() if given.get(name) is not None]
-    loaded = load(
-        Sources(
-            cwd=cwd or working_directory(given.get("directory")),
-            defaults=defaults or {},
-            assignments=tuple(given.get("assignments") or ()),
-            flags=tuple(flags),
-            base_url=given.get("base_url"),
-            wire=given.get("wire"),
-            api_key_env=given.get("api_key_env"),
-            add_dirs=tuple(existing_directory(path, "--add-dir") for path in given.get("add_dir") or ()),
-        )
+    return Sources(
+        cwd=cwd or working_directory(given.get("directory")),
+        defaults=defaults or {},
+        assignments=tuple(given.get("assignments") or ()),
+        flags=tuple(flags),
+        base_url=given.get("base_url"),
+        wire=given.get("wire"),
+        api_key_env=given.get("api_key_env"),
+        add_dirs=tuple(existing_directory(path, "--add-dir") for path in given.get("add_dir") or ()),
     )
-    print_warnings(loaded.warnings)
-    return loaded
 
 
 def _container(given: Mapping[str, object]) -> dict[str, object]:

@@ -170,19 +170,20 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
     amendment, network = needs.proposed_execpolicy_amendment, needs.proposed_network_amendment
     if amendment is not None or network is not None:
         decisions.append(ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT)
-    justification = effect.justification if isinstance(effect, CommandEffect) else None
+    justification = _one_line((effect.justification if isinstance(effect, CommandEffect) else None) or "")
     asked = reason or needs.reason
     return ExecApproval(
         request_id="",
         call_id=call_id,
         kind=type(effect).__name__.removesuffix("Effect").lower(),
         text=approval_text(effect),
-        reason=f"{asked} (the model says: {_one_line(justification)})" if justification else asked,
+        reason=f"{asked} (the model says: {justification})" if justification else asked,
         cwd=_one_line(effect.cwd) if isinstance(effect, CommandEffect | PatchEffect) else None,
         decisions=(*decisions, ReviewDecision.DENIED, ReviewDecision.ABORT),
         proposed_execpolicy_amendment=None if amendment is None else amendment.command,
         proposed_network_host=None if network is None else network.host,
         fingerprint=fingerprint(effect),
+        justification=justification,
     )
 
 

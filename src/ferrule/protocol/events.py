@@ -150,8 +150,9 @@ class WarningEvent(_Event, frozen=True, tag="warning"):
 
 class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     """A command, patch or call waits for the user's approval, or a command for a host of the network. `text` is
-    everything that will run, control characters escaped. `agent_id` is the sub-agent that asks, in this and the other
-    questions. What is proposed is a prefix of commands, or a host, that the user may allow for good."""
+    everything that will run, control characters escaped; `justification` is the model's, which `reason` has, too.
+    `agent_id` is the sub-agent that asks, in this and the other questions. What is proposed is a prefix of commands, or
+    a host, that the user may allow for good."""
 
     request_id: str
     call_id: str
@@ -164,6 +165,7 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     proposed_network_host: str | None = None
     fingerprint: str = ""
     agent_id: str = ""
+    justification: str = ""
 
 
 class NetworkRefused(_Event, frozen=True, tag="network.refused"):

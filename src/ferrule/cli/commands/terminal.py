@@ -10,8 +10,9 @@ from ferrule.cli.options import (
     add_model_flags,
     add_profile_flag,
     add_rights_flags,
-    configuration,
+    sources_of,
 )
+from ferrule.config import load
 from ferrule.protocol.errors import UsageError
 from ferrule.sandbox.environment import refuse_nesting
 
@@ -26,12 +27,16 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if find_spec("textual") is None:
         raise UsageError(MISSING)
+    sources = sources_of(options)
+    loaded = load(sources)
+    if not loaded.settings.accept_no_sandbox:
+        refuse_nesting(loaded.settings.sandbox_policy)
     from ferrule.doors.terminal.run import run_terminal
+    from ferrule.doors.terminal.talk import Opening
 
-    settings = configuration(options).settings
-    if not settings.accept_no_sandbox:
-        refuse_nesting(settings.sandbox_policy)
-    return DONE if asyncio.run(run_terminal(settings, prompt=options.prompt or "")) else INTERRUPTED
+    asked = sources if loaded.unconfirmed else None
+    opening = Opening(settings=loaded.settings, sources=asked, warnings=loaded.warnings)
+    return DONE if asyncio.run(run_terminal(opening)) else INTERRUPTED
 
 
 def _parser() -> Parser:
@@ -41,5 +46,4 @@ def _parser() -> Parser:
     add_profile_flag(parser)
     add_rights_flags(parser)
     add_config_flag(parser)
-    parser.set_defaults(prompt="")
     return parser

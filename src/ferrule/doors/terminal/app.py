@@ -11,10 +11,11 @@ from textual.widgets import Static
 from ferrule.doors.terminal.composer import Composer
 from ferrule.doors.terminal.conversation import Conversation
 from ferrule.doors.terminal.dialogs import ApprovalPanel
+from ferrule.doors.terminal.forms import FormPanel, form_of
 from ferrule.doors.terminal.panel import Panel
 from ferrule.doors.terminal.plan import PlanView
 from ferrule.doors.terminal.status import StatusLine, about
-from ferrule.doors.terminal.talk import Talk, as_words
+from ferrule.doors.terminal.talk import Opening, Talk, as_words
 from ferrule.doors.terminal.transcript import Transcript
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import (
@@ -29,9 +30,7 @@ from ferrule.protocol.events import (
     TurnFailed,
     TurnStarted,
 )
-from ferrule.protocol.settings import Settings
 from ferrule.rendering.calls import call_line, read_call
-from ferrule.session.rollout import StoredSession
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Question
 
@@ -61,18 +60,17 @@ class TerminalApp(App[int], inherit_bindings=False):
     #mark { width: 2; height: 1; }
     """
 
-    def __init__(self, settings: Settings, stored: StoredSession | None = None, prompt: str = "") -> None:
+    def __init__(self, opening: Opening) -> None:
         super().__init__(ansi_color=True)
-        self.settings = settings
+        self._opening = opening
         self.failure: FerruleError | None = None
         """Why the session could not be opened."""
-        self._stored, self._prompt = stored, prompt
         self.transcript = Transcript()
         self.composer = Composer(PLACEHOLDER)
         self.status = StatusLine()
         self.plan = PlanView()
         self.conversation = Conversation(self.transcript.add, self.transcript.touch)
-        self.talk = Talk(settings, self.show_event)
+        self.talk = Talk(opening.settings, self.show_event)
         self._panel: Panel | None = None
         self._answered: set[str] = set()
         self._last_leave = float("-inf")
@@ -91,22 +89,26 @@ class TerminalApp(App[int], inherit_bindings=False):
         self.composer.focus()
         self.status.do("Starting")
         self.set_interval(TICK, self._tick)
-        self.run_worker(self._begin(self.settings, self._stored), group="session")
+        self.run_worker(self._begin(), group="session")
 
-    async def _begin(self, settings: Settings, stored: StoredSession | None = None) -> None:
+    async def _begin(self) -> None:
         """Open the session; say what was typed meanwhile."""
+        opening, settings = self._opening, self._opening.settings
+        warnings = opening.warnings
         try:
-            await self.talk.open(settings, stored)
+            if opening.sources is not None:
+                loaded = await self.talk.confirmed(opening.sources)
+                settings, warnings = loaded.settings, loaded.warnings
+            await self.talk.open(settings, opening.stored)
         except FerruleError as error:
             self.failure = error
             self.exit()
             return
         self._show_about()
-        self.conversation.begin(self.talk.model_name, self.talk.settings.cwd, await self.talk.confinement())
+        self.conversation.begin(self.talk.model_name, settings.cwd, await self.talk.confinement())
+        for text in warnings:
+            self.conversation.warn(text)
         self.status.do("")
-        if self._prompt:
-            self.conversation.say(self._prompt)
-            self.talk.say(as_words(self._prompt))
         await self.talk.work()
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
@@ -223,5 +225,6 @@ class TerminalApp(App[int], inherit_bindings=False):
 
 def panel_for(question: Question) -> Panel:
     """Return the dialog of a question."""
-    assert isinstance(question, ExecApproval)
-    return ApprovalPanel(question)
+    if isinstance(question, ExecApproval):
+        return ApprovalPanel(question)
+    return FormPanel(question.request_id, form_of(question))

@@ -34,6 +34,7 @@ OUTPUT_LINES = 12
 """Lines shown of a finished output; the rest is folded."""
 HEAD_LINES = 8
 """Lines shown of a command of many lines."""
+MORE = "… {:,} more characters …"
 LONGEST_DRAWN = 8_000
 """Characters of an unfinished block that are drawn as Markdown: more than two screens."""
 LONGEST_LINE = 10_000
@@ -276,10 +277,19 @@ class CommandCell(Call):
 
     def head(self, width: int) -> list[Strip]:
         """See `Call`."""
-        lines = safe(self.text).split("\n")
-        if not self.is_open:
-            lines = excerpt(lines, HEAD_LINES)
-        return [row(("command", COMMAND)), *wrapped("\n".join(lines), PLAIN, width, [("$ ", DIM)])]
+        text = self.text if self.is_open else fold_text(self.text, width)
+        return [row(("command", COMMAND)), *wrapped(safe(text), PLAIN, width, [("$ ", DIM)])]
+
+
+def fold_text(text: str, width: int) -> str:
+    """Return a long text as its beginning and its end, each a few rows."""
+    lines = text.split("\n")
+    if len(lines) > HEAD_LINES + 1:
+        text = "\n".join(excerpt(lines, HEAD_LINES))
+    half = max(width, 1) * HEAD_LINES // 2
+    if len(text) <= 2 * half + len(MORE):
+        return text
+    return f"{text[:half]}\n{MORE.format(len(text) - 2 * half)}\n{text[-half:]}"
 
 
 class ToolCell(Call):

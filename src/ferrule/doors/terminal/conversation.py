@@ -107,6 +107,10 @@ class Conversation:
         """Show a line of the program itself."""
         self._put(Note(text))
 
+    def warn(self, text: str) -> None:
+        """Show a warning of the program itself."""
+        self._put(warning(text))
+
     def on_event(self, event: Event | ToolEvent) -> None:
         """Take an event."""
         match event:

@@ -74,7 +74,7 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     more = f" · 1 of {waiting}" if waiting > 1 else ""
     title = row((cut(f"{_TITLES.get(question.kind, 'Allow this?')}{asker}{more}", width), QUESTION))
     room = max(height - 1 - len(choices), 0)
-    reason = fitted(unmistakable(question.reason or "", multiline=False), width, _reason_rows(room), words=True)
+    reason = _reason(question, width, room)
     place = [f"in {unmistakable(question.cwd, multiline=False)}"] if question.cwd else []
     if room - len(reason) - len(place) < PLACE_ROWS:
         place = []
@@ -89,8 +89,14 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     ][: max(height, 1 + len(labels))]
 
 
-def _reason_rows(room: int) -> int:
-    return max(min(MOST_REASON_ROWS, room - LEAST_TEXT_ROWS), 1)
+def _reason(question: ExecApproval, width: int, room: int) -> list[str]:
+    """Return why it is asked and, always, what the model says for it."""
+    said = question.justification
+    why = (question.reason or "").removesuffix(f" (the model says: {said})")
+    rows = max(min(MOST_REASON_ROWS, (room - LEAST_TEXT_ROWS) // 2), 1)
+    model = fitted(unmistakable(f"The model: {said}", multiline=False), width, rows, words=True) if said else []
+    left = min(room - LEAST_TEXT_ROWS - len(model), MOST_REASON_ROWS)
+    return [*fitted(unmistakable(why, multiline=False), width, left, words=True), *model]
 
 
 def _choice_row(choice: Choice, chosen: bool, width: int) -> Strip:

@@ -4,16 +4,15 @@ import asyncio
 import signal
 
 from ferrule.doors.terminal.app import TerminalApp
-from ferrule.protocol.settings import Settings
-from ferrule.session.rollout import StoredSession
+from ferrule.doors.terminal.talk import Opening
 
 
-async def run_terminal(settings: Settings, stored: StoredSession | None = None, prompt: str = "") -> bool:
+async def run_terminal(opening: Opening) -> bool:
     """Show the session until the user quits. Return False if a signal ended it; the terminal is as before then, too.
 
     Raises what `open_session` does.
     """
-    app = TerminalApp(settings, stored, prompt)
+    app = TerminalApp(opening)
     loop = asyncio.get_running_loop()
     ended_by: list[int] = []
 

@@ -3,17 +3,32 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
+from ferrule.config import Configuration, Sources
+from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import Event, SandboxStatus
 from ferrule.protocol.settings import Settings
 from ferrule.session.opening import open_session
+from ferrule.session.project_trust import load_asking
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Session
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 
 Words = tuple[ContentPart, ...]
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session is opened with. `sources`: where the settings came from, if the project has files that the user
+    has not confirmed; `warnings` came with them."""
+
+    settings: Settings
+    stored: StoredSession | None = None
+    sources: Sources | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Talk:
@@ -25,6 +40,8 @@ class Talk:
         self.settings = settings
         self.on_event = show
         self.session: Session | None = None
+        self._pending = PendingTable()
+        """Questions that come before the session."""
         self._waiting: list[Words] = []
         self._working = False
 
@@ -33,6 +50,10 @@ class Talk:
         await self.close()
         self.settings = settings
         self.session = await open_session(settings, self, stored=stored)
+
+    async def confirmed(self, sources: Sources) -> Configuration:
+        """Load the configuration again, after the user was asked about the project's files."""
+        return await load_asking(sources, self, self._pending)
 
     async def close(self) -> None:
         """Close the session, if one is open."""
@@ -86,17 +107,15 @@ class Talk:
 
     def questions(self) -> list[Question]:
         """Return what the user is asked now, oldest first."""
-        return [] if self.session is None else self.session.pending_approvals()
+        return [*self._pending.questions(), *([] if self.session is None else self.session.pending_approvals())]
 
-    def answer(self, request_id: str, answer: Answer) -> bool:
-        """Answer a question. Return False where it no longer waits."""
-        try:
-            if self.session is not None:
+    def answer(self, request_id: str, answer: Answer) -> None:
+        """Answer a question, if it still waits."""
+        with suppress(UsageError):
+            if self.session is None:
+                self._pending.decide(request_id, answer)
+            else:
                 self.session.decide(request_id, answer)
-                return True
-        except UsageError:
-            pass
-        return False
 
 
 def as_words(text: str) -> Words:

@@ -1,0 +1,254 @@
+"""Questions of the model and of MCP servers, as a form: one field after the other."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from textual.strip import Strip
+
+from ferrule.doors.terminal.dialogs import fitted, middle_cut
+from ferrule.doors.terminal.panel import Panel, Rows
+from ferrule.doors.terminal.strips import BOLD, CHOSEN, PLAIN, QUESTION, RED, row
+from ferrule.protocol.events import ElicitationRequest, UserInputRequest
+from ferrule.protocol.json_text import JsonValue
+from ferrule.rendering.lookalikes import unmistakable
+from ferrule.rendering.width import cut
+from ferrule.tools.questions import Answer, Elicited, NoAnswer, UserAnswers
+
+DECLINED = "the user did not want to answer"
+NUMBERED = "123456789"
+"""The keys of options; further ones are chosen with the arrows."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One answer of a field: what is shown, and the value that it stands for."""
+
+    label: str
+    value: JsonValue
+    about: str = ""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One question. `read` turns what was typed into a value, or raises ValueError with what would be right; None: one
+    of the options must be taken."""
+
+    id: str
+    title: str
+    options: tuple[Option, ...] = ()
+    read: Callable[[str], JsonValue] | None = None
+    start: str = ""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """The fields, and what their values are as an answer. `heading` says who asks."""
+
+    heading: str
+    fields: tuple[Field, ...]
+    answer: Callable[[dict[str, JsonValue]], Answer]
+    declined: Answer
+
+
+OMITTED = msgspec.UNSET
+"""The value of an optional field that was left empty."""
+
+
+def form_of(question: UserInputRequest | ElicitationRequest) -> Form:
+    """Return the form of a question."""
+    asker = f" (sub-agent {question.agent_id})" if question.agent_id else ""
+    if isinstance(question, UserInputRequest):
+        fields = tuple(map(_asked, _mappings(question.questions)))
+        return Form(f"The model asks{asker}", fields, _user_answers, NoAnswer(DECLINED))
+    heading = f"The MCP server {question.server} asks{asker}: {question.message}"
+    return Form(heading, _properties(question.schema), _elicited, Elicited("decline"))
+
+
+def _mappings(value: JsonValue) -> list[Mapping[str, JsonValue]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, Sequence) else []
+
+
+def _asked(question: Mapping[str, JsonValue]) -> Field:
+    options = tuple(
+        Option(str(option.get("label", "")), str(option.get("label", "")), str(option.get("description") or ""))
+        for option in _mappings(question.get("options"))
+    )
+    free = bool(question.get("is_other")) or not options
+    return Field(str(question.get("id", "")), str(question.get("question", "")), options, _words if free else None)
+
+
+def _user_answers(values: dict[str, JsonValue]) -> Answer:
+    return UserAnswers({name: (str(value),) for name, value in values.items()})
+
+
+def _elicited(values: dict[str, JsonValue]) -> Answer:
+    return Elicited("accept", {name: value for name, value in values.items() if value is not OMITTED})
+
+
+def _properties(schema: JsonValue) -> tuple[Field, ...]:
+    """Return the fields of a flat JSON schema, as MCP has it in elicitations."""
+    if not isinstance(schema, Mapping) or not isinstance(properties := schema.get("properties"), Mapping):
+        return ()
+    required = schema.get("required")
+    needed = set(map(str, required)) if isinstance(required, Sequence) else set()
+    return tuple(
+        _property(name, about, name in needed) for name, about in properties.items() if isinstance(about, Mapping)
+    )
+
+
+def _property(name: str, about: Mapping[str, JsonValue], needed: bool) -> Field:
+    title = str(about.get("title") or name)
+    if description := about.get("description"):
+        title += f": {description}"
+    options = _options(about)
+    skip = () if needed else (Option("leave it out", OMITTED),)
+    if options:
+        return Field(name, title, options + skip)
+    start = about.get("default")
+    read = {"integer": _integer, "number": _number}.get(str(about.get("type")), _words)
+    return Field(name, title, (), read if needed else _optional(read), "" if start is None else str(start))
+
+
+def _options(about: Mapping[str, JsonValue]) -> tuple[Option, ...]:
+    if about.get("type") == "boolean":
+        return (Option("yes", True), Option("no", False))
+    titled = _mappings(about.get("oneOf"))
+    if titled:
+        return tuple(Option(str(one.get("title") or one.get("const")), one.get("const")) for one in titled)
+    values, names = about.get("enum"), about.get("enumNames")
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        return ()
+    labels = names if isinstance(names, Sequence) and len(names) == len(values) else values
+    return tuple(Option(str(label), value) for label, value in zip(labels, values, strict=True))
+
+
+def _words(text: str) -> JsonValue:
+    if not text:
+        raise ValueError("an answer is needed here")
+    return text
+
+
+def _integer(text: str) -> JsonValue:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number is needed here") from None
+
+
+def _number(text: str) -> JsonValue:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("a number is needed here") from None
+
+
+def _optional(read: Callable[[str], JsonValue]) -> Callable[[str], JsonValue]:
+    return lambda text: read(text) if text else OMITTED
+
+
+def form_rows(
+    form: Form, place: int, chosen: int, width: int, height: int, problem: str = "", typed: Sequence[Strip] = ()
+) -> list[Strip]:
+    """Return the form at field number `place` in at most `height` rows: what was asked above, the choices in sight."""
+    field = form.fields[place] if place < len(form.fields) else None
+    labels = list(typed) or [
+        _option_row(key, label, index == chosen, width) for index, (key, label) in enumerate(menu(form, place))
+    ]
+    told = [row((cut(problem, width), RED))] if problem else []
+    room = max(height - len(labels) - len(told), 1)
+    count = f" ({place + 1} of {len(form.fields)})" if len(form.fields) > 1 else ""
+    heading = fitted(unmistakable(form.heading, multiline=False) + count, width, max(room // 3, 1), words=True)
+    title = fitted(unmistakable(field.title), width, max(room - len(heading), 0), words=True) if field else []
+    above = [*(row((line, QUESTION)) for line in heading), *(row((line, BOLD)) for line in title)]
+    return [*above[:room], *told, *labels][-max(height, len(labels)) :]
+
+
+def menu(form: Form, place: int) -> list[tuple[str, str]]:
+    """Return the keys and labels to choose from at a field."""
+    if place >= len(form.fields):
+        return [("y", "accept"), ("n", "decline")]
+    field = form.fields[place]
+    options = [
+        (key, f"{option.label}  {option.about}".rstrip())
+        for key, option in zip((*NUMBERED, *" " * len(field.options)), field.options, strict=False)
+    ]
+    words = [("w", "in other words" if options else "write an answer")] if field.read is not None else []
+    return [*options, *words, ("n", "decline" if isinstance(form.declined, Elicited) else "no answer")]
+
+
+def _option_row(key: str, label: str, chosen: bool, width: int) -> Strip:
+    shown = unmistakable(label, multiline=False)
+    return row((f" {key} ", BOLD), (middle_cut(shown, width - 3), CHOSEN if chosen else PLAIN))
+
+
+class FormPanel(Panel):
+    """Asks field after field. Esc leaves a field that is typed; `n` declines."""
+
+    def __init__(self, request_id: str, form: Form) -> None:
+        super().__init__(request_id)
+        self._form = form
+        self._place = 0
+        self._chosen = 0
+        self._values: dict[str, JsonValue] = {}
+        self._problem = ""
+        self._begin_field()
+
+    def _begin_field(self) -> None:
+        self._chosen, self._problem = 0, ""
+        field = self._field
+        if field is not None and not field.options and field.read is not None:
+            self.ask_words(self._typed, field.start)
+
+    @property
+    def _field(self) -> Field | None:
+        return self._form.fields[self._place] if self._place < len(self._form.fields) else None
+
+    def compose_rows(self, width: int, height: int) -> Rows:
+        """See `Panel`."""
+        typed = [] if self.entry is None else self.entry.rows("Write, then Enter; Esc leaves:", width)
+        return Rows(form_rows(self._form, self._place, self._chosen, width, height, self._problem, typed))
+
+    def on_choice_key(self, key: str, character: str | None) -> bool:
+        """See `Panel`."""
+        choices = menu(self._form, self._place)
+        if key in ("up", "shift+tab", "down", "tab"):
+            self._chosen = (self._chosen + (-1 if key in ("up", "shift+tab") else 1)) % len(choices)
+            return True
+        keys = [choice for choice, _ in choices]
+        wanted = (character or key).lower()
+        if key == "enter":
+            self._choose(self._chosen)
+        elif wanted in keys and wanted != " ":
+            self._choose(keys.index(wanted))
+        else:
+            return False
+        return True
+
+    def _choose(self, index: int) -> None:
+        field = self._field
+        key = menu(self._form, self._place)[index][0]
+        if key == "n":
+            self.give(self._form.declined)
+        elif field is None:
+            self.give(self._form.answer(self._values))
+        elif key == "w":
+            self.ask_words(self._typed, field.start)
+        else:
+            self._take(field, field.options[index].value)
+
+    def _typed(self, text: str) -> None:
+        field = self._field
+        if field is None or field.read is None:
+            return
+        try:
+            value = field.read(text)
+        except ValueError as problem:
+            self._problem = str(problem)
+            return
+        self._take(field, value)
+
+    def _take(self, field: Field, value: JsonValue) -> None:
+        self._values[field.id] = value
+        self.entry = None
+        self._place += 1
+        if self._place >= len(self._form.fields):
+            self.give(self._form.answer(self._values))
+        else:
+            self._begin_field()

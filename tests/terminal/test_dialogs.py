@@ -1,0 +1,155 @@
+"""Dialogs: whatever a model, a tool or a server says, they show what will happen, and how to answer."""
+
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.strip import Strip
+
+from ferrule.doors.terminal.dialogs import approval_rows, choices_of
+from ferrule.doors.terminal.forms import form_of, form_rows, menu
+from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.permissions import AskForApproval, ReviewDecision, WorkspaceWrite
+from ferrule.rendering.lookalikes import unmistakable
+from ferrule.testing import function_call
+from tests.cli.played import execute
+from tests.terminal.screen import shown
+
+NASTY = st.one_of(
+    st.text(max_size=300),
+    st.text("ab \n\t\x1b\x07\r\x9b\u202e\u2066\u200b\u200d\u0301\u20dd\u3164аеο；／Ａ日😀\ufe0f", max_size=400),
+    st.builds(lambda part, count: part * count, st.text(max_size=8), st.integers(1, 500)),
+)
+ALL = tuple(ReviewDecision)
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def asked(text: str, **more: object) -> ExecApproval:
+    """A question about a command."""
+    fields: dict[str, object] = {"kind": "command", "decisions": ALL, "cwd": "/work", "reason": "it may"} | more
+    return ExecApproval(request_id="1", call_id="2", text=text, **fields)  # type: ignore[arg-type]
+
+
+def check(rows: list[Strip], width: int, height: int) -> list[str]:
+    """The rows fit, and nothing in them acts on a terminal. Return their texts."""
+    assert len(rows) <= height
+    for strip in rows:
+        assert strip.cell_length <= width
+        assert not [char for char in strip.text if unicodedata.category(char) in HIDDEN]
+    return [strip.text for strip in rows]
+
+
+@given(
+    NASTY, NASTY, NASTY, st.lists(st.text(max_size=40), max_size=4), st.integers(20, 120), st.integers(11, 40),
+    st.sampled_from(["command", "patch", "mcp", "tool", "network"]),
+)  # fmt: skip
+def test_nothing_that_is_said_changes_what_an_approval_shows(
+    text: str, reason: str, cwd: str, prefix: list[str], width: int, height: int, kind: str
+) -> None:
+    question = asked(text, reason=reason, cwd=cwd, kind=kind, proposed_execpolicy_amendment=tuple(prefix))
+    texts = check(approval_rows(question, 0, width, height), width, height)
+    keys = [choice.key for choice in choices_of(question)]
+    assert [line[1] for line in texts[-len(keys) :]] == keys == ["y", "s", "a", "n", "t"]
+    assert texts[-5].startswith(" y yes, once") and texts[-2].strip() == "n no"
+
+
+@given(NASTY, NASTY, st.lists(NASTY, max_size=3), st.integers(20, 120), st.integers(11, 40))
+def test_nothing_that_is_said_changes_what_a_form_shows(
+    text: str, server: str, labels: list[str], width: int, height: int
+) -> None:
+    options = [{"label": label, "description": text} for label in labels]
+    questions = [{"id": "a", "question": text, "options": options, "is_other": True}]
+    schema = {"type": "object", "properties": {text: {"type": "string", "enum": labels or [text]}}}
+    for form in (
+        form_of(UserInputRequest(request_id="1", call_id="2", questions=questions)),
+        form_of(ElicitationRequest(request_id="1", server=server, message=text, schema=schema)),
+    ):
+        texts = check(form_rows(form, 0, 0, width, height), width, height)
+        choices = menu(form, 0)
+        assert [line[1] for line in texts[-len(choices) :]] == [key for key, _ in choices]
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 11), (80, 23), (20, 11)])
+def test_of_a_long_command_the_beginning_the_end_and_what_is_hidden_are_shown(width: int, height: int) -> None:
+    command = "rm -rf /begin " + "x" * 5000 + " /end"
+    texts = check(approval_rows(asked(command, reason="it asks (the model says: I must)"), 0, width, height), 80, 99)
+    whole = "\n".join(texts)
+    assert "rm -rf /begin" in whole.replace("\n  ", "") and re.search(r"… [3-5],\d\d\d char", whole)
+    assert "y yes, once" in whole and " n no" in whole
+
+
+def test_what_will_be_remembered_is_named() -> None:
+    question = asked("git push", proposed_execpolicy_amendment=("git", "push"))
+    assert "commands that begin with `git push`" in approval_rows(question, 0, 80, 20)[-3].text
+    host = asked("x", kind="network", proposed_execpolicy_amendment=None, proposed_network_host="a.example")
+    assert "the host a.example" in approval_rows(host, 0, 80, 20)[-3].text
+
+
+@pytest.mark.parametrize(
+    ("text", "shows"),
+    [
+        ("cp a", "cp a"),
+        ("\u0441p a", "\\u0441p a"),  # a Cyrillic letter in a Latin word
+        ("\u0441\u0440", "\\u0441\\u0440"),  # a word that could be Latin
+        ("файл.txt 日本 naïve", "файл.txt 日本 naïve"),
+        ("a\u2215b \uff0fetc", "a\\u2215b \\uff0fetc"),
+        ("a\u202eb\x1b[2J", "a\\u202eb\\x1b[2J"),
+        ("x\u0301\u0301\u0301\u0301", "x\\u0301\\u0301\\u0301\\u0301"),
+        ("𝐫𝐦", "\\U0001d42b\\U0001d426"),
+    ],
+)
+def test_look_alikes_are_shown_as_escapes(text: str, shows: str) -> None:
+    assert unmistakable(text) == shows
+
+
+CONFINED = {"approval_policy": AskForApproval.ON_REQUEST, "sandbox_policy": WorkspaceWrite()}
+
+
+async def test_choices_and_justification_stay_in_sight_at_40_by_12(tmp_path: Path) -> None:
+    command = "echo begin; " + "true; " * 600 + "touch made"
+    call = execute(command, 10_000, justification="because", sandbox_permissions="require_escalated")
+    async with shown(tmp_path, [call, "Ended."], size=(40, 12), **CONFINED) as screen:
+        await screen.say("go")
+        text = await screen.until("Run this command")
+        assert "echo begin" in text and "because" in text and "characters" in text
+        assert " y yes, once" in text and "  n no" in text and "  t no, and tell" in text
+        await screen.press("n")
+        await screen.until("Ended.")
+        assert not (tmp_path / "made").exists()
+
+
+QUESTIONS = [
+    {"id": "color", "question": "Which color?", "options": [{"label": "Red"}, {"label": "Blue"}]},
+    {"id": "name", "question": "What name?"},
+]
+
+
+async def test_questions_of_the_model_are_a_form(tmp_path: Path) -> None:
+    call = function_call("request_user_input", {"questions": QUESTIONS})
+    async with shown(tmp_path, [call, "Thanks."], tools=("request_user_input",)) as screen:
+        await screen.say("ask me")
+        await screen.until("Which color")
+        await screen.press("2")
+        await screen.until("What name")
+        await screen.press(*"Ada", "enter")
+        await screen.until("Thanks.")
+        answer = '{"answers":{"color":{"answers":["Blue"]},"name":{"answers":["Ada"]}}}'
+        assert list(screen.model.outputs().values()) == [answer]
+
+
+async def test_a_question_can_be_left_unanswered_and_esc_interrupts(tmp_path: Path) -> None:
+    call = function_call("request_user_input", {"questions": QUESTIONS[:1]})
+    async with shown(tmp_path, [call, "Well.", call], tools=("request_user_input",)) as screen:
+        await screen.say("ask me")
+        await screen.until("Which color")
+        await screen.press("n")
+        await screen.until("Well.")
+        assert "did not want to answer" in "".join(screen.model.outputs().values())
+        await screen.say("again")
+        await screen.until("Which color")
+        await screen.press("escape")
+        await screen.until("^ interrupted")
+        await screen.until("Which color", gone=True)
