@@ -362,7 +362,9 @@ async def test_a_cancelled_upload_loses_its_parts(store: Store, tmp_path: Path) 
     await store.create_upload(an_upload())
     await add(store, "all", LARGE)
     cancelled = await store.cancel_upload("us", "upload_1")
-    assert cancelled == an_upload(status="cancelled") == await store.cancel_upload("us", "upload_1")
+    assert cancelled == an_upload(status="cancelled") == await store.upload("us", "upload_1")
+    with pytest.raises(StoreRefusal, match="is cancelled already"):
+        await store.cancel_upload("us", "upload_1")
     assert contents(tmp_path) == []
     with pytest.raises(StoreRefusal, match="is cancelled"):
         await add(store, "more", b"x")

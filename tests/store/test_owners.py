@@ -5,9 +5,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from ferrule.store import ContainerRecord, Conversation, FileRecord, Page, Paging, Store, Upload, UploadPart
+from ferrule.store import (
+    ContainerRecord,
+    Conversation,
+    FileRecord,
+    Page,
+    Paging,
+    Store,
+    Upload,
+    UploadPart,
+    VectorStore,
+)
 from tests.store.places import a_response, finish, item
 from tests.store.test_skills import version
+from tests.store.test_vector_stores import batch, store_file
 
 Call = Callable[[Store, str], Awaitable[object]]
 
@@ -71,17 +82,32 @@ CALLS: dict[str, Call] = {
     "delete_skill_version": lambda store, owner: store.delete_skill_version(owner, "skill_1", 2),
     "delete_skill": lambda store, owner: store.delete_skill(owner, "skill_1"),
     "delete_container": lambda store, owner: store.delete_container(owner, "cntr_1"),
+    "vector_store": lambda store, owner: store.vector_store(owner, "vs_1"),
+    "vector_stores": lambda store, owner: store.vector_stores(owner, Paging()),
+    "change_vector_store": lambda store, owner: store.change_vector_store(owner, "vs_1", {"name": "x"}),
+    "add_store_files": lambda store, owner: store.add_store_files(owner, "vs_1", [store_file()], 2),
+    "add_file_batch": lambda store, owner: store.add_file_batch(owner, batch("vsfb_2"), [store_file()]),
+    "store_file": lambda store, owner: store.store_file(owner, "vs_1", "file-1"),
+    "store_files": lambda store, owner: store.store_files(owner, "vs_1", Paging()),
+    "set_file_attributes": lambda store, owner: store.set_file_attributes(owner, "vs_1", "file-1", b"{}"),
+    "file_batch": lambda store, owner: store.file_batch(owner, "vs_1", "vsfb_1"),
+    "cancel_file_batch": lambda store, owner: store.cancel_file_batch(owner, "vs_1", "vsfb_1"),
+    "stores_with": lambda store, owner: store.stores_with(owner, "file-1"),
+    "remove_store_file": lambda store, owner: store.remove_store_file(owner, "vs_1", "file-1"),
+    "delete_vector_store": lambda store, owner: store.delete_vector_store(owner, "vs_1"),
 }
 """A call for each method that takes an owner. Made by the owner, it returns something."""
 
 OF_NO_OWNER = {
-    "append_events", "expire", "expire_approvals", "expire_containers", "expire_files", "secret", "unfinished"
+    "all_store_files", "append_events", "end_store_file", "expire", "expire_approvals", "expire_containers",
+    "expire_files", "expire_vector_stores", "expiring_store_files", "filenames", "secret", "unfinished", "unread_file",
+    "unread_files",
 }  # fmt: skip
 """Called by the gateway itself, never with an id that a client sent."""
 
 CREATES = {
     "add_container", "create_conversation", "create_file", "create_response", "create_skill", "create_upload",
-    "use_approvals",
+    "create_vector_store", "use_approvals",
 }  # fmt: skip
 KEYS = {"add_key", "has_keys", "keys", "owner_of", "remove_key"}
 
@@ -102,6 +128,8 @@ async def fill(store: Store) -> None:
     await store.note_upload("us", "cntr_1", "a.csv")
     await store.create_skill("us", version(1), b"zip")
     await store.add_skill_version("us", version(2), b"zip", default=False)
+    await store.create_vector_store(VectorStore(id="vs_1", owner="us", created_at=1, last_active_at=1), [])
+    await store.add_file_batch("us", batch("vsfb_1"), [store_file()])
 
 
 def test_every_method_is_looked_at() -> None:
@@ -133,6 +161,9 @@ async def everything(store: Store) -> list[object]:
         await store.uploads_in("us", "cntr_1"),
         await store.skill("us", "skill_1"),
         await store.skill_versions("us", "skill_1", Paging()),
+        await store.vector_store("us", "vs_1"),
+        await store.store_files("us", "vs_1", Paging()),
+        await store.file_batch("us", "vs_1", "vsfb_1"),
     ]
 
 

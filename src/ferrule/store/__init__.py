@@ -6,20 +6,26 @@
 from importlib import import_module
 
 from ferrule.protocol.errors import UsageError
-from ferrule.store.errors import StoreError, StoreFull, StoreInUse, StoreRefusal, TooLarge
+from ferrule.store.errors import NoSuchFile, StoreError, StoreFull, StoreInUse, StoreRefusal, TooLarge
 from ferrule.store.records import (
     LATEST,
     ContainerRecord,
     Conversation,
     Entry,
+    FileBatch,
+    FileCounts,
     FileRecord,
+    FileState,
+    NewStoreFile,
     Page,
     Paging,
     Skill,
     SkillVersion,
     StoredResponse,
+    StoreFile,
     Upload,
     UploadPart,
+    VectorStore,
     Which,
 )
 
@@ -36,13 +42,19 @@ __all__ = [
     "Content",
     "Conversation",
     "Entry",
+    "FileBatch",
+    "FileCounts",
     "FileRecord",
+    "FileState",
+    "NewStoreFile",
+    "NoSuchFile",
     "Page",
     "Paging",
     "Skill",
     "SkillVersion",
     "Store",
     "StoreError",
+    "StoreFile",
     "StoreFull",
     "StoreInUse",
     "StoreRefusal",
@@ -50,6 +62,7 @@ __all__ = [
     "TooLarge",
     "Upload",
     "UploadPart",
+    "VectorStore",
     "Which",
 ]
 

@@ -25,3 +25,7 @@ class StoreRefusal(FerruleError):
 
 class TooLarge(StoreRefusal):
     """A file or a part of an upload is larger than it may be."""
+
+
+class NoSuchFile(StoreRefusal):
+    """A file that is named does not exist, or belongs to somebody else."""

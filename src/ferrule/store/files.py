@@ -13,7 +13,7 @@ from ferrule.store.contents import Content, Contents, Received, read_blocks
 from ferrule.store.errors import StoreError, StoreRefusal, TooLarge
 from ferrule.store.part import Part
 from ferrule.store.records import FileRecord, Page, Paging, Upload, UploadPart
-from ferrule.store.schema import files, upload_parts, uploads
+from ferrule.store.schema import files, upload_parts, uploads, vector_store_files
 
 MAX_FILE_BYTES = 512 << 20
 MAX_PART_BYTES = 64 << 20
@@ -33,9 +33,11 @@ REMEMBERED_SECONDS = 24 * 60 * 60
 class Files(Part):
     """Files and uploads by id. A file whose time has come is gone, even before `expire_files` deletes it."""
 
-    async def create_file(self, record: FileRecord, chunks: AsyncIterable[bytes]) -> FileRecord:
-        """Store a file; return it with its size. Raises `TooLarge` above `MAX_FILE_BYTES`, and what `chunks` raises."""
-        return await self._kept(await self._contents.receive(chunks, MAX_FILE_BYTES), _create_file, record)
+    async def create_file(
+        self, record: FileRecord, chunks: AsyncIterable[bytes], most: int = MAX_FILE_BYTES
+    ) -> FileRecord:
+        """Store a file; return it with its size. Raises `TooLarge` above `most` bytes, and what `chunks` raises."""
+        return await self._kept(await self._contents.receive(chunks, most), _create_file, record)
 
     async def file(self, owner: str, file_id: str) -> FileRecord | None:
         """Return a file."""
@@ -117,7 +119,7 @@ class Files(Part):
         return completed, kept
 
     async def cancel_upload(self, owner: str, upload_id: str) -> Upload | None:
-        """Cancel an upload and delete its parts; None if there is none. Raises `StoreRefusal` if it was completed."""
+        """Cancel an upload and delete its parts; None if there is none. Raises `StoreRefusal` if it has ended."""
         return await self._forgotten(_cancel_upload, owner, upload_id)
 
     async def expire_files(self, now: int) -> int:
@@ -147,11 +149,12 @@ def _create_file(tx: Connection, received: Received, record: FileRecord) -> File
 
 
 def _file(tx: Connection, owner: str, file_id: str) -> tuple[FileRecord, str] | None:
-    row = tx.execute(select(files).where(files.c.owner == owner, files.c.id == file_id, _is_kept())).first()
+    row = tx.execute(select(files).where(files.c.owner == owner, files.c.id == file_id, is_kept())).first()
     return None if row is None else (_file_record(row), row.content)
 
 
-def _is_kept() -> ColumnElement[bool]:
+def is_kept() -> ColumnElement[bool]:
+    """Return the condition for files whose time has not come."""
     return or_(files.c.expires_at.is_(None), files.c.expires_at > int(time.time()))
 
 
@@ -160,7 +163,7 @@ def _file_record(row: Row[Any]) -> FileRecord:
 
 
 def _files(tx: Connection, owner: str, which: Paging, purpose: str | None) -> Page[FileRecord]:
-    scope = (files.c.owner == owner) & _is_kept()
+    scope = (files.c.owner == owner) & is_kept()
     if purpose is not None:
         scope &= files.c.purpose == purpose
     return paging.read_page(tx, select(files), scope, which, _file_record, FILES_PAGE)
@@ -171,6 +174,7 @@ def _delete_file(tx: Connection, owner: str, file_id: str) -> tuple[bool, Sequen
     if found is None:
         return False, ()
     tx.execute(delete(files).where(files.c.owner == owner, files.c.id == file_id))
+    tx.execute(delete(vector_store_files).where(vector_store_files.c.file == file_id))
     return True, (found[1],)
 
 
@@ -251,8 +255,10 @@ def _end_upload(tx: Connection, upload: Upload) -> list[str]:
 
 def _cancel_upload(tx: Connection, owner: str, upload_id: str) -> tuple[Upload | None, Sequence[str]]:
     upload = _upload(tx, owner, upload_id)
-    if upload is None or upload.status in ("cancelled", "expired"):
-        return upload, ()
+    if upload is None:
+        return None, ()
+    if upload.status in ("cancelled", "expired"):
+        raise StoreRefusal(f"the upload {upload_id} is {upload.status} already", "upload_id")
     if upload.status == "completed":
         raise StoreRefusal(f"the upload {upload_id} is completed; delete its file {upload.file} instead", "upload_id")
     cancelled = msgspec.structs.replace(upload, status="cancelled")
@@ -262,6 +268,7 @@ def _cancel_upload(tx: Connection, owner: str, upload_id: str) -> tuple[Upload |
 def _expire(tx: Connection, now: int) -> tuple[int, Sequence[str]]:
     old = files.c.expires_at <= now
     forgotten = list(tx.scalars(select(files.c.content).where(old)))
+    tx.execute(delete(vector_store_files).where(vector_store_files.c.file.in_(select(files.c.id).where(old))))
     tx.execute(delete(files).where(old))
     count = len(forgotten)
     late = select(uploads.c.owner, uploads.c.id).where(uploads.c.expires_at <= now, uploads.c.status == "pending")

@@ -9,6 +9,8 @@ T = TypeVar("T")
 MAX_CHAIN = 4096
 """Responses that one response can build on. An agent makes one a step; the context of any model is full before."""
 
+DAY_SECONDS = 86_400
+
 PAGE_ITEMS = 100
 """Entries of a page at most, as the API says."""
 
@@ -125,6 +127,83 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     default_version: int
     latest_version: int
+
+
+FileState = Literal["in_progress", "completed", "failed", "cancelled"]
+"""How far a file of a vector store is."""
+
+
+class FileCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many files are how far."""
+
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.in_progress + self.completed + self.failed + self.cancelled
+
+
+class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
+    """A vector store. `metadata` is JSON; it expires `expires_days` after `last_active_at`. The store counts its files
+    and the bytes that they take in the index."""
+
+    id: str
+    owner: str
+    created_at: int
+    last_active_at: int
+    name: str = ""
+    description: str | None = None
+    metadata: bytes = b"{}"
+    expires_days: int | None = None
+    expired: bool = False
+    counts: FileCounts = FileCounts()
+    usage_bytes: int = 0
+
+    @property
+    def expires_at(self) -> int | None:
+        """When it expires if nobody uses it."""
+        return None if self.expires_days is None else self.last_active_at + self.expires_days * DAY_SECONDS
+
+
+class NewStoreFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is to be in a vector store. `attributes` is JSON; tokens of a chunk, and how many of them the next
+    one repeats. `param` is where the request names it."""
+
+    file: str
+    param: str
+    attributes: bytes = b"{}"
+    max_tokens: int
+    overlap_tokens: int
+
+
+class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a vector store. `id` is the file's own; `number` changes when it is added again."""
+
+    number: int
+    id: str
+    store: str
+    created_at: int
+    status: FileState
+    error_code: str | None
+    error: str | None
+    usage_bytes: int
+    attributes: bytes
+    max_tokens: int
+    overlap_tokens: int
+
+
+class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that were added to a vector store together."""
+
+    id: str
+    store: str
+    created_at: int
+    cancelled: bool = False
+    counts: FileCounts = FileCounts()
 
 
 class Paging(msgspec.Struct, frozen=True, kw_only=True):

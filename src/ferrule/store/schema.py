@@ -141,6 +141,47 @@ skill_versions = table(
     column("bytes", BigInteger),
     column("content", Text),
 )
+vector_stores = table(
+    "vector_stores",
+    column("number", Integer),
+    column("id", Text),
+    column("owner", Text),
+    column("created_at", BigInteger),
+    column("name", Text),
+    column("description", Text),
+    column("metadata", LargeBinary),
+    column("expires_days", Integer),
+    column("last_active_at", BigInteger),
+    column("expired", Boolean),
+)
+vector_store_files = table(
+    "vector_store_files",
+    column("number", Integer),
+    column("store", Integer),
+    column("file", Text),
+    column("created_at", BigInteger),
+    column("status", Text),
+    column("error_code", Text),
+    column("error", Text),
+    column("usage_bytes", BigInteger),
+    column("attributes", LargeBinary),
+    column("max_tokens", Integer),
+    column("overlap_tokens", Integer),
+)
+"""A file that is added again gets another number: whoever read it under the old one has nothing more to say."""
+file_batches = table(
+    "file_batches",
+    column("number", Integer),
+    column("id", Text),
+    column("store", Integer),
+    column("created_at", BigInteger),
+    column("cancelled", Boolean),
+)
+file_batch_entries = table(
+    "file_batch_entries",
+    column("batch", Integer),
+    column("file", Text),
+)
 approvals = table(
     "approvals",
     column("owner", Text),
@@ -338,4 +379,59 @@ _FIFTH = (
     "create table secrets (name text primary key, value blob not null) without rowid",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+_SIXTH = (
+    """
+    create table vector_stores (
+        number integer primary key,
+        id text not null unique,
+        owner text not null,
+        created_at integer not null,
+        name text not null,
+        description text,
+        metadata blob not null,
+        expires_days integer,
+        last_active_at integer not null,
+        expired integer not null default 0
+    )
+    """,
+    "create index vector_stores_by_owner on vector_stores (owner, number)",
+    "create index vector_stores_that_expire on vector_stores (number) where expires_days is not null and not expired",
+    """
+    create table vector_store_files (
+        number integer primary key autoincrement,
+        store integer not null references vector_stores (number) on delete cascade,
+        file text not null,
+        created_at integer not null,
+        status text not null,
+        error_code text,
+        error text,
+        usage_bytes integer not null default 0,
+        attributes blob not null,
+        max_tokens integer not null,
+        overlap_tokens integer not null,
+        unique (store, file)
+    )
+    """,
+    "create index vector_store_files_by_file on vector_store_files (file)",
+    "create index vector_store_files_by_status on vector_store_files (store, status, usage_bytes)",
+    "create index vector_store_files_unread on vector_store_files (number) where status = 'in_progress'",
+    """
+    create table file_batches (
+        number integer primary key,
+        id text not null unique,
+        store integer not null references vector_stores (number) on delete cascade,
+        created_at integer not null,
+        cancelled integer not null default 0
+    )
+    """,
+    "create index file_batches_by_store on file_batches (store)",
+    """
+    create table file_batch_entries (
+        batch integer not null references file_batches (number) on delete cascade,
+        file text not null,
+        primary key (batch, file)
+    ) without rowid
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)

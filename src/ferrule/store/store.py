@@ -16,10 +16,11 @@ from ferrule.store.files import Files, known_contents
 from ferrule.store.keys import Keys
 from ferrule.store.responses import Responses
 from ferrule.store.skills import Skills, known_bundles
+from ferrule.store.vector_stores import VectorStores
 from ferrule.sync import AsyncClosing
 
 
-class Store(Responses, Conversations, Files, Containers, Skills, Approvals, Keys, AsyncClosing):
+class Store(Responses, Conversations, Files, Containers, Skills, VectorStores, Approvals, Keys, AsyncClosing):
     """All that a gateway keeps, in one SQLite file and a folder beside it. `open` makes one; its owner closes it.
 
     Any number of tasks may use it at once.
