@@ -12,9 +12,10 @@ from typing import Literal
 import msgspec
 
 from ferrule.protocol.errors import FerruleError
+from ferrule.web.download import PageRefused
 from ferrule.web.marks import Source, mark
 from ferrule.web.memory import Archive, Memory
-from ferrule.web.reader import Page, PageReader, PageRefused
+from ferrule.web.reader import Page, PageReader
 from ferrule.web.search import Hit, Location, SearchBackend, SearchFailed, clean
 from ferrule.web.urls import BadUrl, SiteFilter, WebUrl, read_url
 

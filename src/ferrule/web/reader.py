@@ -1,28 +1,19 @@
 """Read a page of the web as text: through the guard, with limits on redirects, size and time."""
 
-import asyncio
 import codecs
 import re
-from collections.abc import Callable
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 
-import httpx2
 import msgspec
 
-from ferrule._version import __version__
 from ferrule.documents.extraction import Extractor, Place, Unreadable
-from ferrule.egress.guard import Guard, Refused
-from ferrule.egress.http import guarded_client
-from ferrule.protocol.errors import FerruleError
+from ferrule.egress.guard import Guard
+from ferrule.web.download import Downloads, PageRefused, Permit
 from ferrule.web.search import MAX_TITLE, clean, one_line
-from ferrule.web.urls import BadUrl, WebUrl
+from ferrule.web.urls import WebUrl
 
-MAX_REDIRECTS = 5
 MAX_BYTES = 10 << 20
 PAGE_S = 20.0
 """Seconds until a page is here, with its redirects."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "x-gzip"})
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = re.compile(
     r"text/.+|application/(?:.+\+)?(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|rtf)|.+\+(?:json|xml)"
@@ -40,17 +31,8 @@ _OF_PYTHON = frozenset(
 _KIND = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 """A type as RFC 6838 writes it: anything else is a text that a server wants a model to read."""
 HEADERS = {
-    "user-agent": f"ferrule/{__version__}",
     "accept": "text/html,application/xhtml+xml,application/pdf,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5",
-    "accept-encoding": "gzip, deflate",
 }
-
-Permit = Callable[[WebUrl], None]
-"""Raises `PageRefused` for a page that this request must not open."""
-
-
-class PageRefused(FerruleError):
-    """A page is not opened: one sentence for the model."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -68,50 +50,21 @@ class PageReader:
     def __init__(
         self, guard: Guard, *, ca_file: str | None = None, seconds: float = PAGE_S, place: Place | None = None
     ) -> None:
-        self._guard = guard
-        self._ca_file = ca_file
-        self._seconds = seconds
+        self._downloads = Downloads(guard, most=MAX_BYTES, seconds=seconds, ca_file=ca_file, headers=HEADERS)
         self._extractor = Extractor(place)
-        self._client: httpx2.AsyncClient | None = None
 
     async def read(self, url: WebUrl, permit: Permit) -> Page:
         """Open a page. `permit` is asked before each redirect, too. Raises `PageRefused`."""
+        found = await self._downloads.get(url, permit)
         try:
-            async with asyncio.timeout(self._seconds):
-                found, kind, data = await self._fetched(url, permit)
-        except TimeoutError as error:
-            raise PageRefused(f"{url.text} did not answer within {self._seconds:g} seconds.") from error
-        try:
-            return await self._page(found, kind, data)
+            return await self._page(found.url, found.type, found.data)
         except Unreadable as error:
             raise PageRefused(str(error)) from error
 
     async def aclose(self) -> None:
         """Close the connections and end the processes."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._downloads.aclose()
         await self._extractor.aclose()
-
-    async def _fetched(self, url: WebUrl, permit: Permit) -> tuple[WebUrl, str, bytes]:
-        """Return where the page was found, its type and its bytes."""
-        if self._client is None:
-            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # all who read pages share it
-            self._client = guarded_client(self._guard, ca_file=self._ca_file, headers=HEADERS, cookies=no_cookies)
-        for _ in range(MAX_REDIRECTS + 1):
-            permit(url)
-            try:
-                async with self._client.stream("GET", url.text) as answer:
-                    if answer.status_code not in _REDIRECTS or "location" not in answer.headers:
-                        return url, answer.headers.get("content-type", ""), await _body(answer, url)
-                    url = url.joined(answer.headers["location"])
-            except Refused as error:
-                raise PageRefused(f"{url.text} is not opened. {error}") from error
-            except BadUrl as error:
-                raise PageRefused(f"{url.text} leads on to another place: {error}.") from error
-            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                raise PageRefused(f"{url.text} cannot be reached: {_why(error)}.") from error
-        raise PageRefused(f"{url.text} is not opened: it is the end of more than {MAX_REDIRECTS} redirects.")
 
     async def _page(self, url: WebUrl, declared: str, data: bytes) -> Page:
         kind, charset = _type_of(declared), _charset_of(declared)
@@ -137,19 +90,6 @@ def _whole(url: WebUrl, title: str, text: str, nothing: str) -> Page:
     if not shown:
         raise PageRefused(f"{url.text} is {nothing}.")
     return Page(url, one_line(clean(title))[:MAX_TITLE] or url.host, shown)
-
-
-async def _body(answer: httpx2.Response, url: WebUrl) -> bytes:
-    if answer.status_code >= 300:
-        raise PageRefused(f"{url.text} answered with the status {answer.status_code}.")
-    if answer.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
-        raise PageRefused(f"{url.text} is compressed in a way that was not asked for.")
-    body = bytearray()
-    async for piece in answer.aiter_bytes():
-        body += piece
-        if len(body) > MAX_BYTES:
-            raise PageRefused(f"{url.text} has more than {MAX_BYTES >> 20} MB, so it is not read.")
-    return bytes(body)
 
 
 def decoded(data: bytes, charset: str) -> str:
@@ -184,14 +124,3 @@ def _type_of(declared: str) -> str:
 def _charset_of(declared: str) -> str:
     found = re.search(r"""charset\s*=\s*["']?([^\s;"']{2,40})""", declared, re.IGNORECASE)
     return found[1] if found else ""
-
-
-def _why(error: Exception) -> str:
-    """Return what went wrong with a request, in words that name no address of this machine."""
-    if isinstance(error, httpx2.TimeoutException):
-        return "it does not answer"
-    if isinstance(error, httpx2.DecodingError):
-        return "its compression is damaged"
-    if isinstance(error, httpx2.ConnectError):
-        return str(error).rstrip(".") if "certificate" in str(error).lower() else "there is no connection"
-    return "it does not speak HTTP as it should"
