@@ -162,6 +162,7 @@ contents = true
 bind = "127.0.0.1:0"
 allowed_hosts = ["gateway.example"]
 max_body_bytes = 15
+max_upload_bytes = 16
 max_concurrent = 16
 keep_days = 17
 [gateway.network]
@@ -218,6 +219,7 @@ timeout = 1.5
         bind="127.0.0.1:0",
         allowed_hosts=("gateway.example",),
         max_body_bytes=15,
+        max_upload_bytes=16,
         max_concurrent=16,
         keep_days=17,
         network=GatewayNetwork(

@@ -114,7 +114,7 @@ ANCHOR = ("expires_after[anchor]", "", b"created_at")
     ("fields", "param"),
     [
         ([ANCHOR], "expires_after.seconds"),
-        ([ANCHOR, ("expires_after[seconds]", "", b"3599")], "expires_after.seconds"),
+        ([ANCHOR, ("expires_after[seconds]", "", b"0")], "expires_after.seconds"),
         ([ANCHOR, ("expires_after[seconds]", "", b"2592001")], "expires_after.seconds"),
         ([ANCHOR, ("expires_after[seconds]", "", b"an hour")], "expires_after.seconds"),
         ([("expires_after[seconds]", "", b"3600")], "expires_after.anchor"),
@@ -144,7 +144,7 @@ def test_how_long_files_are_kept(client: OpenAI) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "param"),
     [
-        ("expires_after", {"anchor": "created_at", "seconds": 3599}, "expires_after.seconds"),
+        ("expires_after", {"anchor": "created_at", "seconds": 0}, "expires_after.seconds"),
         ("expires_after", {"anchor": "created_at", "seconds": "3600"}, "expires_after.seconds"),
         ("expires_after", {"anchor": "created_at", "seconds": True}, "expires_after.seconds"),
         ("expires_after", {"anchor": "last_active_at", "seconds": 3600}, "expires_after.anchor"),

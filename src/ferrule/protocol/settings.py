@@ -163,11 +163,12 @@ class GatewayNetwork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`ferrule serve`. `allowed_hosts`: names under which it is reached besides its address. `max_concurrent`: how many
-    responses of one key run at once. `keep_days`: how long responses are kept."""
+    responses of one key run at once. `keep_days`: how long responses are kept. `max_upload_bytes`: the largest file."""
 
     bind: str = "127.0.0.1:8787"
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: Positive = 32 << 20
+    max_upload_bytes: Positive = 512 << 20
     max_concurrent: Positive = 1024
     keep_days: Positive = 30
     containers: GatewayContainers = GatewayContainers()

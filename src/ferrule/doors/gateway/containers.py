@@ -28,7 +28,6 @@ from ferrule.responses.failures import tool_refusal
 from ferrule.responses.request import read
 from ferrule.sandbox.linux.root import DATA
 from ferrule.store import ContainerRecord
-from ferrule.store.files import MAX_FILE_BYTES
 from ferrule.store.paging import page_of
 
 MAX_MINUTES = 20
@@ -118,7 +117,7 @@ async def add_file(services: Services, request: Request) -> Response:
     containers = _containers(services)
     try:
         if request.headers.get("content-type", "").lower().startswith(FORM):
-            async with form_of(request, MAX_FILE_BYTES) as form:
+            async with form_of(request, services.settings.max_upload_bytes) as form:
                 file = form.file("file")
                 path = await containers.put(place, file.filename or "file", blocks_of(file))
         else:

@@ -65,7 +65,8 @@ async def create(services: Services, request: Request) -> Response:
 async def add_part(services: Services, request: Request) -> Response:
     """`POST /uploads/{id}/parts`."""
     upload_id, now = request.path_params["id"], int(time.time())
-    async with form_of(request, MAX_PART_BYTES) as form:
+    most = min(MAX_PART_BYTES, services.settings.max_upload_bytes)
+    async with form_of(request, most) as form:
         part = UploadPart(id=f"part_{random_id()}", upload=upload_id, created_at=now)
         added = await services.store.add_part(owner_of(request), part, blocks_of(form.file("data")), now=now)
     if added is None:
