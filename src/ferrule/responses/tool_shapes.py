@@ -10,6 +10,7 @@ import msgspec
 
 from ferrule.hosted.mcp.declared import RemoteServer
 from ferrule.hosted.skills import SkillParam
+from ferrule.hosted.vector_stores import RankingOptions
 from ferrule.hosted.wanted import MemoryLimit
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import NetworkPolicy
@@ -90,10 +91,10 @@ class _WebSearch(msgspec.Struct, frozen=True):
 
 
 class _FileSearch(msgspec.Struct, frozen=True):
-    vector_store_ids: tuple[str, ...]
+    vector_store_ids: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     max_num_results: Annotated[int, msgspec.Meta(ge=1, le=50)] | None = None
     filters: JsonObject | None = None
-    ranking_options: JsonObject | None = None
+    ranking_options: RankingOptions | None = None
 
 
 class _NewContainer(msgspec.Struct, frozen=True):

@@ -29,6 +29,18 @@ class Source(msgspec.Struct, frozen=True):
     url: str
     title: str
 
+    def annotation(self, start: int, end: int) -> JsonObject:
+        """Return a citation of it as the Responses API has it."""
+        return {"type": "url_citation", "start_index": start, "end_index": end, "url": self.url, "title": self.title}
+
+
+class FileSource(Source, frozen=True):
+    """A file that can be cited: `url` is its id, `title` its name."""
+
+    def annotation(self, start: int, end: int) -> JsonObject:
+        """Return a citation of it as the Responses API has it: where its mark stood."""
+        return {"type": "file_citation", "index": end, "file_id": self.url, "filename": self.title}
+
 
 class Citation(msgspec.Struct, frozen=True):
     """A statement of the model, `start` to `end` in its text without marks, and the page that supports it."""
@@ -40,13 +52,7 @@ class Citation(msgspec.Struct, frozen=True):
     @property
     def annotation(self) -> JsonObject:
         """The citation as the Responses API has it."""
-        return {
-            "type": "url_citation",
-            "start_index": self.start,
-            "end_index": self.end,
-            "url": self.source.url,
-            "title": self.source.title,
-        }
+        return self.source.annotation(self.start, self.end)
 
 
 class Cited(NamedTuple):

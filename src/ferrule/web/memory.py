@@ -9,15 +9,17 @@ import msgspec
 
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ResponseItem
-from ferrule.web.marks import OPEN, Source
+from ferrule.web.marks import OPEN, FileSource, Source
 from ferrule.web.reader import Page
 from ferrule.web.search import Hit
 from ferrule.web.urls import WebUrl
 
 TOOLS = ("web_search", "open_page", "find_in_page")
 """The names of the model's functions."""
-_OURS = re.compile(rf"(?:{'|'.join(TOOLS)})(?:_[0-9]+)?")
-_SOURCE = re.compile(r"^【([0-9]{1,6})】 (.*)\n(https?://\S+)$", re.MULTILINE)
+FILE_SEARCH = "file_search"
+"""That of the function which finds files, whose marks are counted together with those of pages."""
+_OURS = re.compile(rf"(?:{'|'.join((*TOOLS, FILE_SEARCH))})(?:_[0-9]+)?")
+_SOURCE = re.compile(r"^【([0-9]{1,6})】 (.*)\n(https?://\S+|file-\w+)$", re.MULTILINE)
 """How a source stands in what the model read. Text of pages is quoted, so no line of it begins so."""
 _NUMBER = re.compile("【([0-9]{1,4})(?![0-9])")
 """Larger ones are no sources, and what came after them would soon have more digits than a mark."""
@@ -68,6 +70,12 @@ class Memory:
             self._add(known, Source(url.text, title))
         return known
 
+    def cite(self, file_id: str, filename: str) -> int:
+        """Return a number for a part of a file, which is new."""
+        self._last += 1
+        self.sources[self._last] = FileSource(file_id, filename)
+        return self._last
+
     def _add(self, number: int, source: Source) -> None:
         self.sources[number] = source
         self._numbers[source.url] = number
@@ -87,7 +95,7 @@ class Memory:
             if isinstance(view, FunctionCallOutput) and view.call_id in ours:
                 text = view.output if isinstance(view.output, str) else text_of(view.output)
                 for number, title, url in _SOURCE.findall(text):
-                    self._add(int(number), Source(url, title))
+                    self._add(int(number), FileSource(url, title) if url.startswith("file-") else Source(url, title))
             said = msgspec.json.encode(msgspec.json.decode(item.raw)).decode()
             self._last = max(self._last, *map(int, _NUMBER.findall(said)), 0)
 

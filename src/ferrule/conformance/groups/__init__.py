@@ -16,6 +16,7 @@ from ferrule.conformance.groups import (
     translation,
     unknown,
     usage,
+    vector_stores,
     web_search,
     websocket,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "translation",
     "unknown",
     "usage",
+    "vector_stores",
     "web_search",
     "websocket",
 ]

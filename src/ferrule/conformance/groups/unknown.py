@@ -8,7 +8,6 @@ HOSTED: tuple[Json, ...] = (
     {"type": "web_search"},
     {"type": "image_generation", "quality": "low"},
     {"type": "code_interpreter", "container": {"type": "auto"}},
-    {"type": "file_search", "vector_store_ids": ["vs_none"]},
     {"type": "mcp", "server_label": "none", "server_url": "https://mcp.invalid/mcp", "require_approval": "never"},
     {"type": "tool_search"},
     {"type": "programmatic_tool_calling"},

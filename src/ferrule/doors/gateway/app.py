@@ -8,7 +8,7 @@ from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from ferrule.doors.gateway import containers, conversations, files, responses, skills, uploads
+from ferrule.doors.gateway import containers, conversations, files, responses, skills, uploads, vector_stores
 from ferrule.doors.gateway.guard import Guard
 from ferrule.doors.gateway.http import error_answer
 from ferrule.doors.gateway.services import Services
@@ -49,6 +49,24 @@ ROUTES: Mapping[str, Mapping[str, Handler]] = {
     "/skills/{id}/versions": {"GET": skills.list_versions, "POST": skills.create_version},
     "/skills/{id}/versions/{version}": {"GET": skills.retrieve_version, "DELETE": skills.delete_version},
     "/skills/{id}/versions/{version}/content": {"GET": skills.version_content},
+    "/vector_stores": {"GET": vector_stores.list_stores, "POST": vector_stores.create},
+    "/vector_stores/{id}": {
+        "GET": vector_stores.retrieve,
+        "POST": vector_stores.update,
+        "DELETE": vector_stores.delete,
+    },
+    "/vector_stores/{id}/search": {"POST": vector_stores.search},
+    "/vector_stores/{id}/files": {"GET": vector_stores.list_files, "POST": vector_stores.add_file},
+    "/vector_stores/{id}/files/{file}": {
+        "GET": vector_stores.retrieve_file,
+        "POST": vector_stores.update_file,
+        "DELETE": vector_stores.delete_file,
+    },
+    "/vector_stores/{id}/files/{file}/content": {"GET": vector_stores.file_content},
+    "/vector_stores/{id}/file_batches": {"POST": vector_stores.create_batch},
+    "/vector_stores/{id}/file_batches/{batch}": {"GET": vector_stores.retrieve_batch},
+    "/vector_stores/{id}/file_batches/{batch}/cancel": {"POST": vector_stores.cancel_batch},
+    "/vector_stores/{id}/file_batches/{batch}/files": {"GET": vector_stores.list_files},
     "/uploads": {"POST": uploads.create},
     "/uploads/{id}/parts": {"POST": uploads.add_part},
     "/uploads/{id}/complete": {"POST": uploads.complete},

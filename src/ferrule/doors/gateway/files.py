@@ -17,7 +17,7 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.responses.errors import ApiError, not_found
 from ferrule.responses.request import unfit
 from ferrule.store import FileRecord
-from ferrule.store.files import FILES_PAGE, MAX_FILE_BYTES
+from ferrule.store.files import FILES_PAGE
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 HOUR_S = 3600
@@ -27,15 +27,16 @@ MAX_NAME = 512
 
 
 class ExpiresAfter(msgspec.Struct, frozen=True):
-    """When a file expires: seconds after it was made, within the API's limits."""
+    """When a file expires: seconds after it was made. The API's longest life; its shortest is an hour."""
 
     anchor: Literal["created_at"]
-    seconds: Annotated[int, msgspec.Meta(ge=HOUR_S, le=MONTH_S)]
+    seconds: Annotated[int, msgspec.Meta(ge=1, le=MONTH_S)]
 
 
 async def create(services: Services, request: Request) -> Response:
     """`POST /files`."""
-    async with form_of(request, MAX_FILE_BYTES) as form:
+    most = services.settings.max_upload_bytes
+    async with form_of(request, most) as form:
         file, now = form.file("file"), int(time.time())
         purpose = checked_purpose(form.text("purpose"))
         seconds = kept_seconds(purpose, _expires_after(form))
@@ -47,7 +48,7 @@ async def create(services: Services, request: Request) -> Response:
             purpose=purpose,
             expires_at=None if seconds is None else now + seconds,
         )
-        return JsonAnswer(shown(await services.store.create_file(record, blocks_of(file))))
+        return JsonAnswer(shown(await services.store.create_file(record, blocks_of(file), most)))
 
 
 async def list_files(services: Services, request: Request) -> Response:
@@ -79,10 +80,13 @@ async def content(services: Services, request: Request) -> Response:
 
 
 async def delete(services: Services, request: Request) -> Response:
-    """`DELETE /files/{id}`."""
-    if not await services.store.delete_file(owner_of(request), request.path_params["id"]):
-        raise not_found("file", request.path_params["id"])
-    return deleted(request.path_params["id"], "file")
+    """`DELETE /files/{id}`. The file leaves its vector stores, too."""
+    owner, file_id = owner_of(request), request.path_params["id"]
+    places = [(store, file_id) for store in await services.store.stores_with(owner, file_id)]
+    if not await services.store.delete_file(owner, file_id):
+        raise not_found("file", file_id)
+    await services.vectors.stores.forget(places)
+    return deleted(file_id, "file")
 
 
 def new_file_id() -> str:

@@ -16,7 +16,7 @@ from ferrule.model.calls import random_id
 from ferrule.responses.errors import ApiError
 from ferrule.responses.failures import store_error
 from ferrule.serving import Callers, Refused, bearer_token
-from ferrule.store import StoreError, StoreRefusal, TooLarge
+from ferrule.store import NoSuchFile, StoreError, StoreRefusal, TooLarge
 
 log = logging.getLogger("ferrule.gateway")
 
@@ -100,6 +100,8 @@ def told(error: Exception, request_id: str) -> ApiError:
             return error
         case TooLarge():
             return ApiError(str(error), status=413, code="request_too_large", param=error.param)
+        case NoSuchFile():
+            return ApiError(str(error), status=404, code="not_found", param=error.param)
         case StoreRefusal():
             return ApiError(str(error), code="invalid_value", param=error.param)
         case StoreError():

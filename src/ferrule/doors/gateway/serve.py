@@ -17,19 +17,22 @@ from ferrule.containers.host import settings_on
 from ferrule.containers.images import Images
 from ferrule.containers.images.store import Image
 from ferrule.containers.local import IMAGES
-from ferrule.documents.extraction import Place
+from ferrule.documents.extraction import Extractor, Place
 from ferrule.doors.gateway.app import gateway
 from ferrule.doors.gateway.protocol import BoundedProtocol
-from ferrule.doors.gateway.services import Running, Services
+from ferrule.doors.gateway.services import Running, Services, Vectors
 from ferrule.doors.gateway.socket import Sockets
 from ferrule.hosted.approvals import LIFE_S, Approvals
 from ferrule.hosted.code_interpreter import CodeInterpreter
 from ferrule.hosted.containers import ClientContainers
+from ferrule.hosted.file_search import FileSearch
+from ferrule.hosted.ingestion import Ingestion
 from ferrule.hosted.mcp.remote import Remotes
 from ferrule.hosted.mcp.tool import HostedMcp
 from ferrule.hosted.network import Network
 from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
+from ferrule.hosted.vector_stores import ClientStores, Indexes, WatchedEmbedder
 from ferrule.hosted.web_search import WebSearch
 from ferrule.mcp.search_tool import search_tools_of
 from ferrule.model.profiles import load_profiles, profile_files
@@ -38,6 +41,9 @@ from ferrule.protocol.settings import GatewayContainers, GatewaySettings, Settin
 from ferrule.protocol.web_settings import WebSearchSettings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.upstream import open_upstream
+from ferrule.retrieval.embedders import open_embedder
+from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.vectors import VectorMemory
 from ferrule.serving import Bind, Callers, listen
 from ferrule.store import Store, StoreError
 from ferrule.web.opening import open_browser
@@ -56,6 +62,9 @@ PING_S = 20.0
 
 TIDY_S = 3600.0
 """Seconds between two looks for what has expired."""
+
+EXPIRY_S = 1.0
+"""Seconds between two looks for files that have expired: the shortest life that a client can give one."""
 
 DAY_S = 86_400
 
@@ -87,14 +96,17 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         servers = HostedMcp(Remotes(network.guard(), ca_file=network.ca_file), Approvals(store))
         owned.push_async_callback(servers.aclose)
         searching = _web_search(settings, network, parsing, owned)
-        hosted = (*_hosted(containers, settings.gateway.containers), searching, servers)
+        vectors = _vectors(settings, state, store, parsing, network, owned)
+        finding = FileSearch(vectors.stores)
+        hosted = (*_hosted(containers, settings.gateway.containers), searching, finding, servers)
         engine = ResponseEngine(upstream, store, hosted=hosted)
         await engine.recover()
+        await vectors.ingestion.start()
         owned.push_async_callback(engine.close)
         running = Running(engine, settings.gateway.max_concurrent)
-        services = Services(engine, store, settings.gateway, running, containers)
-        tidying = asyncio.create_task(_tidy(store, settings.gateway, containers))
-        owned.callback(tidying.cancel)
+        services = Services(engine, store, settings.gateway, running, vectors, containers)
+        for tidying in (_tidy(store, settings.gateway, containers), _expire(store, vectors.stores)):
+            owned.callback(asyncio.create_task(tidying).cancel)
         callers = Callers.of(bind, at, allowed=settings.gateway.allowed_hosts)
         sockets = Sockets(services)
         app = gateway(services, sockets, callers, needs_key=not at.is_loopback)
@@ -154,6 +166,20 @@ def _hosted(containers: ClientContainers | None, settings: GatewayContainers) ->
     return CodeInterpreter(containers, cell_seconds=seconds), HostedShell(containers, command_seconds=seconds)
 
 
+def _vectors(
+    settings: Settings, state: Path, store: Store, parsing: Place, network: Network, owned: AsyncExitStack
+) -> Vectors:
+    """Return the clients' vector stores. Nothing is read yet. Raises `UsageError`."""
+    embedder = WatchedEmbedder(open_embedder(settings.embeddings, os.environ, ca_file=network.ca_file))
+    owned.push_async_callback(embedder.aclose)
+    indexes = Indexes(Path(f"{state}.indexes"), embedder, VectorMemory(settings.embeddings.memory_bytes))
+    owned.push_async_callback(indexes.aclose)
+    stores = ClientStores(store, indexes, embedder, lambda: int(time.time()))
+    ingestion = Ingestion(stores, Extractor(parsing))
+    owned.push_async_callback(ingestion.aclose)
+    return Vectors(stores, ingestion)
+
+
 def _web_search(settings: Settings, network: Network, parsing: Place, owned: AsyncExitStack) -> WebSearch:
     """Return the tool that searches the web; where a setting is missing, it says which."""
     table = settings.web_search or WebSearchSettings()
@@ -198,10 +224,24 @@ async def _tidy(store: Store, settings: GatewaySettings, containers: ClientConta
         now = int(time.time())
         try:
             await store.expire(now - settings.keep_days * DAY_S)
-            await store.expire_files(now)
             await store.expire_approvals(now - LIFE_S)
             if containers is not None:
                 await containers.forget_old(now)
         except (StoreError, ContainerError):
             log.exception("what has expired could not be deleted")
         await asyncio.sleep(TIDY_S)
+
+
+async def _expire(store: Store, stores: ClientStores) -> None:
+    """Delete files and vector stores as soon as their time has come."""
+    while True:
+        now = int(time.time())
+        try:
+            places = await store.expiring_store_files(now)
+            await store.expire_files(now)
+            await stores.forget(places)
+            for store_id in await store.expire_vector_stores(now):
+                await stores.indexes.remove(store_id)
+        except (StoreError, IndexFault):
+            log.exception("files that have expired could not be deleted")
+        await asyncio.sleep(EXPIRY_S)

@@ -6,7 +6,9 @@ from collections import Counter
 import msgspec
 
 from ferrule.hosted.containers import ClientContainers
+from ferrule.hosted.ingestion import Ingestion
 from ferrule.hosted.skills import ClientSkills
+from ferrule.hosted.vector_stores import ClientStores
 from ferrule.protocol.settings import GatewaySettings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.errors import ApiError
@@ -19,6 +21,13 @@ RETRY_MS = 1000
 """When a client may ask again that has as many responses running as it may: soon, for many are short."""
 
 
+class Vectors(msgspec.Struct, frozen=True):
+    """The clients' vector stores, and what fills them."""
+
+    stores: ClientStores
+    ingestion: Ingestion
+
+
 class Services(msgspec.Struct, frozen=True):
     """The engine, what is stored, and the limits."""
 
@@ -26,6 +35,7 @@ class Services(msgspec.Struct, frozen=True):
     store: Store
     settings: GatewaySettings
     running: "Running"
+    vectors: Vectors
     containers: ClientContainers | None = None
     """None where there can be none."""
 
