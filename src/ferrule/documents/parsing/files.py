@@ -24,6 +24,10 @@ _CONTROLS = re.compile(r"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 """What is in no text. A form feed and the escape of colours are."""
 _MOST_CONTROLS = 0.01
 """Of all characters: an old text may hold a few."""
+_OF_PYTHON = frozenset(
+    {"idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "unicode-escape", "utf-7"}
+)
+"""Encodings that no page is written in; punycode takes minutes for a megabyte."""
 _HEAD = 1 << 16
 _HTML = re.compile(r"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _HTML_NAMES = (".html", ".htm", ".xhtml")
@@ -68,12 +72,21 @@ def _decoded(data: bytes) -> str:
     if (wide := _wide(data)) is not None:
         return wide
     said = _CHARSET.search(data[:4096])
-    for encoding in ("utf-8", said[1].decode() if said else "cp1252"):
+    for encoding in ("utf-8", _encoding(said[1].decode()) if said else "cp1252"):
         try:
             return data.decode(encoding)
-        except (UnicodeDecodeError, LookupError):
+        except UnicodeError:
             continue
     return data.decode("cp1252", "replace")
+
+
+def _encoding(name: str) -> str:
+    """Return Python's name of an encoding that pages are written in."""
+    try:
+        found = codecs.lookup(name)
+    except LookupError:
+        return "cp1252"
+    return found.name if found._is_text_encoding and found.name not in _OF_PYTHON else "cp1252"
 
 
 def _wide(data: bytes) -> "str | None":
