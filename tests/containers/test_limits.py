@@ -143,12 +143,13 @@ def test_what_a_machine_has_is_tried() -> None:
 def test_groups_of_a_killed_process_go_though_another_has_its_number_or_its_last_one_is_dying(tmp_path: Path) -> None:
     groups = Groups(2, (("memory", str(tmp_path)), ("pids", str(tmp_path))))
     [living] = Group(groups).paths()
-    others, dying = (tmp_path / f"{NAMES}{pid}-1-x" for pid in (os.getpid(), 1))
-    for group in (living, others):
+    others, dying = (tmp_path / f"{NAMES}{pid}-1-{'0' * 12}" for pid in (os.getpid(), 1))
+    users = tmp_path / f"{NAMES}web"
+    for group in (living, others, users):
         group.mkdir()
     (dying / "process").mkdir(parents=True)  # a folder cannot be removed either, as long as something is in it
     timer = Timer(0.03, (dying / "process").rmdir)
     timer.start()
     remove_unheld(groups)
     timer.join()
-    assert [*tmp_path.iterdir()] == [living]
+    assert {*tmp_path.iterdir()} == {living, users}

@@ -5,6 +5,7 @@ found out by doing it.
 """
 
 import os
+import re
 import secrets
 import subprocess
 import time
@@ -21,6 +22,8 @@ from ferrule.sandbox.plan import is_within
 
 NAMES = "ferrule-"
 """How the folders of our groups begin."""
+_NAME = re.compile(rf"{NAMES}(\d+)-(\d+)-[0-9a-f]{{12}}")
+"""The process that made a group, and when that was started."""
 CONTROLLERS = ("memory", "pids", "cpu")
 NEEDED = ("memory", "pids")
 """Without these a group is of no use."""
@@ -112,8 +115,10 @@ def remove_unheld(groups: Groups) -> None:
     for folder in sorted({folder for _, folder in groups.folders}):
         with suppress(OSError):
             for path in Path(folder).glob(f"{NAMES}*"):
-                maker, started = path.name.removeprefix(NAMES).split("-")[:2]
-                if _started(maker) != started:
+                name = _NAME.fullmatch(path.name)
+                if name is None:
+                    continue  # somebody else's
+                if _started(name[1]) != name[2]:
                     left.append(path)
                 elif time.time() - path.stat().st_mtime > OLD_SECONDS:
                     _removed(path)
