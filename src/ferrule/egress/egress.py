@@ -40,9 +40,9 @@ LOCAL = "localhost,127.0.0.1,::1"
 OTHER_VARIABLES = {"NO_PROXY": LOCAL, "no_proxy": LOCAL, "NODE_USE_ENV_PROXY": "1"}
 VARIABLES = frozenset({*PROXY_VARIABLES, *OTHER_VARIABLES, *BUNDLE_VARIABLES})
 """Names that no secret can have."""
-MAX_CONNECTIONS, SHARE = 256, 8
+MAX_CONNECTIONS, SHARE = 256, 16
 """At once, of one container: more than programs open; and that part of the descriptors that this process may have, as
-each connection takes two. Further ones wait, and take the place of silent ones."""
+each connection takes two, and six while nobody reads. Further ones wait, and take the place of silent ones."""
 SILENT_S, LEAST_SILENT_S, LOOK_S = 5.0, 0.5, 0.5
 """Seconds without a byte after which a connection has to go where there are too many, at first and after some looks
 that found none, and between two looks."""

@@ -11,6 +11,8 @@ from ferrule.protocol.errors import FerruleError
 
 MAX_HEAD = 1 << 16
 """Bytes of a head: several times what servers take."""
+MAX_LINES = 1 << 14
+"""Bytes of what stands between the parts of a body, and after it."""
 MAX_HEADERS = 500
 """Of one head: several times what servers take. Reading ten times as many takes a tenth of a second."""
 END = b"\r\n\r\n"
@@ -49,7 +51,7 @@ def read_request(head: bytes) -> tuple[h11.Connection, h11.Request]:
         raise BadRequest("The request has too many headers.", 431)
     if re.search(rb"\n[ \t]", head):
         raise BadRequest("A header is folded over two lines.")
-    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_LINES)
     connection.receive_data(head)
     try:
         request = connection.next_event()

@@ -31,6 +31,8 @@ HEAD_S = 30.0
 """For a whole head, from its first byte: a program sends it at once."""
 KEEP_S = 60.0
 """Between two requests of a connection."""
+PART = 1 << 14
+"""Bytes read at once of what h11 takes line by line: a block of lines would keep everything else waiting."""
 DRAIN_S, DRAIN_BYTES = 1.0, 1 << 20
 """Of what is still read after a refusal."""
 
@@ -54,7 +56,7 @@ class Client:
         """Return the next head with its empty line; None if the client has ended. Raises `BadRequest`."""
         if not self.early:
             async with asyncio.timeout(KEEP_S):
-                self.early = await self.stream.read()
+                self.early = await self.stream.read(PART)
         seen = 0
         async with asyncio.timeout(HEAD_S):
             while (at := self.early.find(END, max(seen - len(END), 0))) < 0:
@@ -62,7 +64,7 @@ class Client:
                     raise BadRequest("The head of the request is too long.", 431)
                 check_lines(self.early, seen)
                 seen = len(self.early)
-                block = await self.stream.read()
+                block = await self.stream.read(PART)
                 if not block:
                     if self.early:
                         raise BadRequest("The request ends within its head.")
@@ -191,12 +193,13 @@ class _One:
         return h11.Request(method=request.method, target=path, headers=headers)
 
     async def _send_body(self) -> None:
+        most = PART if values(self._request.headers, b"transfer-encoding") else BLOCK
         while True:
             event = self._inner.next_event()
             if event is h11.NEED_DATA:
                 if self._inner.they_are_waiting_for_100_continue:
                     await self._tell(h11.InformationalResponse(status_code=100, headers=[]))
-                block = self._client.early or await self._client.stream.read()
+                block = self._client.early or await self._client.stream.read(most)
                 self._client.early = b""
                 self._inner.receive_data(block)
             elif isinstance(event, h11.Data):
@@ -214,10 +217,11 @@ class _One:
 
     async def _answer(self) -> None:
         body = _Body(self._exchange, self._request.method == b"HEAD")
+        most = PART
         while True:
             event = self._outer.next_event()
             if event is h11.NEED_DATA:
-                block = await self._upstream.read()
+                block = await self._upstream.read(most)
                 if not block and self._outer.their_state is h11.SEND_RESPONSE:
                     raise ConnectionError("the server did not answer")
                 self._outer.receive_data(block)
@@ -226,6 +230,7 @@ class _One:
                     await self._tell(self._switching(event))
                     return
             elif isinstance(event, h11.Response):
+                most = PART if values(event.headers, b"transfer-encoding") else BLOCK
                 await self._tell(body.head(event))
             elif isinstance(event, h11.Data):
                 for data in body.feed(event.data):
