@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,9 +177,6 @@ def test_marks_become_citations_whole_and_streamed(client: OpenAI, gateway: Serv
     assert again.status == "completed"
 
 
-STRATEGY = {"type": "static", "static": {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}}
-
-
 def strategy(most: int, overlap: int) -> Json:
     return {"type": "static", "static": {"max_chunk_size_tokens": most, "chunk_overlap_tokens": overlap}}
 
@@ -233,6 +231,16 @@ def test_wrong_requests_name_what_is_wrong(client: OpenAI, gateway: Served) -> N
     ):
         answer = gateway.ask("POST", "/responses", {"model": "m", "input": "x", "tools": [tool | more]})
         assert (answer.status, answer.error["param"]) == (status, param), answer.body
+
+
+def test_a_file_that_is_too_large_and_one_at_a_private_address_are_refused(gateway: Served) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as line:
+        head = "POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-type: multipart/form-data; boundary=x\r\n"
+        line.sendall(f"{head}content-length: 3000000\r\n\r\n--x".encode())
+        assert b" 413 " in line.recv(4096), "it is refused before it is read"
+    part = {"type": "input_file", "file_url": f"http://127.0.0.1:{gateway.port}/secret"}
+    answer = gateway.ask("POST", "/responses", {"model": "m", "input": [{"role": "user", "content": [part]}]})
+    assert (answer.status, answer.error["param"]) == (403, "input[0].content[0].file_url")
 
 
 def test_without_the_embedding_server_words_are_found_and_vectors_come_later(

@@ -33,6 +33,7 @@ from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
+from ferrule.web.download import Downloads
 
 ENCRYPTED = "reasoning.encrypted_content"
 SOURCES = "web_search_call.action.sources"
@@ -62,12 +63,18 @@ class Asker:
     """Reads requests for one upstream."""
 
     def __init__(
-        self, upstream: Upstream, histories: Histories, store: Store, hosted: Sequence[HostedTool] = ()
+        self,
+        upstream: Upstream,
+        histories: Histories,
+        store: Store,
+        hosted: Sequence[HostedTool] = (),
+        downloads: Downloads | None = None,
     ) -> None:
         self._upstream = upstream
         self._hosted = hosted
         self._store = store
         self._histories = histories
+        self._downloads = downloads
         self._approvals = Answering(store)
 
     async def allow(self, asked: Asked) -> frozenset[str]:
@@ -88,7 +95,7 @@ class Asker:
         plan = plan_tools(known.tools or (), knows, self._hosted)
         history = await self._before(request, owner, cache, plan)
         given = await self._histories.referenced(read_input(known.input), owner)
-        files = Attachments(self._store, owner)
+        files = Attachments(self._store, owner, self._downloads)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
         placed = [(index, form) for index, item in enumerate(whole) for form in self._to_upstream(item, plan)]
         placed = once(placed)

@@ -32,6 +32,7 @@ from ferrule.responses.run import ResponseRun
 from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Page, Paging, Store, StoredResponse, StoreError
+from ferrule.web.download import Downloads
 
 log = logging.getLogger("ferrule.responses")
 
@@ -56,7 +57,8 @@ class _Running(msgspec.Struct):
 
 
 class ResponseEngine:
-    """Runs responses, and answers for those that are stored. Call `recover` first and `close` last."""
+    """Runs responses, and answers for those that are stored. Call `recover` first and `close` last. `downloads` gets
+    the files and images that input names by address."""
 
     def __init__(
         self,
@@ -64,13 +66,14 @@ class ResponseEngine:
         store: Store,
         *,
         hosted: Sequence[HostedTool] = (),
+        downloads: Downloads | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._upstream = upstream
         self._store = store
         self._clock = clock
         self._histories = Histories(store)
-        self._asker = Asker(upstream, self._histories, store, hosted)
+        self._asker = Asker(upstream, self._histories, store, hosted, downloads)
         self._running: dict[str, _Running] = {}
         self._taken: set[tuple[str, str]] = set()
 

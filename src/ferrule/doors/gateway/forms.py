@@ -18,8 +18,9 @@ BLOCK = 1 << 20
 MAX_FIELDS = 16
 """Fields of a form beside its file: more than any route knows."""
 MAX_FIELD_BYTES = 64 << 10
-OVERHEAD = 1 << 20
-"""Bytes of a form besides its file, at most."""
+OVERHEAD = 128 << 10
+"""Bytes of a form besides its files, at most: their heads and some short fields. A form that announces more is refused
+before it is read."""
 
 FORM = "multipart/form-data"
 

@@ -39,6 +39,7 @@ from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import GatewayContainers, GatewaySettings, Settings
 from ferrule.protocol.web_settings import WebSearchSettings
+from ferrule.responses import attachments
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.upstream import open_upstream
 from ferrule.retrieval.embedders import open_embedder
@@ -46,6 +47,7 @@ from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.serving import Bind, Callers, listen
 from ferrule.store import Store, StoreError
+from ferrule.web.download import Downloads
 from ferrule.web.opening import open_browser
 
 log = logging.getLogger("ferrule.gateway")
@@ -62,6 +64,9 @@ PING_S = 20.0
 
 TIDY_S = 3600.0
 """Seconds between two looks for what has expired."""
+
+DOWNLOAD_S = 60.0
+"""Seconds for a file that a request names by its address."""
 
 EXPIRY_S = 1.0
 """Seconds between two looks for files that have expired: the shortest life that a client can give one."""
@@ -99,7 +104,9 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         vectors = _vectors(settings, state, store, parsing, network, owned)
         finding = FileSearch(vectors.stores)
         hosted = (*_hosted(containers, settings.gateway.containers), searching, finding, servers)
-        engine = ResponseEngine(upstream, store, hosted=hosted)
+        downloads = Downloads(network.guard(), most=attachments.MAX_BYTES, seconds=DOWNLOAD_S, ca_file=network.ca_file)
+        owned.push_async_callback(downloads.aclose)
+        engine = ResponseEngine(upstream, store, hosted=hosted, downloads=downloads)
         await engine.recover()
         await vectors.ingestion.start()
         owned.push_async_callback(engine.close)
