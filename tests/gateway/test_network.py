@@ -211,6 +211,25 @@ def test_a_secret_is_in_headers_to_its_domain_and_nowhere_else(
         assert VALUE.encode() not in text
 
 
+def test_a_secret_is_not_kept_where_nobody_reads_it_either(gateway: Served, folder: Path) -> None:
+    function = {"type": "function", "name": "f", "parameters": {}, "environment": {"network_policy": OPEN}}
+    server = {"type": "mcp", "server_label": "x", "authorization": VALUE}
+    odd = {**OPEN, "domain_secrets": [{**SECRET, "more": {"value": VALUE}}, VALUE]}
+    listed = [{"type": "function", "name": "f"}, shell(OPEN), server, {"nested": [{"network_policy": odd}]}]
+    body = {
+        "model": "m", "input": "1", "tools": [function], "sandbox": {"network_policy": OPEN},
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": listed},
+    }  # fmt: skip
+    made = gateway.ask("POST", "/responses", body)
+    assert made.status == 200, made.body
+    kept = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    for text in (made.body, gateway.ask("GET", f"/responses/{made.json['id']}").body, *kept):
+        assert VALUE.encode() not in text
+    assert made.json["tool_choice"]["tools"][1] == shell(
+        {**OPEN, "domain_secrets": [{"domain": "api.example", "name": "API_KEY"}]}
+    )
+
+
 def test_refusals_are_told_beside_the_output(gateway: Served) -> None:
     made = run(gateway, {"type": "allowlist", "allowed_domains": ["ok.example"]}, "curl -s https://no.example/")
     assert made == ["[no.example is not an allowed domain. Allowed: ok.example.]\n"]

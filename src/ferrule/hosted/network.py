@@ -17,7 +17,7 @@ from ferrule.egress.http import client_context
 from ferrule.egress.names import BadDomain, DomainNames
 from ferrule.egress.secrets import BadSecret, Secret, Secrets
 from ferrule.protocol.errors import FerruleError, UsageError
-from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.settings import GatewayNetwork
 from ferrule.protocol.specs import NetworkAllowlist, NetworkDisabled, NetworkPolicy
 from ferrule.sandbox.linux.root import HOST_NAME
@@ -153,18 +153,29 @@ def network_note(policy: NetworkPolicy | None) -> str:
     return " ".join([OPEN.format(", ".join(policy.allowed_domains[:MAX_TOLD])), *told])
 
 
-def without_values(tool: JsonObject) -> JsonObject:
-    """Return a declared tool without the values of its secrets: what is stored and shown holds none."""
-    changed = dict(tool)
-    for field in ("container", "environment"):
-        inner = tool.get(field)
-        if not isinstance(inner, dict) or not isinstance(policy := inner.get("network_policy"), dict):
-            continue
-        if isinstance(secrets := policy.get("domain_secrets"), list):
-            kept = {**policy, "domain_secrets": [_unvalued(secret) for secret in secrets]}
-            changed[field] = {**inner, "network_policy": kept}
-    return changed
+_SECRETS = "domain_secrets"
 
 
-def _unvalued(secret: object) -> object:
-    return {name: part for name, part in secret.items() if name != "value"} if isinstance(secret, dict) else None
+def without_values(given: JsonObject) -> JsonObject:
+    """Return a part of a request without the values of secrets, wherever it has some: also where nobody reads them,
+    such as in a tool choice. What is stored and shown holds none."""
+    text = msgspec.json.encode(given)
+    if _SECRETS.encode() not in text:
+        return given
+    copy: JsonObject = msgspec.json.decode(text)
+    left: list[JsonValue] = [copy]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            if isinstance(secrets := part.get(_SECRETS), list):
+                part[_SECRETS] = [_unvalued(secret) for secret in secrets]
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    return copy
+
+
+def _unvalued(secret: JsonValue) -> JsonValue:
+    if not isinstance(secret, dict):
+        return None
+    return {name: secret[name] for name in ("domain", "name") if isinstance(secret.get(name), str)}

@@ -29,6 +29,7 @@ from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
 from ferrule.responses.request import ResponseRequest
 from ferrule.responses.run import ResponseRun
+from ferrule.responses.tools import echoed_choice
 from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Page, Paging, Store, StoredResponse, StoreError
@@ -281,6 +282,7 @@ class ResponseEngine:
             created_at=int(self._clock()),
             model=asked.upstream.model,
             tools=asked.plan.echoed,
+            choice=echoed_choice(asked.request.known.tool_choice),
         )
         obfuscates = asked.request.obfuscates
         return Ledger(body, not_run=asked.plan.not_run, obfuscates=obfuscates, clock=self._clock)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ferrule.hosted.network import without_values
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.responses.request import Known, ResponseRequest
 
@@ -24,12 +25,19 @@ _KNOWN = frozenset(Known.__struct_fields__)
 
 
 def response_object(
-    request: ResponseRequest, *, response_id: str, created_at: int, model: str, tools: Sequence[JsonObject]
+    request: ResponseRequest,
+    *,
+    response_id: str,
+    created_at: int,
+    model: str,
+    tools: Sequence[JsonObject],
+    choice: str | JsonObject,
 ) -> JsonObject:
-    """Return the object of a response that begins. `tools` are as they are echoed; `created_at` in Unix seconds."""
+    """Return the object of a response that begins. `tools` and `choice` are as they are echoed; `created_at` in Unix
+    seconds."""
     known, given = request.known, request.given
     unknown = {name: value for name, value in given.items() if name not in _KNOWN | _NOT_ECHOED | _OURS}
-    return unknown | {
+    return without_values(unknown) | {
         "id": response_id,
         "object": "response",
         "created_at": created_at,
@@ -55,7 +63,7 @@ def response_object(
         "store": request.store,
         "temperature": _or(known.temperature, 1.0),
         "text": {"format": _format(given), "verbosity": "medium"} | _object(_without_format(given.get("text"))),
-        "tool_choice": known.tool_choice or "auto",
+        "tool_choice": choice,
         "tools": list(tools),
         "top_logprobs": known.top_logprobs or 0,
         "top_p": _or(known.top_p, 1.0),

@@ -333,7 +333,17 @@ def _echo(tool: JsonObject) -> JsonObject:
     """Return a tool as the response shows it: a function with all of its fields."""
     if tool.get("type") != "function":
         return _without_secrets(tool)
-    return {"description": None, "parameters": None} | tool | {"strict": tool.get("strict") is True}
+    return {"description": None, "parameters": None} | without_values(tool) | {"strict": tool.get("strict") is True}
+
+
+def echoed_choice(choice: str | JsonObject | None) -> str | JsonObject:
+    """Return the tool choice as the response shows it. Some clients put whole tools into it."""
+    if choice is None or isinstance(choice, str):
+        return choice or "auto"
+    if not isinstance(listed := choice.get("tools"), list):
+        return _without_secrets(choice)
+    tools = [_without_secrets(tool) if isinstance(tool, dict) else tool for tool in listed]
+    return _without_secrets(choice | {"tools": tools})
 
 
 _SECRET = frozenset({"authorization", "headers"})
@@ -345,4 +355,4 @@ def _without_secrets(tool: JsonObject) -> JsonObject:
         return without_values(tool)
     url = tool.get("server_url")
     bare = {"server_url": url.partition("?")[0]} if isinstance(url, str) else {}
-    return {key: value for key, value in tool.items() if key not in _SECRET} | bare
+    return without_values({key: value for key, value in tool.items() if key not in _SECRET} | bare)
