@@ -20,6 +20,7 @@ COMMANDS = {
     "sessions": "list, show, export, fork, rename, archive and remove stored sessions, undo their last turn",
     "tools": "print the tools that a model is sent",
     "call": "run one tool call and print what the model would read",
+    "files": "list, add and remove the folders that file_search searches; search in them",
     "serve": "serve the Responses API over any model; make keys for it",
     "sandbox": "run your own command in the model's sandbox",
     "container": "run your own command in a container without Docker; list and remove containers",

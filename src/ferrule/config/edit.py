@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,19 @@ def remove_server(path: Path, name: str) -> bool:
         del wanted["mcp_servers"]
     _write(path, "".join(_without(text, ("mcp_servers", name))), wanted)
     return True
+
+
+def set_folders(path: Path, folders: Sequence[str]) -> None:
+    """Write `[file_search]` with these folders; without any, take it out. Raises `UsageError` if the file cannot be
+    changed."""
+    text = _read(path)
+    wanted = _parse(path, text)
+    wanted.pop("file_search", None)
+    kept = "".join(_without(text, ("file_search",)))
+    if folders:
+        wanted["file_search"] = {"folders": list(folders)}
+        kept = f"{kept.rstrip()}\n\n[file_search]\nfolders = {_value(folders)}\n".lstrip("\n")
+    _write(path, kept, wanted)
 
 
 def _without(text: str, table: tuple[str, ...]) -> Iterator[str]:
@@ -115,7 +128,7 @@ def _write(path: Path, text: str, wanted: Mapping[str, Any]) -> None:
     except tomllib.TOMLDecodeError:
         found = None
     if found != wanted:
-        raise UsageError(f"{path} writes its servers in a form that this command cannot change: edit it by hand")
+        raise UsageError(f"{path} writes that in a form which this command cannot change: edit it by hand")
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from ferrule.kernel_files import Shown
 from ferrule.locks import take_in_time, try_lock
@@ -20,6 +20,7 @@ from ferrule.retrieval.embedder import Embedder
 from ferrule.retrieval.folder_files import batches, read, survey
 from ferrule.retrieval.index import NO_EMBEDDER, Index
 from ferrule.retrieval.lanes import IndexDamaged, IndexFault
+from ferrule.retrieval.tables import Counts
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.sync import AsyncClosing
 
@@ -33,6 +34,8 @@ LOCK_SECONDS = 2.0
 """How long another program may take that only looks at the folder."""
 SUFFIXES = (".sqlite3", ".sqlite3-wal", ".sqlite3-shm", ".reading", ".embedding")
 """The files of an index."""
+TOP = "folder"
+"""The fact of an index that says whose it is."""
 FOLDER = "file_search"
 """Where the indexes lie, below the folder of Ferrule's own files."""
 
@@ -66,6 +69,8 @@ class FolderIndex(AsyncClosing):
         except IndexDamaged:
             remove_index(path)
             index = await Index.open(path, embedder=embedder, memory=memory)
+        if await index.fact(TOP) != (shown_top := _as_text(top)):
+            await index.set_fact(TOP, shown_top)
         return cls(top, path, index, shown)
 
     @property
@@ -131,6 +136,29 @@ class FolderIndex(AsyncClosing):
                 await asyncio.sleep(AGAIN_SECONDS)
         except (IndexFault, OSError) as error:
             log.info("%s is not embedded: %s", self.top, error)
+
+
+class Known(NamedTuple):
+    """An index on the disk, and what is in it."""
+
+    path: Path
+    counts: Counts
+
+
+async def known_folders(home: str) -> dict[str, Known]:
+    """Return the folders that have an index. Those whose index cannot be read are left out."""
+    found: dict[str, Known] = {}
+    for path in sorted((Path(home) / FOLDER).glob(f"*{SUFFIXES[0]}")):
+        try:
+            async with await Index.open(path, embedder=None, memory=VectorMemory()) as index:
+                found[await index.fact(TOP)] = Known(path, await index.counts())
+        except IndexFault as error:
+            log.info("%s", error)
+    return found
+
+
+def _as_text(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def index_path(home: str, top: str) -> Path:

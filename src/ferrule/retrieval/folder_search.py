@@ -47,7 +47,7 @@ class FolderSearch(AsyncClosing):
         memory: VectorMemory,
         *,
         shown: Shown = None,
-        wait: float = WAIT_SECONDS,
+        wait: float | None = WAIT_SECONDS,
     ) -> None:
         self._folders = tuple(dict.fromkeys(map(os.path.realpath, folders)))
         self._home = home

@@ -18,7 +18,7 @@ from ferrule.retrieval.filters import Attributes, Filter
 from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.lanes import IndexDamaged, IndexFault, Lane, explained
 from ferrule.retrieval.searching import Hit, Ranker, Rankings, Search, Vectors, ranked, search_all
-from ferrule.retrieval.tables import Document, Found
+from ferrule.retrieval.tables import Counts, Document, Found
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.sync import AsyncClosing
 
@@ -115,6 +115,18 @@ class Index(AsyncClosing):
     async def stamps(self) -> dict[str, str]:
         """Return the stamps of all documents by their names."""
         return await self._reads.run(tables.stamps)
+
+    async def counts(self) -> Counts:
+        """Count what is in it."""
+        return await self._reads.run(tables.counts)
+
+    async def fact(self, name: str) -> str:
+        """Return what `set_fact` has noted, for the caller's own use; empty if nothing was."""
+        return await self._reads.run(tables.fact, name)
+
+    async def set_fact(self, name: str, value: str) -> None:
+        """Note something about the index."""
+        await self._writes.run(tables.set_fact, name, value)
 
     async def search(
         self,

@@ -65,6 +65,14 @@ class Found(msgspec.Struct, frozen=True):
     attributes: dict[str, Value]
 
 
+class Counts(msgspec.Struct, frozen=True):
+    """How much is in an index; `waiting` chunks have no vectors."""
+
+    documents: int
+    chunks: int
+    waiting: int
+
+
 def make_tables(tx: sqlite3.Connection) -> bool:
     """Make the tables of a new file. False if the file has those of another version."""
     version: int = tx.execute("pragma user_version").fetchone()[0]
@@ -220,10 +228,28 @@ def found(tx: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Found]:
     }
 
 
+def fact(tx: sqlite3.Connection, name: str) -> str:
+    """Return what is noted under a name; empty if nothing is."""
+    row = tx.execute("select value from facts where name = ?", (name,)).fetchone()
+    return row[0] if row else ""
+
+
+def set_fact(tx: sqlite3.Connection, name: str, value: str) -> None:
+    """Note something about the index."""
+    tx.execute("insert or replace into facts values (?, ?)", (name, value))
+
+
+def counts(tx: sqlite3.Connection) -> Counts:
+    """Count what is in the index."""
+    row = tx.execute(
+        "select (select count(*) from documents), (select count(*) from chunks), (select count(*) from pending)"
+    ).fetchone()
+    return Counts(*row)
+
+
 def model(tx: sqlite3.Connection) -> str:
     """Return the name of the model whose vectors are stored; empty if there are none yet."""
-    row = tx.execute("select value from facts where name = 'model'").fetchone()
-    return row[0] if row else ""
+    return fact(tx, "model")
 
 
 def adopt(tx: sqlite3.Connection, name: str) -> None:
@@ -231,7 +257,7 @@ def adopt(tx: sqlite3.Connection, name: str) -> None:
     if model(tx) != name:
         tx.execute("delete from vectors")
         tx.execute("insert or ignore into pending select id from chunks")
-        tx.execute("insert or replace into facts values ('model', ?)", (name,))
+        set_fact(tx, "model", name)
 
 
 def add_vectors(tx: sqlite3.Connection, chunks: Sequence[tuple[int, int]], vectors: "NDArray[np.float32]") -> None:
