@@ -108,6 +108,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "no name at all": (nameless, "without a name"),
     "two names": (quoting, "cannot be read"),
     "long": (lambda: skill(("x" * 256, b"")), "cannot be a file's name"),
+    "long and odd": (lambda: skill(("../" + "\x1b" * 20_000, b"")), "no path within a skill"),
     "deep": (lambda: skill(("/".join("a" * 17), b"")), "cannot be a file's name"),
     "too many": (lambda: skill(*files(MOST_FILES)), "more than 50 files"),
     "too many folders": (lambda: skill(*((f"{name}/", b"") for name, _ in files(1000))), "1001 entries"),

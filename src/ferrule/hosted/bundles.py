@@ -32,8 +32,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """A skill's name, which is also that of its folder. The standard has lower case letters, digits and hyphens alone."""
 NAMES = "it has letters, digits, '-', '_' and '.' alone, begins with a letter or a digit, and has at most 64 characters"
 _BLOCK = 64 << 10
-_LONGEST_REASON = 200
-"""Characters of a reason that `zipfile` gives: some quote the file."""
+_LONGEST_REASON, _LONGEST_QUOTE = 200, 100
+"""Characters of a reason that `zipfile` gives, some of which quote the file, and of a name."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 _OF_MACOS = ("__MACOSX", ".DS_Store")
@@ -77,7 +77,7 @@ def bundle_of(files: Iterable[BundleFile], name: str | None = None, description:
             raise BadBundle(f"{SKILL_FILE} {skill.text}")
         name, description = skill.name, skill.description
     if not NAME.fullmatch(name):
-        raise BadBundle(f"{name!r} cannot be a skill's name: {NAMES}")
+        raise BadBundle(f"{_quoted(name)} cannot be a skill's name: {NAMES}")
     return Bundle(name, description, found)
 
 
@@ -145,11 +145,11 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         raise BadBundle("the zip has a file without a name")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFDIR if entry.is_dir() else stat.S_IFREG):
-        raise BadBundle(f"{entry.filename!r} is a link or a special file: a skill has files and folders alone")
+        raise BadBundle(f"{_quoted(entry.filename)} is a link or a special file: a skill has files and folders alone")
     if entry.filename != entry.orig_filename:  # it holds a NUL, or has a second name in an extra field
-        raise BadBundle(f"{entry.orig_filename!r} cannot be a file's name")
+        raise BadBundle(f"{_quoted(entry.orig_filename)} cannot be a file's name")
     if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
-        raise BadBundle(f"{entry.filename!r} is encrypted or packed in a way other than 'deflate'")
+        raise BadBundle(f"{_quoted(entry.filename)} is encrypted or packed in a way other than 'deflate'")
     if entry.is_dir():
         _check_path(entry.filename.removesuffix("/"))
 
@@ -165,6 +165,11 @@ def _content(source: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> byte
     return bytes(content)
 
 
+def _quoted(name: str) -> str:
+    """Return a name as errors show it: a zip has some of 65,535 characters."""
+    return repr(name if len(name) <= _LONGEST_QUOTE else f"{name[:_LONGEST_QUOTE]}...")
+
+
 def _too_large() -> BadBundle:
     return BadBundle(f"the files have more than {MOST_BYTES >> 20} MB, the limit of a skill")
 
@@ -176,7 +181,7 @@ def _checked(files: Iterable[BundleFile]) -> list[BundleFile]:
     for file in files:
         _check_path(file.path)
         if file.path in found:
-            raise BadBundle(f"there are two files {file.path!r}")
+            raise BadBundle(f"there are two files {_quoted(file.path)}")
         found[file.path] = file
         size += len(file.data)
         if len(found) > MOST_FILES:
@@ -186,7 +191,7 @@ def _checked(files: Iterable[BundleFile]) -> list[BundleFile]:
     for path in found:
         parts = path.split("/")
         if above := next((name for at in range(1, len(parts)) if (name := "/".join(parts[:at])) in found), None):
-            raise BadBundle(f"{above!r} is a file and a folder")
+            raise BadBundle(f"{_quoted(above)} is a file and a folder")
     return [*found.values()]
 
 
@@ -194,10 +199,10 @@ def _check_path(path: str) -> None:
     """Raises `BadBundle` for a path that is not plain and relative."""
     parts = path.split("/")
     if "" in parts or "." in parts or ".." in parts or "\\" in path:
-        raise BadBundle(f"{path!r} is no path within a skill: it must be relative, without '.', '..' and '\\\\'")
+        raise BadBundle(f"{_quoted(path)} is no path within a skill: it must be relative, without '.', '..' and '\\\\'")
     sizes = [len(part.encode(errors="surrogatepass")) for part in parts]
     if not path.isprintable() or max(sizes) > LONGEST_PART or sum(sizes) > LONGEST_PATH or len(parts) > DEEPEST:
-        raise BadBundle(f"{path[:LONGEST_PART]!r} cannot be a file's name here: it is too long, too deep, or not text")
+        raise BadBundle(f"{_quoted(path)} cannot be a file's name here: it is too long, too deep, or not text")
 
 
 def _within_top(files: list[BundleFile]) -> tuple[BundleFile, ...]:
