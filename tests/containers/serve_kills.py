@@ -21,6 +21,7 @@ import msgspec
 
 from ferrule.containers.notices import RESTARTED
 from ferrule.containers.place import LOCK, default_place
+from ferrule.sandbox.linux.cgroups import NAMES
 from ferrule.testing import ScriptedModel, function_call
 from ferrule.testing.request import Request, call_output
 from ferrule.testing.steps import Simple
@@ -174,7 +175,8 @@ def once(place: Place, upstream: str, chance: random.Random) -> tuple[list[str],
     after = leftovers(data, {maker, again.process.pid})
     if (after.processes, after.mounts, after.groups, after.folders) != (0, 0, 0, 0):
         names = [path.name for path in data.iterdir()] if data.exists() else []
-        wrong.append(f"left: {after} {names}")
+        groups = [path.name for path in Path("/sys/fs/cgroup").glob(f"**/{NAMES}*")]
+        wrong.append(f"left: {after} {names} {groups}; killed {maker}, then {again.process.pid}")
     return wrong, fates
 
 

@@ -37,6 +37,8 @@ IMAGES = "images"
 """The folder of `FERRULE_HOME` with images and the data stack."""
 SHORTEST_WAIT = 0.05
 """Seconds between two looks for expired containers."""
+DYING_WAIT = 0.5
+"""Seconds until the next look for control groups of a killed predecessor, whose processes are dying."""
 OTHERS_WAIT = 60.0
 """Seconds until the next look for one that should have expired, but another process has it."""
 GONE = "container {} has ended and its files are gone (containers end after {:g} minutes without use): make a new one"
@@ -111,7 +113,6 @@ class LocalHost(LoopBound):
         if not self._opened:
             self._opened = True
             self._forget_exit = close_at_exit(self.aclose)
-            await asyncio.to_thread(_remove_groups)
             await self._sweep()
             self._schedule()
 
@@ -347,9 +348,12 @@ class LocalHost(LoopBound):
 
     async def _sweep(self) -> None:
         """Remove what no process has any more, and note when to look again."""
-        self._left_until = await asyncio.to_thread(sweep, self._place)
-        if self._left_until is not None and self._left_until <= time.time():
-            self._left_until = time.time() + OTHERS_WAIT
+        soonest = await asyncio.to_thread(sweep, self._place)
+        if soonest is not None and soonest <= time.time():
+            soonest = time.time() + OTHERS_WAIT
+        if not await asyncio.to_thread(_groups_are_gone):
+            soonest = time.time() + DYING_WAIT
+        self._left_until = soonest
 
 
 def single_container(settings: ContainerSettings) -> Container:
@@ -360,11 +364,10 @@ def single_container(settings: ContainerSettings) -> Container:
     return container
 
 
-def _remove_groups() -> None:
-    """Remove the control groups of killed predecessors."""
+def _groups_are_gone() -> bool:
+    """Remove the control groups of killed predecessors. Returns False if processes are still dying in some."""
     groups = find_groups()
-    if isinstance(groups, Groups):
-        remove_unheld(groups)
+    return not isinstance(groups, Groups) or remove_unheld(groups)
 
 
 async def _made(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:

@@ -31,8 +31,6 @@ CPU_PERIOD = 100_000
 """Microseconds (Documentation/admin-guide/cgroup-v2.rst)."""
 REMOVAL_SECONDS = 5.0
 """A killed process takes milliseconds to go, on a busy machine more."""
-DYING_SECONDS = 1.0
-"""Until the last process of a killed predecessor has left its group: milliseconds, unless the machine is busy."""
 OLD_SECONDS = 60.0
 """A group that is empty for so long is not just being made."""
 _OWN_GROUPS = "/proc/self/cgroup"
@@ -108,10 +106,10 @@ class Group:
         return not [path for path in self.paths() if not _removed(path)]
 
 
-def remove_unheld(groups: Groups) -> None:
-    """Remove the groups of ours that no process is in and whose maker is gone: those of a killed predecessor. Blocking,
-    for a moment where its processes are dying."""
-    left: list[Path] = []
+def remove_unheld(groups: Groups) -> bool:
+    """Remove the groups of ours whose maker is gone: those of a killed predecessor. Returns False if there is one whose
+    last process is still dying."""
+    left = False
     for folder in sorted({folder for _, folder in groups.folders}):
         with suppress(OSError):
             for path in Path(folder).glob(f"{NAMES}*"):
@@ -119,10 +117,10 @@ def remove_unheld(groups: Groups) -> None:
                 if name is None:
                     continue  # somebody else's
                 if _started(name[1]) != name[2]:
-                    left.append(path)
+                    left |= not _removed(path)
                 elif time.time() - path.stat().st_mtime > OLD_SECONDS:
                     _removed(path)
-    wait_in_time(lambda: not [path for path in left if not _removed(path)], DYING_SECONDS)
+    return not left
 
 
 @cache
