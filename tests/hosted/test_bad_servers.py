@@ -106,6 +106,7 @@ async def test_a_server_that_never_answers_holds_up_nobody_else(hasty: Served, s
         ("initialize", lambda asked: (500, {}, b"<html>"), "HTTP 500|error response"),
         ("tools/list", lambda asked: (200, {}, b'{"jsonrpc":"2.0","id":99,"result":{"tools":[]}}'), "within|list"),
         ("tools/list", lambda asked: result_of(asked, {"tools": 7}), ""),
+        ("tools/list", lambda asked: (200, {}, b"[" * 9_000), "no message of the protocol"),
         ("initialize", lambda asked: (200, {"content-encoding": "gzip"}, gzip.compress(b"{}" * 9)), "packed"),
         ("initialize", lambda asked: (307, {"location": "http://other.example.com/mcp"}, b""), "redirect"),
         ("initialize", lambda asked: (302, {"location": "http://127.0.0.1:1/"}, b""), "redirect"),
@@ -192,3 +193,15 @@ async def test_connections_end_with_their_response(tmp_path: Path, model: Script
         await called(here)
     ended = [asked for asked in server.asked if asked.method == "DELETE"]
     assert [asked.session for asked in ended] == ["session-1"]
+
+
+async def test_an_error_without_blocks_has_one(here: Served, server: Remote) -> None:
+    def failed(content: object) -> Callable[[Asked], Reply]:
+        return lambda asked: result_of(asked, {"isError": True, "content": content})
+
+    for content in (5, "words", [None, "x"]):
+        server.replies["tools/call"] = failed(content)
+        (block,) = (await called(here))["error"]["content"]
+        assert block["type"] == "text" and "reported an error" in block["text"]
+    server.replies["tools/call"] = failed([None, {"type": "x"}])
+    assert (await called(here))["error"]["content"] == [{"type": "x"}]

@@ -9,7 +9,7 @@ import pytest
 from ferrule.protocol.specs import Wire
 from ferrule.testing import ScriptedModel, function_call, message
 from tests.hosted.remote import ECHO, HOST, SECRET, SERVER, URL, Remote, items_of, remote, served_mcp
-from tests.mcp.web import result_of
+from tests.mcp.web import Asked, Reply, result_of
 from tests.responses.serving import WEATHER, Json, Served, asked, events_of, kinds
 from tests.responses.test_engine import check_stream
 
@@ -157,6 +157,34 @@ async def test_a_token_goes_to_the_server_and_nowhere_else(here: Served, server:
     assert SECRET.encode() not in kept and HOST.encode() in kept
 
 
+async def test_words_that_choose_tools_are_no_secrets_in_their_names(here: Served, server: Remote) -> None:
+    def tell(asked: Asked) -> Reply:
+        text = f"ran {asked.json['params']['name'][:5]}, key {SECRET}"
+        return result_of(asked, {"content": [{"type": "text", "text": text}], "structuredContent": {"name": SECRET}})
+
+    server.replies["tools/call"] = tell
+    for chosen in (
+        {"server_url": f"{URL}?tools=read_documents&key={SECRET}"},
+        {"headers": {"X-MCP-Tools": "description", "X-Key": SECRET}},
+        {"headers": {"X-Set": "documents", "X-Form": "inputSchema"}, "authorization": SECRET},
+    ):
+        server.tools = [ECHO | {"name": "read_documents", "description": f"Read, with {SECRET}"}]
+        here.model.add([function_call("mcp__docs__read_documents", {"text": "x"})], "Done.")
+        ledger = await here.ask(tools=[SERVER | chosen])
+        (listed,) = items_of(ledger.object, "mcp_list_tools")
+        (call,) = items_of(ledger.object, "mcp_call")
+        (tool,) = listed["tools"]
+        assert (tool["name"], tool["description"]) == ("read_documents", "Read, with *****")
+        assert call["status"] == "completed" and "ran read_, key *****" in call["output"]
+        assert SECRET not in json.dumps(ledger.object)
+
+
+async def test_a_scheme_in_capitals_is_one(here: Served, server: Remote) -> None:
+    here.model.add("Done.")
+    ledger = await here.ask(tools=[SERVER | {"server_url": URL.replace("http", "HTTP")}])
+    assert items_of(ledger.object, "mcp_list_tools")[0]["error"] is None
+
+
 async def test_a_server_that_does_not_list_has_no_tools(here: Served, server: Remote) -> None:
     server.replies["initialize"] = lambda asked: (401, {"www-authenticate": f'Bearer realm="{SECRET}"'}, b"")
     here.model.add("I cannot.")
@@ -214,6 +242,7 @@ async def test_errors_of_a_call_are_typed(here: Served, server: Remote) -> None:
         ({"headers": {"a b": "c"}}, "headers", 400, "characters"),
         ({"headers": {"X-A": f"{SECRET}\r\nX-B: 1"}}, "headers", 400, "characters"),
         ({"headers": {"Host": "other"}}, "headers", 400, "host"),
+        ({"allowed_tools": {"readonly": True}}, "allowed_tools", 400, "readonly"),
         ({"authorization": f"{SECRET} x"}, "authorization", 400, "ASCII"),
         ({"authorization": SECRET, "headers": {"Authorization": "x"}}, "authorization", 400, "not both"),
     ],

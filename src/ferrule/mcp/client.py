@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -55,6 +56,10 @@ MAX_STARTING = 64
 had used up its `startup_timeout`, which begins when its turn has come."""
 LONGEST_WAIT = 2.0
 """Seconds that a call waits for the next start; a longer one is refused at once."""
+
+
+_GUTS = re.compile(r": [0-9]+ validation errors? for .*", re.DOTALL)
+"""What pydantic says of an answer that the SDK cannot read: classes of the SDK, and pieces of the answer."""
 
 
 class McpTool(msgspec.Struct, frozen=True):
@@ -376,7 +381,8 @@ class MCPClient:
         if error.code == LOGIN_NEEDED:
             return McpFailure(self.name, "login", error.message, code=error.code, status=status)
         if error.code != CONNECTION_CLOSED:
-            return CallFailed(f"{what} failed: {error.message}", code=error.code, status=status)
+            said = _GUTS.sub(": it is no message of the protocol", error.message)
+            return CallFailed(f"{what} failed: {said}", code=error.code, status=status)
         await self._drop(connection)
         self._failed()
         lost = connection.failure

@@ -98,7 +98,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         is."""
         if (self.command is None) == (self.url is None):
             return "needs either a command (a local server) or a url (a remote one)"
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
+        if self.url is not None and not self.url.lower().startswith(("http://", "https://")):
             return f"url must begin with http:// or https://, not {self.url!r}"
         if self.command is not None and not self.command.strip():
             return "command must not be empty"

@@ -9,6 +9,7 @@ import msgspec
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.schemas.sanitize import Sanitized, sanitize
+from ferrule.schemas.visits import Visits
 from ferrule.tools.argument_errors import Problem, foreign_problems
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ class Mismatch(Exception):
 class ForeignValidator:
     """A validator for arguments that stay plain JSON: checks the tool's own schema and returns its own names.
 
-    `told` is the schema that the model was given. If the schema cannot be compiled, every object passes: its owner
-    decides.
+    `told` is the schema that the model was given. If the schema cannot be compiled, or would take a validator for ever,
+    every object passes: its owner decides.
     """
 
     refusal: type[Exception] = Mismatch
@@ -37,6 +38,10 @@ class ForeignValidator:
     @cached_property
     def _own(self) -> "jsonschema_rs.Validator | None":
         return _compiled(self._original) or (None if self._aliases.names else _compiled(self.schema))
+
+    @cached_property
+    def _visits(self) -> Visits:
+        return Visits(self._original.mapping)
 
     @cached_property
     def _told(self) -> "jsonschema_rs.Validator | None":
@@ -54,13 +59,15 @@ class ForeignValidator:
 
     def _allows(self, value: dict[str, JsonValue]) -> bool:
         try:
-            return self._own is None or self._own.is_valid(value)
+            return self._own is None or self._visits.are_too_many(value) or self._own.is_valid(value)
         except ValueError:  # nested deeper than the validator can go
             return False
 
     def problems(self, refusal: Exception, value: JsonValue) -> Sequence[Problem]:
         """Return the problems of `value`, in the model's names; else in the tool's own."""
         found: list[Problem] = []
+        if self._visits.are_too_many(self._aliases.from_model(value)):
+            return [Problem((), "expected an object", value)]
         if self._told is not None:
             found = foreign_problems(self._told.iter_errors(value), value, self.schema)
         if not found and self._own is not None:

@@ -8,8 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from ferrule.hosted.tool import ToolRefused
-from ferrule.protocol.json_text import JsonObject
-from ferrule.protocol.redaction import secrets_in_headers, secrets_in_url
+from ferrule.protocol.json_text import JsonObject, JsonValue
+from ferrule.protocol.redaction import HIDDEN, any_of, hidden, secrets_in_headers, secrets_in_url
 
 PORTS = {"http": 80, "https": 443}
 NO_CONNECTORS = (
@@ -27,7 +27,7 @@ _OURS = frozenset(
 """Headers that belong to the connection and to the protocol."""
 
 
-class ToolFilter(msgspec.Struct, frozen=True):
+class ToolFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tools by their names, and by whether their server calls them read-only."""
 
     tool_names: tuple[str, ...] | None = None
@@ -94,6 +94,28 @@ class RemoteServer(msgspec.Struct, frozen=True):
     def secrets(self) -> tuple[str, ...]:
         """What nobody may read of it but the server."""
         return (*secrets_in_headers(self.sent_headers.values()), *secrets_in_url(self.server_url or ""))
+
+    def cleared(self, sent: JsonObject, kept: str = "") -> JsonObject:
+        """Return what the server sent without the client's secrets. Headers and queries also choose tools by their
+        names: in keys, and in the field `kept`, which have to stay what they are, only the token is a secret."""
+        token = [value for name, value in self.sent_headers.items() if name.lower() == "authorization"]
+        without_token = hidden(msgspec.json.encode(sent).decode(), secrets_in_headers(token))
+        fields: JsonObject = msgspec.json.decode(without_token)
+        pattern = any_of(self.secrets)
+        if pattern is None:
+            return sent
+        return {key: value if key == kept else _without(value, pattern) for key, value in fields.items()}
+
+
+def _without(value: JsonValue, pattern: re.Pattern[str]) -> JsonValue:
+    match value:
+        case str():
+            return pattern.sub(HIDDEN, value)
+        case list():
+            return [_without(entry, pattern) for entry in value]
+        case dict():
+            return {key: _without(entry, pattern) for key, entry in value.items()}
+    return value
 
 
 def read_server(tool: JsonObject) -> RemoteServer:

@@ -12,7 +12,6 @@ from ferrule.mcp.names import qualified_name
 from ferrule.mcp.tools import mcp_tool_to_openai_tool, shown_description
 from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.json_text import JsonObject
-from ferrule.protocol.redaction import hidden
 from ferrule.protocol.specs import ResponsesApiTool
 
 MOST_TOOLS = 256
@@ -36,10 +35,7 @@ def entries_of(server: RemoteServer, tools: Iterable[McpTool]) -> tuple[JsonObje
         }
         for tool in meant
     ]
-    clean: tuple[JsonObject, ...] = msgspec.json.decode(
-        hidden(msgspec.json.encode(shown).decode(), server.secrets), type=tuple[JsonObject, ...]
-    )
-    return clean
+    return tuple(server.cleared(entry, kept="name") for entry in shown)
 
 
 def too_many(entries: Sequence[JsonObject]) -> str | None:

@@ -2,12 +2,12 @@
 
 import msgspec
 
+from ferrule.hosted.mcp.declared import RemoteServer
 from ferrule.hosted.mcp.remote import Failure
 from ferrule.mcp.content import parts_of
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.items import OutputBody
 from ferrule.protocol.json_text import JsonObject, JsonValue
-from ferrule.protocol.redaction import hidden
 from ferrule.protocol.truncation import OutputBudget, truncate_text
 
 BUDGET = OutputBudget(10_000)
@@ -29,11 +29,11 @@ class Outcome(msgspec.Struct, frozen=True):
         return bool(self.fields["status"] == "failed")
 
 
-def outcome_of(result: JsonObject | Failure, secrets: tuple[str, ...]) -> Outcome:
+def outcome_of(result: JsonObject | Failure, server: RemoteServer) -> Outcome:
     """Return the outcome of a call. A server that sends its credentials back shows them to nobody."""
     if isinstance(result, Failure):
         return Outcome(_failed(result.error), f"The call failed: {result.text}")
-    cleared: JsonObject = msgspec.json.decode(hidden(msgspec.json.encode(result).decode(), secrets))
+    cleared = server.cleared(result)
     parts = parts_of(cleared)
     text = truncate_text(_text(parts), BUDGET)
     told: OutputBody = text
@@ -51,9 +51,10 @@ def _failed(error: JsonObject) -> JsonObject:
 
 
 def _content(blocks: JsonValue, text: str) -> JsonValue:
-    """Return the blocks of an error, unless they are too many."""
-    fits = blocks and len(msgspec.json.encode(blocks)) <= ERROR_BYTES
-    return blocks if fits else [{"type": "text", "text": text}]
+    """Return the blocks of an error, unless they are too many, or none."""
+    given = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    fits = given and len(msgspec.json.encode(given)) <= ERROR_BYTES
+    return given if fits else [{"type": "text", "text": text}]
 
 
 def _text(parts: tuple[ContentPart, ...]) -> str:

@@ -167,7 +167,7 @@ class OpenServer(HostedTool):
         telling.tell_of(item, "response.mcp_call.in_progress")
         telling.tell_of(item, "response.mcp_call_arguments.delta", delta=call.arguments)
         telling.tell_of(item, "response.mcp_call_arguments.done", arguments=call.arguments)
-        outcome: Outcome = outcome_of(await self._remote.call(tool.name, arguments), self._server.secrets)
+        outcome: Outcome = outcome_of(await self._remote.call(tool.name, arguments), self._server)
         telling.tell_of(item, f"response.mcp_call.{'failed' if outcome.is_failed else 'completed'}")
         telling.end_item(item, {**same, "arguments": call.arguments, **outcome.fields})
         return outcome.told
