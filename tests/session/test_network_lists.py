@@ -4,8 +4,11 @@ Real servers, commands and a real sandbox; every other name is beyond this machi
 """
 
 import asyncio
+import re
+import select
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -131,6 +134,39 @@ async def test_what_is_listed_is_reached_and_the_rest_refused_in_words(
         ("other.example.com", 80), ("other.example.com", 443), (NAME, 22), ("192.0.2.1", 80),
     }  # fmt: skip
     assert all(event.call_id.startswith("call_") for event in session.refused)
+
+
+@contextmanager
+def servers_that_must_not_be_reached() -> Iterator[tuple[int, list[socket.socket]]]:
+    with ExitStack() as stack:
+        first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = first.getsockname()[1]
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        abstract.bind(f"\0{port}")
+        abstract.listen()
+        others = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)), abstract]
+        others[0].bind(("127.0.0.1", port))
+        yield port, [first, *others]
+
+
+def heard(server: socket.socket) -> bool:
+    return bool(select.select([server], [], [], 0)[0])
+
+
+async def test_hostile_programs_reach_nothing_else(index: PackageIndex, workspace: Path, home: Path) -> None:
+    """Also not what the table of hosts leads to, as that permits nothing."""
+    script = Path(__file__).with_name("hostile.py").read_text()
+    (workspace / "hostile.py").write_text(script)
+    with servers_that_must_not_be_reached() as (port, servers):
+        hosts = {f"other.example.com:{at}": f"127.0.0.1:{port}" for at in (80, 443, port)}
+        policy = msgspec.structs.replace(index.policy(), hosts={**index.hosts, **hosts})
+        async with opened(policy, workspace, approval="never") as session:
+            told = await session.run(f"{SYSTEM_PYTHON} hostile.py {NAME} {port}")
+            assert GOT in await session.run(FETCH), "the way still works"
+        assert not any(map(heard, servers))
+    found = re.search(r"(\d+) tries \[\]\n", told)
+    assert found is not None and int(found[1]) > 150, told
+    assert len(session.refused) > 50
 
 
 async def test_processes_that_go_on_tell_it_with_each_call(index: PackageIndex, workspace: Path, home: Path) -> None:
