@@ -41,6 +41,8 @@ GROUPS = {
         "../test_reading.py",
         "../builtin/test_kernel_files.py",
         "../session/test_project_trust.py",
+        "../session/test_network_lists.py::test_what_is_listed_is_reached_and_the_rest_refused_in_words",
+        "../session/test_network_lists.py::test_remembered_for_good_like_a_prefix",
     ],
     "planted": [
         "-k=s09",
@@ -52,10 +54,6 @@ GROUPS = {
         "../mcp/test_client.py",
         "../mcp/test_session.py",
     ],
-    "network": [
-        "../session/test_network_lists.py::test_what_is_listed_is_reached_and_the_rest_refused_in_words",
-        "../session/test_network_lists.py::test_remembered_for_good_like_a_prefix",
-    ],
     "containers": [
         "../containers/test_root.py",
         "../containers/test_death.py",
@@ -64,8 +62,6 @@ GROUPS = {
         "../containers/test_removal.py",
         "../containers/test_refusal.py",
         "../containers/test_contained_agent.py",
-    ],
-    "trust": [
         "../config/test_trust.py",
         "../cli/test_trust.py::test_s04_what_the_model_plants_is_not_started_before_you_confirm_it",
         "../cli/test_trust.py::test_s04_a_confined_command_cannot_confirm",
