@@ -15,8 +15,11 @@ from ferrule.rendering.calls import CommandCall, PatchCall, PatchedFile, call_li
 from ferrule.session.hooks import HookInput, HookOutput, PythonHook
 from ferrule.testing import ScriptedModel
 from ferrule.testing.steps import StepLike
-from tests.cli.command import Place as Shell
+from tests.cli.places import forker
+from tests.cli.warm import Warm, WarmPlace
 from tests.session.conversations import Place, call, chunks, items, said
+
+__all__ = ["forker"]
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
 SCRIPT = f"apply_patch <<'EOF'\n{PATCH}EOF\n"
@@ -149,8 +152,8 @@ def test_f18_a_patch_in_a_command_is_shown_as_one() -> None:
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_f18_json_and_text_show_what_it_is(wire: Wire, tmp_path: Path) -> None:
-    place = Shell(tmp_path, tmp_path / "user" / ".ferrule")
+def test_f18_json_and_text_show_what_it_is(wire: Wire, tmp_path: Path, forker: Warm) -> None:
+    place = WarmPlace(tmp_path, tmp_path / "user" / ".ferrule", forker)
     for arguments, kind in (
         ({"command": ["apply_patch", PATCH]}, "file_change"),
         ({"cmd": ["bash", "-lc", "echo two words"]}, "command_execution"),

@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "evil").write_text("#!/bin/sh\necho > pwned\n")
     (path / "evil").chmod(0o755)
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q", "-b", "main"], ["add", "--", "a.txt", "src"], ["commit", "-qm", "first"]):
+    for words in (["init", "-q", "--template=", "-b", "main"], ["add", "--", "a.txt", "src"], ["commit", "-qm", "first"]):
         subprocess.run(["git", *identity, *words], cwd=path, env=ENV, check=True)
     (path / "a.txt").write_text("one\nthree\n")
     return path
@@ -62,8 +62,11 @@ def strace() -> list[str] | None:
     if program is None:
         return None
     words = [program, "-f", "-qq", "-e", "trace=execve,execveat,socket,connect"]
-    done = subprocess.run([*words, "true"], capture_output=True, check=False, timeout=10)
-    return words if done.returncode == 0 and b"execve" in done.stderr else None
+    for tried in ([*words, "--seccomp-bpf"], words):  # the former stops at no other call, which is four times as fast
+        done = subprocess.run([*tried, "true"], capture_output=True, check=False, timeout=10)
+        if done.returncode == 0 and b"execve" in done.stderr:
+            return tried
+    return None
 
 
 def run(argv: list[str], place: Path, log: Path) -> str:
