@@ -37,7 +37,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "evil").write_text("#!/bin/sh\necho > pwned\n")
     (path / "evil").chmod(0o755)
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q", "--template=", "-b", "main"], ["add", "--", "a.txt", "src"], ["commit", "-qm", "first"]):
+    for words in (
+        ["init", "-q", "--template=", "-b", "main"],
+        ["add", "--", "a.txt", "src"],
+        ["commit", "-qm", "first"],
+    ):
         subprocess.run(["git", *identity, *words], cwd=path, env=ENV, check=True)
     (path / "a.txt").write_text("one\nthree\n")
     return path

@@ -18,7 +18,7 @@ KINDS: list[Stdio] = [Pipes(), Pty()]
 
 @pytest.fixture
 def load() -> Iterator[None]:
-    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range((os.cpu_count() or 1) + 1)]
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     yield
     for spinner in spinners:
         spinner.kill()
