@@ -22,6 +22,7 @@ COMMANDS = {
     "call": "run one tool call and print what the model would read",
     "files": "list, add and remove the folders that file_search searches; search in them",
     "serve": "serve the Responses API over any model; make keys for it",
+    "stores": "list, search and remove the vector stores of `ferrule serve`",
     "sandbox": "run your own command in the model's sandbox",
     "container": "run your own command in a container without Docker; list and remove containers",
     "apply-patch": "apply a patch given as argument or on standard input",

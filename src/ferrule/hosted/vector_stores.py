@@ -117,6 +117,11 @@ class WatchedEmbedder:
             await self.embedder.aclose()
 
 
+def index_folder(state: Path) -> Path:
+    """Return where the indexes of the gateway lie whose state is in this file."""
+    return Path(f"{state}.indexes")
+
+
 class Indexes:
     """The indexes in a folder, by the ids of their stores. One is opened at its first use."""
 

@@ -5,10 +5,10 @@ import gc
 import logging
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ferrule.cli.exit_codes import DONE
+from ferrule.cli.gateway_state import needs_extra, state_file
 from ferrule.cli.options import Parser, add_config_flag, add_model_flags, configuration
 from ferrule.config import ferrule_home
 from ferrule.protocol.errors import UsageError
@@ -40,8 +40,6 @@ NEW_OBJECTS = 20_000
 megabytes."""
 
 KEYS_USAGE = "`ferrule serve keys` knows `list`, `add NAME` and `remove NAME`"
-MISSING = "`ferrule serve` needs the extra `gateway`: pip install 'ferrule[gateway]'"
-_EXTRA = frozenset({"starlette", "uvicorn", "httptools", "websockets", "sqlalchemy", "python_multipart"})
 
 
 def main(arguments: list[str]) -> int:
@@ -50,12 +48,8 @@ def main(arguments: list[str]) -> int:
         from ferrule.cli.commands import serve_check
 
         return serve_check.main(arguments[1:])
-    try:
+    with needs_extra("serve"):
         return _keys(arguments[1:]) if arguments[:1] == ["keys"] else _serve(arguments)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        raise UsageError(MISSING) from error
 
 
 def _serve(arguments: list[str]) -> int:
@@ -91,7 +85,7 @@ async def _until_signal(settings: Settings, bind: Bind) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     try:
-        await serve(settings, bind, _state(settings.home), _tell, stop)
+        await serve(settings, bind, state_file(settings.home), _tell, stop)
     except StoreInUse as error:
         raise UsageError(str(error)) from error
 
@@ -108,11 +102,6 @@ def _tell(url: str) -> None:
     _allow_connections()
     _collect_less()
     print(f"ferrule serves {url}", file=sys.stderr, flush=True)
-
-
-def _state(home: str) -> Path:
-    """Return where a gateway keeps its state."""
-    return Path(home, "gateway", "state.sqlite")
 
 
 def _keys(arguments: list[str]) -> int:
@@ -163,4 +152,4 @@ async def _remove(name: str) -> None:
 async def _store() -> "Store":
     from ferrule.store import Store
 
-    return await Store.open(_state(ferrule_home()), shared=True)
+    return await Store.open(state_file(ferrule_home()), shared=True)

@@ -32,7 +32,7 @@ from ferrule.hosted.mcp.tool import HostedMcp
 from ferrule.hosted.network import Network
 from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
-from ferrule.hosted.vector_stores import ClientStores, Indexes, WatchedEmbedder
+from ferrule.hosted.vector_stores import ClientStores, Indexes, WatchedEmbedder, index_folder
 from ferrule.hosted.web_search import WebSearch
 from ferrule.mcp.search_tool import search_tools_of
 from ferrule.model.profiles import load_profiles, profile_files
@@ -179,7 +179,7 @@ def _vectors(
     """Return the clients' vector stores. Nothing is read yet. Raises `UsageError`."""
     embedder = WatchedEmbedder(open_embedder(settings.embeddings, os.environ, ca_file=network.ca_file))
     owned.push_async_callback(embedder.aclose)
-    indexes = Indexes(Path(f"{state}.indexes"), embedder, VectorMemory(settings.embeddings.memory_bytes))
+    indexes = Indexes(index_folder(state), embedder, VectorMemory(settings.embeddings.memory_bytes))
     owned.push_async_callback(indexes.aclose)
     stores = ClientStores(store, indexes, embedder, lambda: int(time.time()))
     ingestion = Ingestion(stores, Extractor(parsing))
