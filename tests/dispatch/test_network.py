@@ -134,6 +134,8 @@ async def test_one_call_asks_about_few_hosts_and_a_cancelled_one_about_none(monk
     assert {await one for one in done} == {TOO_MANY.format(f"{number}.example", 3) for number in range(3, 9)}
     assert len(waiting) == len(judge.asked) == 3
     running.cancel()
+    late = asyncio.create_task(approvals.decide("0.example", 443, False))  # while the question is withdrawn
+    assert await late == WITHDRAWN.format("0.example")
     assert {await one for one in waiting} == {WITHDRAWN.format(f"{number}.example") for number in range(3)}
     assert approvals.questions() == []
     assert await approvals.decide("0.example", 443, False) == NO_COMMAND.format("0.example"), "what it left running"
@@ -166,3 +168,20 @@ async def test_refusals_without_end_are_told_to_an_end(monkeypatch: pytest.Monke
             for number in range(9):
                 approvals.refused(Refusal(f"{number}.example", 443, "no"))
     assert len(told) == 6
+
+
+async def test_a_question_that_is_withdrawn_before_it_is_asked_leaves_nothing() -> None:
+    judge, approvals = Judge(), NetworkApprovals()
+    approvals.judge = judge
+    connection = approvals.decide("a.example", 443, False)
+
+    async def cancelled() -> None:
+        with approvals.attempting(CTX):
+            connection.send(None)  # as far as it waits for the answer
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled()
+    connection.close()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    assert (approvals.questions(), judge.asked) == ([], [])

@@ -140,7 +140,10 @@ class NetworkApprovals:
             attempted.questions += 1
             asking = asyncio.create_task(self._ask(judge, attempted.ctx, effect, needs))
             self._asked[host] = Asked(attempted, asking)
-        return await asyncio.shield(self._asked[host].answer)
+            asking.add_done_callback(lambda _: self._asked.pop(host))
+        answer = self._asked[host].answer
+        await asyncio.wait([answer])  # others wait for it, too, if this connection ends
+        return WITHDRAWN.format(host) if answer.cancelled() else answer.result()
 
     async def _ask(self, judge: Judge, ctx: ToolContext, effect: NetworkEffect, needs: NeedsApproval) -> str | None:
         why: str | None = None
@@ -149,14 +152,10 @@ class NetworkApprovals:
                 await judge.approve(ctx, effect, needs)
         except TimeoutError:
             why = UNANSWERED.format(effect.host, ANSWER_SECONDS)
-        except asyncio.CancelledError:  # nobody but us cancels this task: the connections that wait are told
-            why = WITHDRAWN.format(effect.host)
         except Rejected as error:
             self._rejected[effect.host] = why = f"{effect.host}: {error}"
         except RespondToModel as error:
             why = f"{effect.host}: {error}"
-        finally:
-            del self._asked[effect.host]
         if self._running:
             self._once[effect.host] = why
         elif why is None:

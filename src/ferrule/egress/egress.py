@@ -98,7 +98,7 @@ class Egress:
         self._connections: dict[asyncio.Task[None], socket.socket] = {}
         self._one_ended = asyncio.Event()
         self._patience = SILENT_S
-        self._most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
+        self._most = _most(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,8 +180,7 @@ class Egress:
             except BaseException:
                 connection.close()
                 raise
-            ways = self._others.get(connection.getsockname()[0], self._ways)
-            task = asyncio.create_task(_served(door, ways, connection))
+            task = asyncio.create_task(self._served(door, connection))
             self._connections[task] = connection
             task.add_done_callback(self._ended)
 
@@ -200,11 +199,23 @@ class Egress:
                 async with asyncio.timeout(LOOK_S):
                     await self._one_ended.wait()
 
+    async def _served(self, door: Door, connection: socket.socket) -> None:
+        with connection:
+            try:
+                await door(self._others.get(connection.getsockname()[0], self._ways), connection)
+            except OSError as error:
+                log.debug("a connection of a container broke off: %s", error)
+
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._connections[task]
         self._one_ended.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a connection of a container failed", exc_info=error)
+
+
+def _most(descriptors: int) -> int:
+    """Return how many connections there may be in a process with so many descriptors."""
+    return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, max(descriptors // SHARE, 1))
 
 
 def _first(pair: tuple[float, object]) -> float:
@@ -219,14 +230,6 @@ def _silent_s(connection: socket.socket) -> float:
         return 0.0
     since = [int.from_bytes(told[at : at + 4], sys.byteorder) for at in (LAST_SENT, LAST_RECEIVED)]
     return min(since) / 1000
-
-
-async def _served(door: Door, ways: Ways, connection: socket.socket) -> None:
-    with connection:
-        try:
-            await door(ways, connection)
-        except OSError as error:
-            log.debug("a connection of a container broke off: %s", error)
 
 
 def _addresses(network: int) -> Iterator[str]:

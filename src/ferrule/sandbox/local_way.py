@@ -182,7 +182,8 @@ class LocalWay:
 
     async def aclose(self) -> None:
         """End all connections; those of a container that is shared go on."""
-        self._outlet.shared.guards.remove(self._guard)
+        if self._guard in self._outlet.shared.guards:
+            self._outlet.shared.guards.remove(self._guard)
         self._outlet.egress.remove(self._guard)
         if self._owns_outlet:
             await self._outlet.egress.aclose()
