@@ -35,7 +35,12 @@ def main(arguments: list[str]) -> int:
     from ferrule.doors.terminal.talk import Opening
 
     asked = sources if loaded.unconfirmed else None
-    opening = Opening(settings=loaded.settings, sources=asked, warnings=loaded.warnings)
+    opening = Opening(
+        settings=loaded.settings,
+        sources=asked,
+        warnings=loaded.warnings,
+        settings_in=lambda cwd: load(sources_of(options, cwd=cwd)).settings,
+    )
     return DONE if asyncio.run(run_terminal(opening)) else INTERRUPTED
 
 

@@ -1,15 +1,34 @@
 """Where the user writes."""
 
-from textual import events
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from textual import events, work
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ferrule.doors.terminal.completion import Files, command_word, commands_for, file_word
+from ferrule.doors.terminal.history import PromptHistory
+from ferrule.doors.terminal.suggestions import Suggestions
+from ferrule.images import read_header
+from ferrule.protocol.content import ContentPart, InputText
+from ferrule.protocol.errors import UsageError
+from ferrule.session.images import image_of
+
 NEW_LINE_KEYS = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 """Keys that break the line; terminals differ in which of them they can send."""
+LONG_PASTE = 1000
+"""Characters from which on a pasted text stands in the composer as a chip."""
+LONG_PASTE_LINES = 8
+LONGEST_IMAGE = 20 * 1024 * 1024
+"""Bytes of an image that a prompt takes; servers refuse larger ones."""
+
+_CHIP = re.compile(r"\[(?:Pasted text|Image) #\d+[^\]\n]*\]")
 
 
 class Composer(TextArea):
-    """Several lines of text; Enter sends them."""
+    """Several lines of text; Enter sends them. A long paste and an image stand in it as chips."""
 
     DEFAULT_CSS = """
     Composer {
@@ -25,30 +44,162 @@ class Composer(TextArea):
     """
 
     class Submitted(Message):
-        """The user has sent a text."""
+        """The user has sent `text`, which `parts` are with what stands behind its chips."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, parts: tuple[ContentPart, ...]) -> None:
             super().__init__()
-            self.text = text
+            self.text, self.parts = text, parts
 
-    def __init__(self, placeholder: str) -> None:
+    def __init__(
+        self,
+        placeholder: str,
+        suggestions: Suggestions,
+        cwd: str,
+        home: str,
+        commands: Callable[[], Sequence[tuple[str, str]]],
+    ) -> None:
         super().__init__(compact=True, highlight_cursor_line=False, placeholder=placeholder)
+        self._suggestions = suggestions
+        self._commands = commands
+        self._files = Files(cwd)
+        self.past = PromptHistory(home)
+        self._pasted: dict[str, ContentPart] = {}
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
+        if self._on_suggestion_key(event.key) or self._on_own_key(event.key):
             event.stop()
             event.prevent_default()
-            self.submit()
-        elif event.key in NEW_LINE_KEYS:
-            event.stop()
-            event.prevent_default()
-            self.insert("\n")
         else:
             await super()._on_key(event)
+
+    def _on_own_key(self, key: str) -> bool:
+        if key == "enter":
+            self.submit()
+        elif key in NEW_LINE_KEYS:
+            self.insert("\n")
+        elif key == "up" and self.cursor_location[0] == 0:
+            self._recall(self.past.earlier(self.text))
+        elif key == "down" and self.cursor_location[0] == self.document.line_count - 1:
+            self._recall(self.past.later())
+        else:
+            return False
+        return True
+
+    def _recall(self, text: str | None) -> None:
+        if text is not None:
+            self.load_text(text)
+            self.move_cursor(self.document.end)
+            self._suggestions.show(())
+
+    def _on_suggestion_key(self, key: str) -> bool:
+        chosen = self._suggestions.chosen
+        if chosen is None:
+            return False
+        match key:
+            case "up" | "down":
+                self._suggestions.move(-1 if key == "up" else 1)
+            case "tab":
+                self._complete(chosen.text)
+            case "enter" if self.text != chosen.text:
+                self._complete(chosen.text)
+                if command_word(self.text.strip()) is not None:
+                    self.submit()
+            case "escape":
+                self._suggestions.show(())
+            case _:
+                return False
+        return True
+
+    def _complete(self, text: str) -> None:
+        """Put a suggestion in the place of what was written of it."""
+        if command_word(self.text) is not None:
+            self.load_text(f"{text} ")
+            self.move_cursor(self.document.end)
+        else:
+            row, column = self.cursor_location
+            word = file_word(self._before) or ""
+            quoted = f'"{text}"' if " " in text else text
+            self.replace(f"{quoted} ", (row, column - len(word) - 1), (row, column))
+        self._suggestions.show(())
+
+    @property
+    def _before(self) -> str:
+        """What stands in the line before the cursor."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def on_text_area_changed(self) -> None:
+        """Suggest what may be meant."""
+        word = command_word(self.text)
+        if word is not None:
+            self._suggestions.show(commands_for(word, self._commands()))
+        elif (query := file_word(self._before)) is not None:
+            self._suggest_files(query)
+        else:
+            self._suggestions.show(())
+
+    @work(exclusive=True, group="files")
+    async def _suggest_files(self, query: str) -> None:
+        found = await self._files.matching(query)
+        if file_word(self._before) == query:
+            self._suggestions.show(found)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        text = _printable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        image = _image_at(text.strip())
+        if image is not None:
+            name, part = image
+            self.insert(self._chip(f"Image #{len(self._pasted) + 1} {name}", part))
+        elif len(text) > LONG_PASTE or text.count("\n") >= LONG_PASTE_LINES:
+            lines = text.count("\n") + 1
+            self.insert(self._chip(f"Pasted text #{len(self._pasted) + 1}, {lines} lines", InputText(text)))
+        else:
+            self.insert(text)
+
+    def _chip(self, name: str, part: ContentPart) -> str:
+        chip = f"[{name.replace(']', ')')}]"
+        self._pasted[chip] = part
+        return chip
 
     def submit(self) -> None:
         """Send what is written, if it is more than blanks."""
         text = self.text.strip()
         if text:
+            parts = self._parts(text)
+            self.past.add(text)
+            self._pasted.clear()
             self.clear()
-            self.post_message(self.Submitted(text))
+            self._suggestions.show(())
+            self.post_message(self.Submitted(text, parts))
+
+    def _parts(self, text: str) -> tuple[ContentPart, ...]:
+        """Return the text with what was pasted in place of its chips; images before it."""
+        images = [part for chip, part in self._pasted.items() if chip in text and not isinstance(part, InputText)]
+
+        def whole(chip: re.Match[str]) -> str:
+            part = self._pasted.get(chip[0])
+            return part.text if isinstance(part, InputText) else chip[0]
+
+        return (*images, InputText(_CHIP.sub(whole, text)))
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable() or char in "\n\t")
+
+
+def _image_at(text: str) -> tuple[str, ContentPart] | None:
+    """Return the name and the image whose path was pasted, as terminals do with a file that is dropped; None for another
+    text."""
+    path = text.strip("'\"").replace("\\ ", " ")
+    if "\n" in path or not path.startswith(("/", "~", "./")):
+        return None
+    file = Path(path).expanduser()
+    try:
+        if not file.is_file() or file.stat().st_size > LONGEST_IMAGE:
+            return None
+        data = file.read_bytes()
+        return (file.name, image_of(data, path)) if read_header(data) is not None else None
+    except (OSError, ValueError, UsageError):
+        return None

@@ -325,6 +325,20 @@ class Conversation:
             self._touch(old)
         self._touch(cell)
 
+    def stored(self, item: ResponseItem) -> None:
+        """Take an item of a stored conversation: a message, reasoning or a call."""
+        if called_id(item.view) is None:
+            self._complete(item)
+        else:
+            self._start(item)
+
+    def answered(self, call_id: str, text: str) -> None:
+        """Take the answer to a call of a stored conversation."""
+        cell = self._calls.pop(call_id, None)
+        if cell is not None:
+            cell.output.replace(text)
+            self._end_call(cell, False, "done")
+
     def abort(self) -> None:
         """End what was under way: the turn was interrupted."""
         self._end_text()

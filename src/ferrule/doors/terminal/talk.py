@@ -1,34 +1,45 @@
-"""The session behind the screen: opened once, one turn at a time, closed at the end."""
+"""The session behind the screen: opened, replaced by another one, asked one turn at a time, closed at the end."""
 
 from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
 
+from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.config import Configuration, Sources
 from ferrule.dispatch.pending import PendingTable
-from ferrule.protocol.content import ContentPart, InputText
+from ferrule.history.compaction import is_words_of_user
+from ferrule.model.provider import list_models
+from ferrule.model.wire import WireModel
+from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import Event, SandboxStatus
+from ferrule.protocol.items import Message
+from ferrule.protocol.json_text import JsonValue
+from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
-from ferrule.session.opening import open_session
+from ferrule.session.index import SessionIndex, locate
+from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.project_trust import load_asking
-from ferrule.session.rollout import StoredSession
+from ferrule.session.rollout import StoredSession, read_rollout
 from ferrule.session.session import Session
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 
 Words = tuple[ContentPart, ...]
+SHELLS = ("exec_command", "shell_command", "execute_bash", "bash", "shell")
+"""Tools that run a script, the first that the session has."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """What a session is opened with. `sources`: where the settings came from, if the project has files that the user
-    has not confirmed; `warnings` came with them."""
+    has not confirmed; `warnings` came with them. `settings_in` are the settings in another directory."""
 
     settings: Settings
     stored: StoredSession | None = None
     sources: Sources | None = None
     warnings: tuple[str, ...] = ()
+    settings_in: Callable[[str], Settings] | None = None
 
 
 class Talk:
@@ -36,13 +47,17 @@ class Talk:
 
     can_answer = True
 
-    def __init__(self, settings: Settings, show: Callable[[Event | ToolEvent], None]) -> None:
-        self.settings = settings
+    def __init__(self, opening: Opening, show: Callable[[Event | ToolEvent], None]) -> None:
+        self.settings = opening.settings
+        self._settings_in = opening.settings_in
         self.on_event = show
         self.session: Session | None = None
+        self.said: list[str] = []
+        """What each turn began with; empty where it is not known."""
         self._pending = PendingTable()
         """Questions that come before the session."""
         self._waiting: list[Words] = []
+        self._for_model: list[str] = []
         self._working = False
 
     async def open(self, settings: Settings, stored: StoredSession | None = None) -> None:
@@ -50,6 +65,8 @@ class Talk:
         await self.close()
         self.settings = settings
         self.session = await open_session(settings, self, stored=stored)
+        self.said = [] if stored is None else _turns(stored, settings.home)
+        self._for_model.clear()
 
     async def confirmed(self, sources: Sources) -> Configuration:
         """Load the configuration again, after the user was asked about the project's files."""
@@ -61,10 +78,53 @@ class Talk:
         if session is not None:
             await session.aclose()
 
+    async def resume(self, word: str) -> StoredSession:
+        """Go on with a stored session, by its id, the beginning of it or its name, in its directory and with its
+        rights. Raises `UsageError`; then the session before stays."""
+        own = self._settings_of(read_rollout(locate(self.settings.home, word)))
+        settings, stored = resume_settings(own, word, Given())
+        await self.open(settings, stored)
+        return stored
+
+    def _settings_of(self, stored: StoredSession) -> Settings:
+        cwd = stored.context.cwd if stored.context is not None else self.settings.cwd
+        if cwd == self.settings.cwd or self._settings_in is None:
+            return self.settings
+        return self._settings_in(cwd)
+
+    async def change(self, settings: Settings) -> None:
+        """Go on with the same conversation under other settings; under the same, where that fails."""
+        before, session = self.settings, self.session
+        if session is None:
+            return
+        if self.said and before.ephemeral:
+            raise UsageError("this session is not stored, so it cannot go on under other settings; /new begins one")
+        await self.close()
+        try:
+            await self.open(settings, self._stored(session.id))
+        except FerruleError:
+            await self.open(before, self._stored(session.id))
+            raise
+
+    def _stored(self, session_id: str) -> StoredSession | None:
+        return read_rollout(locate(self.settings.home, session_id)) if self.said else None
+
+    async def before_turn(self, number: int) -> StoredSession | None:
+        """Go on in a copy of the session as it was before its turn `number`; in a new one before the first."""
+        if self.session is None or number <= 1:
+            await self.open(self.settings)
+            return None
+        return await self.resume(SessionIndex(self.settings.home).fork(self.session.id, number - 1))
+
     @property
     def model_name(self) -> str:
         """The model that is asked."""
         return "" if self.session is None else self.session.model_name
+
+    async def models(self) -> tuple[str, ...]:
+        """Return the models that the server lists. Raises `ModelError`."""
+        model = None if self.session is None else self.session.model
+        return await list_models(model) if isinstance(model, WireModel) else ()
 
     async def confinement(self) -> SandboxStatus | None:
         """Return what confines commands; None where the session runs none."""
@@ -74,24 +134,31 @@ class Talk:
     @property
     def is_working(self) -> bool:
         """Whether a turn runs, or one is about to."""
-        return self._working
+        return self._working or (self.session is not None and self.session.is_running)
 
     def say(self, words: Words) -> bool:
         """Take what the user says: to the running turn, where there is one. Return whether a turn must be run."""
-        if self.session is not None and self.session.is_running:
+        if self._working and self.session is not None and self.session.is_running:
             self.session.steer(words)
             return False
         self._waiting.append(words)
-        return not self._working and self.session is not None
+        return not self.is_working and self.session is not None
+
+    def tell_model(self, text: str) -> None:
+        """Let the model read a text before the user's next words."""
+        self._for_model.append(text)
 
     async def work(self) -> None:
         """Run turns until nothing waits any more. What a turn fails with is one of its events."""
         self._working = True
         try:
             while self.session is not None and self._waiting:
+                notes = tuple(map(InputText, self._for_model))
                 words = tuple(part for some in self._waiting for part in some)
                 self._waiting.clear()
-                await self._turn(self.session, words)
+                self._for_model.clear()
+                self.said.append(text_of(words))
+                await self._turn(self.session, (*notes, *words))
         finally:
             self._working = False
 
@@ -100,6 +167,16 @@ class Talk:
             await session.run(words)
         if left := session.unread():
             self._waiting.append(left)
+
+    async def run_command(self, script: str) -> ToolOutput:
+        """Run a script as a command of the model would run. Raises `UsageError` where the session runs none."""
+        session = self.session
+        registry = () if session is None else session.toolset.current()[1]
+        name = next((name for name in SHELLS if (None, name) in registry), None)
+        if session is None or name is None:
+            raise UsageError("this session has no tool that runs commands")
+        command: JsonValue = ["/bin/sh", "-c", script] if name == "shell" else script
+        return await session.toolset.call(name, {COMMAND_FIELDS[None, name]: command})
 
     def interrupt(self) -> bool:
         """End the running turn. Return False where none runs."""
@@ -116,6 +193,20 @@ class Talk:
                 self._pending.decide(request_id, answer)
             else:
                 self.session.decide(request_id, answer)
+
+
+def _turns(stored: StoredSession, home: str) -> list[str]:
+    """Return what each turn of a stored session began with: as many as there are turns, empty where it is not clear."""
+    words = [
+        text_of(item.view.content)
+        for response in stored.responses
+        for item in response
+        if is_words_of_user(item) and isinstance(item.view, Message)
+    ]
+    with suppress(UsageError):
+        count = SessionIndex(home).find(stored.meta.id).turns
+        return words if len(words) == count else [""] * count
+    return words
 
 
 def as_words(text: str) -> Words:

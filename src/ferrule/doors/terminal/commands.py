@@ -1,0 +1,261 @@
+"""The `/commands`: one table, and what each of them does."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from ferrule.doors.terminal.pickers import Item, Picker, session_item
+from ferrule.doors.terminal.talk import Talk
+from ferrule.memory import MemoryStore
+from ferrule.prompts import CustomPrompt, custom_prompts
+from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.permissions import AskForApproval, as_approval_policy
+from ferrule.protocol.prices import money
+from ferrule.session.index import SessionIndex
+from ferrule.session.skills import installed
+
+INIT = """\
+Look at this project and write an AGENTS.md at its top for those who will work here: what it is, how it is laid out, \
+the commands that build, test and check it, and the conventions that its code follows. Keep it under a page. If there \
+is one already, improve it."""
+
+DIFF = "git --no-pager diff HEAD && git ls-files --others --exclude-standard | sed 's/^/new file: /'"
+
+
+class Desk(Protocol):
+    """What a command acts on: the screen and the session."""
+
+    @property
+    def talk(self) -> Talk: ...
+    @property
+    def mcp_states(self) -> dict[str, str]: ...
+    @property
+    def last_answer(self) -> str: ...
+    @property
+    def themes(self) -> list[str]: ...
+
+    def note(self, text: str) -> None:
+        """Show a line of the program."""
+
+    def pick(self, picker: Picker) -> None:
+        """Show a list in the composer's place."""
+
+    def send(self, text: str) -> None:
+        """Say something to the model."""
+
+    def set_theme(self, name: str) -> None:
+        """Change the colours."""
+
+    def copy(self, text: str) -> None:
+        """Put a text on the clipboard."""
+
+    def leave(self) -> None:
+        """End the program."""
+
+    async def begin_anew(self) -> None:
+        """Begin a new session."""
+
+    async def go_on_with(self, session_id: str) -> None:
+        """Go on with a stored session."""
+
+    async def change(self, **settings: object) -> None:
+        """Go on with the same session under other settings."""
+
+    async def run_command(self, script: str, *, told: bool = True) -> None:
+        """Run a command as the model's are; `told`: the model reads of it."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One command. `idle`: it waits for the end of the turn, and says so."""
+
+    name: str
+    about: str
+    run: Callable[[Desk, str], Awaitable[None]]
+    idle: bool = False
+
+
+async def _model(desk: Desk, word: str) -> None:
+    if word:
+        await desk.change(model=word)
+        return
+    names = await desk.talk.models()
+    desk.pick(Picker("Model", [Item(name, name) for name in names], lambda name: desk.send(f"/model {name}")))
+
+
+async def _approvals(desk: Desk, word: str) -> None:
+    if word:
+        await desk.change(approval_policy=as_approval_policy(word))
+        return
+    items = [Item(str(policy), str(policy), POLICIES[policy]) for policy in AskForApproval]
+    desk.pick(Picker("Ask before", items, lambda name: desk.send(f"/approvals {name}")))
+
+
+POLICIES = {
+    AskForApproval.UNTRUSTED: "everything that is not known to only read",
+    AskForApproval.ON_FAILURE: "what failed in the sandbox",
+    AskForApproval.ON_REQUEST: "what wants to leave the sandbox",
+    AskForApproval.NEVER: "nothing: what would need an answer is refused",
+}
+
+
+async def _status(desk: Desk, word: str) -> None:
+    session = desk.talk.session
+    if session is None:
+        return
+    settings, spent = session.settings, session.spent
+    cost = "" if session.cost is None else f", cost {money(session.cost)}"
+    desk.note(
+        f"session   {session.id}\nmodel     {session.model_name}\ndirectory {settings.cwd}\n"
+        f"sandbox   {settings.sandbox_policy.__struct_config__.tag}\napproval  {settings.approval_policy}\n"
+        f"tokens    {spent.input_tokens:,} in ({spent.cached_input_tokens:,} cached), {spent.output_tokens:,} out{cost}"
+    )
+
+
+async def _diff(desk: Desk, word: str) -> None:
+    await desk.run_command(DIFF, told=False)
+
+
+async def _compact(desk: Desk, word: str) -> None:
+    if (session := desk.talk.session) is not None:
+        done = await session.compact()
+        if done is None:
+            desk.note("interrupted")
+
+
+async def _new(desk: Desk, word: str) -> None:
+    await desk.begin_anew()
+
+
+async def _resume(desk: Desk, word: str) -> None:
+    if word:
+        await desk.go_on_with(word)
+        return
+    entries = SessionIndex(desk.talk.settings.home).entries()
+    here = [entry for entry in entries if entry.cwd == desk.talk.settings.cwd]
+    others = [entry for entry in entries if entry.cwd != desk.talk.settings.cwd]
+    items = [session_item(entry) for entry in (*here, *others)]
+    desk.pick(Picker("Session", items, lambda name: desk.send(f"/resume {name}")))
+
+
+async def _fork(desk: Desk, word: str) -> None:
+    session = desk.talk.session
+    if session is not None:
+        await desk.go_on_with(SessionIndex(session.settings.home).fork(session.id))
+        desk.note(f"this is a copy of {session.id}, which stays as it is")
+
+
+async def _undo(desk: Desk, word: str) -> None:
+    if (session := desk.talk.session) is not None:
+        await session.undo()
+
+
+async def _mcp(desk: Desk, word: str) -> None:
+    session = desk.talk.session
+    servers = {} if session is None else session.settings.mcp_servers
+    lines = [f"{name}: {desk.mcp_states.get(name, 'not started')}" for name in servers]
+    desk.note("\n".join(lines) or "there are no MCP servers; `ferrule mcp add` adds one")
+
+
+async def _tools(desk: Desk, word: str) -> None:
+    if (session := desk.talk.session) is not None:
+        names = sorted(f"{space}.{name}" if space else name for space, name in session.toolset.current()[1])
+        desk.note("\n".join(names) or "there are no tools")
+
+
+async def _skills(desk: Desk, word: str) -> None:
+    found = installed(desk.talk.settings).used
+    lines = [f"{skill.name}: {skill.description}" for skill in found]
+    desk.note("\n".join(lines) or "there are no skills")
+
+
+async def _agents(desk: Desk, word: str) -> None:
+    roles = desk.talk.settings.agents
+    lines = [f"{name}: {role.description}".rstrip(": ") for name, role in roles.items()]
+    desk.note("\n".join(lines) or "no kinds of sub-agents are configured ([agents.NAME])")
+
+
+async def _memory(desk: Desk, word: str) -> None:
+    memories = MemoryStore(desk.talk.settings.home).all()
+    desk.note("\n".join(f"{one.id}: {one.summary}" for one in memories) or "nothing is remembered")
+
+
+async def _init(desk: Desk, word: str) -> None:
+    desk.send(INIT)
+
+
+async def _copy(desk: Desk, word: str) -> None:
+    if not desk.last_answer:
+        desk.note("there is no answer to copy yet")
+        return
+    desk.copy(desk.last_answer)
+    desk.note("the last answer was sent to the terminal's clipboard")
+
+
+async def _theme(desk: Desk, word: str) -> None:
+    if word:
+        desk.set_theme(word)
+        return
+    items = [Item(name, name) for name in desk.themes]
+    desk.pick(Picker("Theme", items, lambda name: desk.send(f"/theme {name}")))
+
+
+async def _help(desk: Desk, word: str) -> None:
+    width = max(len(command.name) for command in COMMANDS)
+    desk.note("\n".join([*(f"{command.name:<{width}}  {command.about}" for command in COMMANDS), "", KEYS]))
+
+
+async def _quit(desk: Desk, word: str) -> None:
+    desk.leave()
+
+
+KEYS = """\
+@file   completes a path         !command  runs a command as the model would
+Esc     interrupts               Esc Esc   goes back to an earlier message
+Ctrl-O  unfolds and folds        Ctrl-G    opens your editor
+Ctrl-C  twice quits"""
+
+COMMANDS = (
+    Command("/model", "choose the model", _model, idle=True),
+    Command("/approvals", "choose when you are asked", _approvals, idle=True),
+    Command("/status", "show the session, its rights and what it used", _status),
+    Command("/diff", "show what differs from the last commit", _diff, idle=True),
+    Command("/compact", "replace the conversation so far by a summary", _compact, idle=True),
+    Command("/new", "begin a new session", _new, idle=True),
+    Command("/resume", "go on with an earlier session", _resume, idle=True),
+    Command("/fork", "go on in a copy of this session", _fork, idle=True),
+    Command("/undo", "take back what the last turn changed", _undo, idle=True),
+    Command("/mcp", "list the MCP servers", _mcp),
+    Command("/tools", "list the tools of the model", _tools),
+    Command("/skills", "list the skills", _skills),
+    Command("/agents", "list the kinds of sub-agents", _agents),
+    Command("/memory", "list what is remembered", _memory),
+    Command("/init", "let the model write an AGENTS.md", _init),
+    Command("/copy", "copy the last answer", _copy),
+    Command("/theme", "choose the colours", _theme),
+    Command("/help", "show the commands and keys", _help),
+    Command("/quit", "leave", _quit),
+)
+
+
+def suggested(home: str) -> list[tuple[str, str]]:
+    """Return every command and custom prompt with what it does."""
+    prompts = [one for one in custom_prompts(home) if isinstance(one, CustomPrompt)]
+    own = [(f"/prompts:{prompt.name}", prompt.description or "a prompt of yours") for prompt in prompts]
+    return [*((command.name, command.about) for command in COMMANDS), *own]
+
+
+async def run_command(desk: Desk, text: str) -> None:
+    """Do what a text that begins with `/` says; what is wrong with it is told, and it is never sent."""
+    name, _, rest = text.partition(" ")
+    command = next((one for one in COMMANDS if one.name == name), None)
+    if command is None:
+        desk.note(f"there is no command {name}; /help lists those there are")
+        return
+    if command.idle and desk.talk.is_working:
+        desk.note(f"{name} has to wait until the turn has ended; Esc interrupts it")
+        return
+    try:
+        await command.run(desk, rest.strip())
+    except FerruleError as error:
+        desk.note(str(error))

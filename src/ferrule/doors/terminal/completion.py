@@ -1,0 +1,92 @@
+"""Completion of `@file` and of `/commands` while they are written."""
+
+import heapq
+import os
+import re
+import time
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import msgspec
+
+from ferrule.ignores.walk import Walk
+from ferrule.tools.tasks import run_blocking
+
+MOST = 8
+"""Suggestions at once."""
+MOST_FILES = 300_000
+"""Files that are looked at: beyond that a search tool is of more use."""
+FRESH_SECONDS = 15.0
+"""A list of files that is older is made anew at the next `@`."""
+
+_AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """What stands in place of the word that is written, and what it is."""
+
+    text: str
+    about: str = ""
+
+
+def file_word(before: str) -> str | None:
+    """Return what is written of `@file` before the cursor, without the `@`; None where nothing is."""
+    found = _AT.search(before)
+    return None if found is None else found[1]
+
+
+def command_word(text: str) -> str | None:
+    """Return the command that is being written: the only word, with its slash; None for another text."""
+    return text if text.startswith("/") and not re.search(r"\s", text) else None
+
+
+def best(query: str, paths: Sequence[str], most: int = MOST) -> list[str]:
+    """Return the paths whose letters hold those of `query` in this order, the closest first: in the file's name rather
+    than in its folders, close together, and short."""
+    if not query:
+        return heapq.nsmallest(most, paths, key=lambda path: (path.count("/"), path))
+    letters = query.lower()
+    loose = re.compile("[^\n]*?".join(map(re.escape, letters)))
+    found = (path for path in paths if loose.search(path.lower()))
+    return heapq.nsmallest(most, found, key=lambda path: _distance(letters, path, loose))
+
+
+def _distance(letters: str, path: str, loose: "re.Pattern[str]") -> tuple[int, int, int, str]:
+    name = os.path.basename(path.rstrip("/")).lower()
+    whole = path.lower()
+    if letters in name:
+        return (0 if name.startswith(letters) else 1, name.find(letters), len(path), path)
+    if letters in whole:
+        return (2, whole.find(letters), len(path), path)
+    inside = loose.search(name)
+    found = inside or loose.search(whole)
+    assert found is not None
+    return (3 if inside else 4, found.end() - found.start(), len(path), path)
+
+
+class Files:
+    """The files of the workspace that ignore files leave in, listed by a thread when they are first asked for."""
+
+    def __init__(self, cwd: str) -> None:
+        self._cwd = cwd
+        self._paths: list[str] = []
+        self._listed = float("-inf")
+
+    async def matching(self, query: str) -> list[Suggestion]:
+        """Return the best suggestions for what is written."""
+        if time.monotonic() - self._listed > FRESH_SECONDS:
+            self._paths = await run_blocking(_listed, self._cwd)
+            self._listed = time.monotonic()
+        return [Suggestion(path) for path in await run_blocking(best, query, self._paths)]
+
+
+def _listed(cwd: str) -> list[str]:
+    return [os.path.relpath(path, cwd) for path in islice(Walk(cwd, cwd), MOST_FILES)]
+
+
+def commands_for(word: str, commands: Iterable[tuple[str, str]]) -> list[Suggestion]:
+    """Return the commands that begin with what is written, then those that hold it."""
+    known = list(commands)
+    begin = [Suggestion(name, about) for name, about in known if name.startswith(word)]
+    inside = [Suggestion(name, about) for name, about in known if word[1:] in name[1:] and not name.startswith(word)]
+    return [*begin, *inside]

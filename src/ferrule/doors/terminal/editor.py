@@ -1,0 +1,37 @@
+"""The user's editor, for a long message."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ferrule.lookup import locate
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.settings import Settings
+from ferrule.sandbox.policy import command_places
+
+NO_EDITOR = "set VISUAL or EDITOR to the editor that you use"
+
+
+def editor_command(settings: Settings) -> list[str]:
+    """Return the user's editor as argv. Raises `UsageError` where none is set or found in a safe place."""
+    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not words:
+        raise UsageError(NO_EDITOR)
+    places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
+    program = locate(words[0], os.environ.get("PATH"), places).path
+    if program is None:
+        raise UsageError(f"the editor {words[0]} was not found where no command can write; {NO_EDITOR}")
+    return [program, *words[1:]]
+
+
+def edited(argv: list[str], text: str) -> str:
+    """Let the user edit a text in a file of its own, and return it. Blocking. Raises `UsageError`."""
+    with tempfile.TemporaryDirectory(prefix="ferrule-") as folder:
+        file = Path(folder, "message.md")
+        file.write_text(text, encoding="utf-8")
+        code = subprocess.run([*argv, str(file)], check=False).returncode
+        if code:
+            raise UsageError(f"the editor ended with {code}; the message stays as it was")
+        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")

@@ -1,0 +1,174 @@
+"""The composer: history, completion, pasted things, commands, shell commands, an editor."""
+
+import time
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from ferrule.doors.terminal.completion import best, commands_for, file_word
+from ferrule.doors.terminal.history import FILE, PromptHistory
+from ferrule.protocol.content import InputImage
+from ferrule.testing import Gate, Stall, step
+from tests.terminal.screen import Screen, shown
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000"
+    "000049454e44ae426082"
+)
+
+
+async def paste(screen: Screen, text: str) -> None:
+    """Paste as a terminal does."""
+    screen.app.composer.post_message(events.Paste(text))
+    await screen.pilot.pause()
+
+
+async def test_earlier_messages_come_back_also_those_of_other_sessions(tmp_path: Path) -> None:
+    PromptHistory(str(tmp_path / ".home")).add("of yesterday")
+    async with shown(tmp_path, ["One."]) as screen:
+        await screen.say("of today")
+        await screen.until("One.")
+        await screen.press(*"half", "up")
+        assert screen.app.composer.text == "of today"
+        await screen.press("up", "up")
+        assert screen.app.composer.text == "of yesterday"
+        await screen.press("down", "down")
+        assert screen.app.composer.text == "half"
+    assert (tmp_path / ".home" / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_history_that_is_damaged_or_cannot_be_written_is_a_shorter_one(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b'"a"\nno json\n"b"\n')
+    history = PromptHistory(str(tmp_path))
+    assert history.entries == ["a", "b"]
+    nowhere = PromptHistory("/proc/nowhere")
+    nowhere.add("kept here only")
+    assert nowhere.earlier("") == "kept here only"
+
+
+async def test_a_file_is_completed_and_ignored_ones_are_not(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("ignored.py\n")
+    for name in ("source/module.py", "ignored.py", "other.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    async with shown(tmp_path, ["Seen."]) as screen:
+        await screen.press(*"see @modpy")
+        await screen.until("^ source/module.py")
+        assert "ignored.py" not in screen.text
+        await screen.press("tab")
+        assert screen.app.composer.text == "see source/module.py "
+        await screen.until("^ source/module.py$", gone=True)
+
+
+def test_a_hundred_thousand_files_are_matched_without_a_pause() -> None:
+    paths = [f"folder{number % 300}/part{number % 7}/file{number}.py" for number in range(100_000)]
+    started = time.monotonic()
+    assert best("file99999", paths)[0].endswith("/file99999.py")
+    assert best("f1p2fi31", paths) and best("zzz", paths) == []
+    assert time.monotonic() - started < 10
+
+
+def test_the_closest_match_comes_first() -> None:
+    paths = ["a/b/render.py", "render/other.py", "lib/xrender.py", "r/e/n/d/e/r.py"]
+    assert best("render", paths) == ["a/b/render.py", "lib/xrender.py", "render/other.py", "r/e/n/d/e/r.py"]
+    assert file_word("see @a/b") == "a/b" and file_word("me@example.org") is None
+    assert [one.text for one in commands_for("/m", [("/model", ""), ("/memory", ""), ("/compact", "")])] == [
+        "/model", "/memory", "/compact",
+    ]  # fmt: skip
+
+
+async def test_a_long_paste_is_a_chip_and_is_sent_whole(tmp_path: Path) -> None:
+    text = "\n".join(f"line {number}" for number in range(40))
+    async with shown(tmp_path, ["Read."]) as screen:
+        await screen.press(*"look: ")
+        await paste(screen, text)
+        assert screen.app.composer.text == "look: [Pasted text #1, 40 lines]"
+        await screen.press("enter")
+        await screen.until("Read.")
+        assert screen.model.last_request.user_text.endswith(f"look: {text}")
+        await paste(screen, "short\x1b[2Jer")
+        assert screen.app.composer.text == "short[2Jer"
+
+
+async def test_an_image_that_is_dropped_is_sent_as_one(tmp_path: Path) -> None:
+    (tmp_path / "a b.png").write_bytes(PIXEL)
+    async with shown(tmp_path, ["Seen."]) as screen:
+        await paste(screen, str(tmp_path / "a b.png").replace(" ", "\\ "))
+        assert screen.app.composer.text == "[Image #1 a b.png]"
+        parts = screen.app.composer._parts(screen.app.composer.text)
+        assert isinstance(parts[0], InputImage)
+        await screen.press("enter")
+        await screen.until("Seen.")
+        assert b"data:image/png;base64," in screen.model.last_request.raw
+
+
+async def test_a_command_is_completed(tmp_path: Path) -> None:
+    async with shown(tmp_path) as screen:
+        await screen.press(*"/sta")
+        await screen.until("^ /status +show")
+        await screen.press("enter")
+        await screen.until("^ session +[0-9a-f]")
+
+
+@pytest.mark.parametrize(
+    ("command", "shows"),
+    [
+        ("/help", "list the skills"), ("/tools", "^ exec_command"), ("/mcp", "no MCP servers"),
+        ("/skills", "no skills"), ("/agents", "no kinds"), ("/memory", "nothing is remembered"),
+        ("/copy", "no answer to copy"), ("/undo", "nothing to take back"), ("/compact", "nothing to compact"),
+        ("/theme nonsense", "no theme nonsense"), ("/approvals nonsense", "unknown approval policy"),
+        ("/nonsense", "no command /nonsense"), ("/prompts:none", "no prompt"),
+    ],
+)  # fmt: skip
+async def test_commands_that_only_tell(quiet: Screen, command: str, shows: str) -> None:
+    await quiet.say(command)
+    await quiet.until(shows)
+    assert not quiet.model.requests
+
+
+async def test_what_needs_rest_waits_for_the_end_of_the_turn(tmp_path: Path) -> None:
+    gate = Gate()
+    async with shown(tmp_path, [step("One.", stall=Stall(gate=gate))]) as screen:
+        await screen.say("first")
+        await screen.until("Thinking")
+        await screen.say("/new")
+        await screen.until("/new has to wait")
+        gate.open()
+        await screen.until("One.")
+
+
+async def test_a_shell_command_runs_and_the_model_reads_of_it(tmp_path: Path) -> None:
+    async with shown(tmp_path, ["Seen."], approval_policy="never") as screen:
+        await screen.say("!echo by hand; pwd")
+        await screen.until(r"✓ exit 0 · ")
+        assert "   by hand" in screen.lines and f"   {tmp_path}"[:40] in screen.text
+        assert not screen.model.requests
+        await screen.say("go on")
+        await screen.until("Seen.")
+        assert b"by hand" in screen.model.last_request.raw
+
+
+async def test_esc_ends_a_shell_command(tmp_path: Path) -> None:
+    async with shown(tmp_path, approval_policy="never") as screen:
+        await screen.say("!sleep 60")
+        await screen.until(r"… \d s")
+        await screen.press("escape")
+        await screen.until("✗ ")
+
+
+async def test_a_model_and_a_policy_are_chosen_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    async with shown(tmp_path, ["One.", "Two."], ephemeral=False) as screen:
+        await screen.say("first")
+        await screen.until("One.")
+        await screen.say("/model")
+        await screen.until("scripted-model")
+        await screen.press("enter")
+        await screen.until("now scripted-model")
+        await screen.say("/approvals never")
+        await screen.until("danger-full-access · never")
+        await screen.say("second")
+        await screen.until("Two.")
+        assert screen.model.last_request.body["model"] == "scripted-model"
+        assert "first" in screen.model.last_request.user_text

@@ -1,0 +1,66 @@
+"""Stored sessions: gone on with, searched, forked, gone back in."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ferrule.session.index import SessionIndex
+from tests.cli.played import execute
+from tests.terminal.screen import Screen, shown
+
+
+@pytest.fixture
+async def spoken(tmp_path: Path) -> AsyncIterator[Screen]:
+    """A stored session of two turns."""
+    script = [execute("echo in the first", 10_000), "One.", "Two.", "Three.", "Four."]
+    async with shown(tmp_path, script, ephemeral=False, approval_policy="never") as screen:
+        await screen.say("first words")
+        await screen.until("^ One.")
+        await screen.say("second words")
+        await screen.until("^ Two.")
+        yield screen
+
+
+async def test_a_new_session_and_back_to_the_old_one(spoken: Screen) -> None:
+    await spoken.say("/new")
+    await spoken.until("second words", gone=True)
+    await spoken.say("/resume")
+    await spoken.until("first words .* 2 turns")
+    await spoken.press(*"first", "enter")
+    text = await spoken.until("^ Two.")
+    assert "› first words" in text and "$ echo in the first" in text and "   in the first" in text
+    await spoken.say("third words")
+    await spoken.until("^ Three.")
+    assert "first words" in spoken.model.last_request.user_text
+
+
+async def test_a_fork_goes_on_and_leaves_the_first_alone(spoken: Screen) -> None:
+    first = spoken.app.talk.session
+    assert first is not None
+    await spoken.say("/fork")
+    await spoken.until("this is a copy of")
+    await spoken.say("third words")
+    await spoken.until("^ Three.")
+    turns = {entry.id: entry.turns for entry in SessionIndex(first.settings.home).entries()}
+    assert sorted(turns.values()) == [2, 3] and turns[first.id] == 2
+
+
+async def test_esc_twice_goes_back_to_an_earlier_message(spoken: Screen) -> None:
+    await spoken.press("escape", "escape")
+    await spoken.until("Go back to")
+    await spoken.press("enter")
+    await spoken.until("› second words$")
+    assert spoken.app.composer.text == "second words"
+    assert "Two." not in spoken.text and "One." in spoken.text
+    await spoken.press("enter")
+    await spoken.until("^ Three.")
+    assert spoken.model.last_request.user_text.count("second words") == 1
+
+
+async def test_a_session_that_does_not_exist_is_told_and_the_present_one_stays(spoken: Screen) -> None:
+    await spoken.say("/resume ffffffff")
+    await spoken.until("no session")
+    await spoken.say("third words")
+    await spoken.until("^ Three.")
+    assert "first words" in spoken.model.last_request.user_text
