@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -284,9 +285,9 @@ class TerminalApp(App[int], inherit_bindings=False):
         """See `Desk`."""
         self.conversation.note(text)
 
-    def pick(self, picker: Picker) -> None:
+    def pick(self, title: str, items: Sequence[Item], taken: Callable[[str], object]) -> None:
         """See `Desk`."""
-        self._open_panel(picker)
+        self._open_panel(Picker(title, items, taken))
 
     @property
     def last_answer(self) -> str:
@@ -361,7 +362,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         said = [(number, text) for number, text in enumerate(self.talk.said, 1) if text]
         items = [Item(" ".join(text.split()), str(number), f"turn {number}") for number, text in reversed(said)]
         if items:
-            self.pick(Picker("Go back to", items, self._go_back))
+            self.pick("Go back to", items, self._go_back)
 
     def _go_back(self, number: str) -> None:
         self._close_panel()

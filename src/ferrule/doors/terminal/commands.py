@@ -1,11 +1,11 @@
 """The `/commands`: one table, and what each of them does."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from ferrule.doors.terminal.pickers import Item, Picker, session_item
+from ferrule.doors.terminal.pickers import Item, session_item
 from ferrule.doors.terminal.talk import Talk
 from ferrule.memory import MemoryStore
 from ferrule.prompts import CustomPrompt, custom_prompts
@@ -38,8 +38,8 @@ class Desk(Protocol):
     def note(self, text: str) -> None:
         """Show a line of the program."""
 
-    def pick(self, picker: Picker) -> None:
-        """Show a list in the composer's place."""
+    def pick(self, title: str, items: Sequence[Item], taken: Callable[[str], object]) -> None:
+        """Let the user choose one of the items."""
 
     def send(self, text: str) -> None:
         """Say something to the model."""
@@ -80,7 +80,7 @@ async def _model(desk: Desk, word: str) -> None:
         await desk.change(model=word)
         return
     names = await desk.talk.models()
-    desk.pick(Picker("Model", [Item(name, name) for name in names], lambda name: desk.send(f"/model {name}")))
+    desk.pick("Model", [Item(name, name) for name in names], lambda name: desk.send(f"/model {name}"))
 
 
 async def _approvals(desk: Desk, word: str) -> None:
@@ -88,7 +88,7 @@ async def _approvals(desk: Desk, word: str) -> None:
         await desk.change(approval_policy=as_approval_policy(word))
         return
     items = [Item(str(policy), str(policy), POLICIES[policy]) for policy in AskForApproval]
-    desk.pick(Picker("Ask before", items, lambda name: desk.send(f"/approvals {name}")))
+    desk.pick("Ask before", items, lambda name: desk.send(f"/approvals {name}"))
 
 
 POLICIES = {
@@ -135,7 +135,7 @@ async def _resume(desk: Desk, word: str) -> None:
     here = [entry for entry in entries if entry.cwd == desk.talk.settings.cwd]
     others = [entry for entry in entries if entry.cwd != desk.talk.settings.cwd]
     items = [session_item(entry) for entry in (*here, *others)]
-    desk.pick(Picker("Session", items, lambda name: desk.send(f"/resume {name}")))
+    desk.pick("Session", items, lambda name: desk.send(f"/resume {name}"))
 
 
 async def _fork(desk: Desk, word: str) -> None:
@@ -197,7 +197,7 @@ async def _theme(desk: Desk, word: str) -> None:
         desk.set_theme(word)
         return
     items = [Item(name, name) for name in desk.themes]
-    desk.pick(Picker("Theme", items, lambda name: desk.send(f"/theme {name}")))
+    desk.pick("Theme", items, lambda name: desk.send(f"/theme {name}"))
 
 
 async def _help(desk: Desk, word: str) -> None:

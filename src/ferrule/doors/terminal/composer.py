@@ -190,8 +190,8 @@ def _printable(text: str) -> str:
 
 
 def _image_at(text: str) -> tuple[str, ContentPart] | None:
-    """Return the name and the image whose path was pasted, as terminals do with a file that is dropped; None for another
-    text."""
+    """Return the name and the image whose path was pasted, as terminals do with a file that is dropped; None for
+    another text."""
     path = text.strip("'\"").replace("\\ ", " ")
     if "\n" in path or not path.startswith(("/", "~", "./")):
         return None
