@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.session.index import SessionIndex
+from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
 from tests.terminal.screen import Screen, shown
 
@@ -13,7 +14,7 @@ from tests.terminal.screen import Screen, shown
 @pytest.fixture
 async def spoken(tmp_path: Path) -> AsyncIterator[Screen]:
     """A stored session of two turns."""
-    script = [execute("echo in the first", 10_000), "One.", "Two.", "Three.", "Four."]
+    script: list[StepLike] = [execute("echo in the first", 10_000), "One.", "Two.", "Three.", "Four."]
     async with shown(tmp_path, script, ephemeral=False, approval_policy="never") as screen:
         await screen.say("first words")
         await screen.until("^ One.")
