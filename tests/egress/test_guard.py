@@ -52,6 +52,8 @@ def test_a_name_server_that_changes_its_mind_is_not_asked_twice(tmp_path: Path) 
         "down.example": ["8.8.8.8", "8.8.8.8"],
         "none.example": ["none.example has no address."] * 2,
     }
+    assert told["own"] == "own.example leads to this machine itself, so it cannot be reached."
+    assert told["asked"].pop("own.example") == 1
     assert set(told["asked"].values()) == {2}
 
 

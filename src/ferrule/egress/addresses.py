@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 
 import msgspec
@@ -51,6 +52,17 @@ def is_public(text: str) -> bool:
     return (
         address.scope_id is None and address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6)
     )
+
+
+def is_own(text: str) -> bool:
+    """Return whether a public address is this machine's. What listens there may be closed to everybody else, by a
+    firewall that does not stand between this machine and itself. Nothing is sent."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in text else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((text, 443))
+            return ipaddress.ip_address(probe.getsockname()[0]) == ipaddress.ip_address(text)
+    except (OSError, ValueError):  # there is no way to it at all
+        return False
 
 
 Hosts = Mapping[tuple[str, int], Target]

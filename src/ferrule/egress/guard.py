@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from ferrule.egress.addresses import Target, is_public, read_hosts
+from ferrule.egress.addresses import Target, is_own, is_public, read_hosts
 from ferrule.egress.names import MAX_NAME, BadDomain, DomainNames, read_host
 from ferrule.protocol.errors import FerruleError
 
@@ -102,6 +102,8 @@ class Guard:
             raise Unreachable(f"{name} has no address.")
         if not all(map(is_public, found)):
             raise self.refused(name, port, f"{name} leads to an address that is not public, so it cannot be reached.")
+        if any(map(is_own, found)):
+            raise self.refused(name, port, f"{name} leads to this machine itself, so it cannot be reached.")
         return tuple(Target(address, port) for address in dict.fromkeys(found))
 
     async def _look_up(self, name: str, port: int) -> Sequence[str]:
