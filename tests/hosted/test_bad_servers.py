@@ -205,3 +205,13 @@ async def test_an_error_without_blocks_has_one(here: Served, server: Remote) -> 
         assert block["type"] == "text" and "reported an error" in block["text"]
     server.replies["tools/call"] = failed([None, {"type": "x"}])
     assert (await called(here))["error"]["content"] == [{"type": "x"}]
+
+
+async def test_a_server_that_nobody_asked_yet_is_not_blamed(
+    hasty: Served, server: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_OF_OWNER", 1)
+    hasty.model.add("Done.")
+    ledger = await hasty.ask(tools=[SERVER, SERVER | {"server_label": "more"}])
+    errors = [item["error"] for item in items_of(ledger.object, "mcp_list_tools")]
+    assert errors == [None, bounds.BUSY]

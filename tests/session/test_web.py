@@ -106,6 +106,11 @@ async def test_under_untrusted_the_user_is_asked_what_leaves_the_machine(tmp_pat
         (WebSearchSettings(), "web_search.backend is missing"),
         (WebSearchSettings(backend="searxng"), "web_search.base_url is missing"),
         (WebSearchSettings(backend="tavily", env_key="NO_SUCH_KEY"), "NO_SUCH_KEY"),
+        (WebSearchSettings(backend="searxng", base_url="127.0.0.1:8888"), "web_search.base_url: '127.0.0.1:8888' has"),
+        (
+            WebSearchSettings(backend="searxng", base_url="http://a.example", allowed_domains=("http://a.example",)),
+            "web_search.allowed_domains: 'http://a.example' is a URL",
+        ),
         (None, "web_search.backend is missing"),
     ],
 )
@@ -114,7 +119,8 @@ async def test_a_missing_setting_is_named(tmp_path: Path, table: WebSearchSettin
         chosen = settings(tmp_path, model, "chat", table)
         async with await open_session(chosen, tools=NAMES) as session:
             await session.run("go")
-        assert all(words in output.text for output in model.last_request.outputs)
+        outputs = [output.text for output in model.last_request.outputs]
+    assert ["cannot be used: " in text and words in text for text in outputs] == [True, True]
 
 
 async def test_without_the_table_nothing_is_offered_and_marks_stay(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.errors import RespondToModel, UsageError
 from ferrule.protocol.web_settings import NO_BACKEND
 from ferrule.tools.action import Observation
 from ferrule.tools.annotations import ToolAnnotations
@@ -27,7 +27,7 @@ class WebObservation(Observation):
 async def answered(
     state: ConversationState, tool: str, answer: Callable[[WebAccess], Awaitable[str]]
 ) -> WebObservation:
-    """Return what the model reads. Raises `RespondToModel`, also where a setting is missing."""
+    """Return what the model reads. Raises `RespondToModel`, also where a setting is missing or wrong."""
     from ferrule.web.browser import WebRefused
 
     access = state.web
@@ -38,3 +38,5 @@ async def answered(
         return WebObservation(text=await answer(access))
     except WebRefused as error:
         raise RespondToModel(str(error)) from error
+    except UsageError as error:
+        raise RespondToModel(NOT_HERE.format(tool=tool, missing=error)) from error

@@ -13,7 +13,7 @@ from ferrule.process.environment import CORE_VARIABLES
 from ferrule.process.launcher import LaunchError
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
-from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.json_text import JsonObject
 from ferrule.web.results import hits_in, hits_in_text, read_json
 from ferrule.web.search import Hit, Location, SearchFailed
@@ -145,6 +145,8 @@ class ToolBackend:
             return _hits(result)
         except TimeoutError as error:
             raise SearchFailed(f"The search tool did not answer within {self._timeout:g} seconds.") from error
+        except UsageError as error:
+            raise SearchFailed(f"The search tool of the MCP server cannot be used: {error}.") from error
         except FerruleError as error:
             log.warning("the search tool failed: %s", error)
             raise SearchFailed("The search tool of the MCP server failed.") from error

@@ -29,6 +29,8 @@ MOST_OF_OWNER = 64
 """Of these, of one client: no client takes all of them."""
 ANSWER_BYTES = 16 << 20
 """Bytes of one answer, with all that it tells on its way: above any sensible picture."""
+BUSY = "too many MCP servers are connected at this moment; ask again when other responses have ended"
+"""The server was not asked yet: it is not its fault."""
 ADVICE = "check `authorization` and `headers` of the tool"
 
 
@@ -108,7 +110,7 @@ class Remote:
             async with asyncio.timeout(limit):
                 return await (await self._connected()).list_tools()
         except TimeoutError:
-            return self._failure(f"the MCP server did not list its tools within {limit:g} seconds", status=504)
+            return self._late(f"the MCP server did not list its tools within {limit:g} seconds")
         except (McpFailure, CallFailed) as error:
             return self._failed(error)
 
@@ -119,7 +121,7 @@ class Remote:
             async with asyncio.timeout(limit):
                 return await (await self._connected()).call_tool(tool, arguments)
         except TimeoutError:
-            return self._failure(f"the MCP server did not end the call within {limit:g} seconds", status=504)
+            return self._late(f"the MCP server did not end the call within {limit:g} seconds")
         except (McpFailure, CallFailed) as error:
             return self._failed(error)
 
@@ -151,6 +153,9 @@ class Remote:
             tool_timeout=limits.silent_s,
             roots=(),
         )
+
+    def _late(self, text: str) -> Failure:
+        return self._failure(BUSY, status=503) if self._client is None else self._failure(text, status=504)
 
     def _failed(self, error: McpFailure | CallFailed) -> Failure:
         text = error.said if isinstance(error, McpFailure) else str(error)
