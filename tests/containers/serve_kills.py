@@ -174,7 +174,7 @@ def once(place: Place, upstream: str, chance: random.Random) -> tuple[list[str],
         wrong += [f"the server said {said}"] if said else []
     after = leftovers(data, {maker, again.process.pid})
     if (after.processes, after.mounts, after.groups, after.folders) != (0, 0, 0, 0):
-        names = [path.name for path in data.iterdir()] if data.exists() else []
+        names = [str(path.relative_to(data)) for path in data.rglob("*")] if data.exists() else []
         groups = [path.name for path in Path("/sys/fs/cgroup").glob(f"**/{NAMES}*")]
         wrong.append(f"left: {after} {names} {groups}; killed {maker}, then {again.process.pid}")
     return wrong, fates
