@@ -1,5 +1,5 @@
 """Containers: ready with a first command, beside one `bwrap` with a like root; a command in one, beside `posix_spawn`;
-memory of many; entering an image beside an empty one.
+memory of many, with Python and without; entering an image beside an empty one.
 
 As root the run has real-time priority, so that other programs on the machine disturb no side. Memory is what
 `smaps_rollup` says of the idle containers' processes.
@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from benchmarks.bench_sandbox import ENV, run, spawn_plainly
 from benchmarks.measure import Row, Work, bounded, in_turns, row
 from ferrule.containers import Container, ContainerSettings, HostLimits, LocalHost
 from ferrule.process.launcher import Limits, Pipes
+from ferrule.process.python_kernel import start_python
 from ferrule.sandbox.linux.root import DATA, HOME, PrivateRoot
 
 ROUNDS = 60
-MANY = 200
+MANY, KERNELS = 200, 50
 PAUSE = 0.02
 """Seconds between two commands, in which the next init is made."""
 KIBIBYTES = 1024
@@ -51,6 +53,7 @@ async def compare(base: Path) -> list[Row]:
             works["bwrap"] = partial(run, [bwrap, *bwrap_words(base), "--", "/bin/true"], ENV)
         times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
         memory = await memory_of_many(host)
+        memory_with_python = await memory_of_kernels(host)
     floor = times["posix_spawn"]
     peers = {name: times[name] for name in ("bwrap",) if name in times}
     return [
@@ -65,6 +68,7 @@ async def compare(base: Path) -> list[Row]:
         ),
         row("entering an image of 200 MB, floor an empty one", times["large"], times["empty"], 1.2, "ms", 1e3),
         bounded(f"one of {MANY} idle containers", memory, 1.5, "MiB"),
+        bounded(f"one of {KERNELS} idle containers with Python", memory_with_python, 12, "MiB"),
     ]
 
 
@@ -125,12 +129,35 @@ async def memory_of_many(host: LocalHost) -> float:
     for container in many:
         container.drop_spares()
     await asyncio.sleep(1)  # until those have ended
-    total = sum(proportional(pid) for container in many for pid in with_children(container.holder_pid))
-    return total / KIBIBYTES / MANY
+    memory = memory_of(many)
+    await asyncio.gather(*(container.aclose() for container in many))
+    return memory
 
 
-def with_children(pid: int) -> list[int]:
-    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+async def memory_of_kernels(host: LocalHost) -> float:
+    """MiB of each of some containers in which Python waits for a cell."""
+    many = await asyncio.gather(*(host.create(SETTINGS) for _ in range(KERNELS)))
+    for container in many:
+        kernel = await start_python(container.background, "/usr/bin/python3", container.environment, DATA)
+        await kernel.run("1 + 1", 60_000)
+    await asyncio.sleep(1)  # until the next inits are there
+    for container in many:
+        container.drop_spares()
+    await asyncio.sleep(1)  # until those have ended
+    return memory_of(many)
+
+
+def memory_of(containers: Sequence[Container]) -> float:
+    """MiB of each."""
+    total = sum(proportional(pid) for container in containers for pid in descendants(container.holder_pid))
+    return total / KIBIBYTES / len(containers)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """A process, and all below it."""
+    yield pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield from descendants(int(child))
 
 
 def proportional(pid: int) -> int:
