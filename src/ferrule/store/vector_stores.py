@@ -1,6 +1,6 @@
 """Vector stores, their files and batches: what is in them and how far it is. Their indexes lie elsewhere."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -213,33 +213,43 @@ def _add_files(tx: Connection, owner: str, store_id: str, added: Sequence[NewSto
         return []
     added = list({one.file: one for one in added}.values())
     _check_known(tx, owner, added)
-    unread: list[Unread] = []
-    for one in added:
-        own = (vector_store_files.c.store == number) & (vector_store_files.c.file == one.file)
-        tx.execute(delete(vector_store_files).where(own))
-        values = {
-            "store": number,
-            "file": one.file,
-            "created_at": now,
-            "status": "in_progress",
-            "usage_bytes": 0,
-            "attributes": one.attributes,
-            "max_tokens": one.max_tokens,
-            "overlap_tokens": one.overlap_tokens,
-        }
-        made = tx.execute(insert(vector_store_files).values(values).returning(vector_store_files.c.number))
-        unread.append(Unread(made.scalar_one(), owner, store_id, one.file))
     tx.execute(update(vector_stores).where(vector_stores.c.number == number).values(last_active_at=now))
+    unread: list[Unread] = []
+    for some in _batched(added, MOST_PARAMETERS):
+        own = (vector_store_files.c.store == number) & vector_store_files.c.file.in_([one.file for one in some])
+        tx.execute(delete(vector_store_files).where(own))
+        tx.execute(insert(vector_store_files), [_row(one, number, now) for one in some])
+        rows = select(vector_store_files.c.number, vector_store_files.c.file).where(own)
+        found = tx.execute(rows.order_by(vector_store_files.c.number))
+        unread += (Unread(row.number, owner, store_id, row.file) for row in found)
     return unread
+
+
+def _row(file: NewStoreFile, store: int, now: int) -> dict[str, object]:
+    return {
+        "store": store,
+        "file": file.file,
+        "created_at": now,
+        "status": "in_progress",
+        "usage_bytes": 0,
+        "attributes": file.attributes,
+        "max_tokens": file.max_tokens,
+        "overlap_tokens": file.overlap_tokens,
+    }
+
+
+def _batched(added: Sequence[NewStoreFile], size: int) -> Iterator[Sequence[NewStoreFile]]:
+    """Yield files in groups of this size."""
+    for start in range(0, len(added), size):
+        yield added[start : start + size]
 
 
 def _check_known(tx: Connection, owner: str, added: Sequence[NewStoreFile]) -> None:
     """Raise `StoreRefusal` for a file that does not exist."""
     known = set[str]()
-    names = [one.file for one in added]
-    for start in range(0, len(names), MOST_PARAMETERS):
-        some = files.c.id.in_(names[start : start + MOST_PARAMETERS])
-        known.update(tx.scalars(select(files.c.id).where(files.c.owner == owner, some, is_kept())))
+    for some in _batched(added, MOST_PARAMETERS):
+        named = files.c.id.in_([one.file for one in some])
+        known.update(tx.scalars(select(files.c.id).where(files.c.owner == owner, named, is_kept())))
     for one in added:
         if one.file not in known:
             raise NoSuchFile(f"There is no file {one.file!r}.", one.param)

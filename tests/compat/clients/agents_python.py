@@ -257,6 +257,22 @@ async def hosted_tools_in_a_session(way: Way) -> None:
     assert result.final_output.startswith("Done: 7"), result.final_output
 
 
+async def file_search(way: Way) -> None:
+    client = way._model._client
+    store = await client.vector_stores.create(name="fruit")
+    words = ("plums.txt", b"Plums ripen in August.")
+    file = await client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=words)
+    tool = SDK.FileSearchTool(vector_store_ids=[store.id], max_num_results=3, include_search_results=True)
+    result = await way.run("use file_search", [tool])
+    items = [item.raw_item for item in result.new_items]
+    call, said = next(item for item in items if item.type == "file_search_call"), items[-1]
+    assert call.results[0].file_id == file.id and call.results[0].text == "Plums ripen in August.", call
+    part = said.content[-1]
+    assert "【" not in part.text and "Plums ripen in August." in part.text, part
+    assert [(one.type, one.filename) for one in part.annotations] == [("file_citation", "plums.txt")], part
+    await client.vector_stores.delete(store.id)
+
+
 def _mcp(**fields: Any) -> Any:
     return {"type": "mcp", "server_label": "docs", "server_url": "http://mcp.example.com/mcp", **fields}
 
@@ -288,7 +304,7 @@ POINTS: tuple[Callable[[Way], Any], ...] = (
     computer, custom_tool, several_tools_in_turn, previous_response_id, sessions, conversation_session,
     conversation_id, compacted_session, tools_of_unknown_hosts, code_interpreter,
     hosted_shell, hosted_shell_by_reference, hosted_shell_with_skills, hosted_tools_in_a_session,
-    hosted_mcp, hosted_mcp_with_approval,
+    hosted_mcp, hosted_mcp_with_approval, file_search,
 )  # fmt: skip
 
 

@@ -215,6 +215,22 @@ def files(client: Any) -> None:
     assert whole.status == "completed" and client.files.content(whole.file.id).read() == b"x" * 3000
 
 
+def vector_stores(client: Any) -> None:
+    stores = client.vector_stores
+    store = stores.create(name="fruit", expires_after={"anchor": "last_active_at", "days": 1})
+    files = [("plums.txt", b"Plums ripen in August."), ("bridge.txt", b"The bridge has seven arches.")]
+    batch = stores.file_batches.upload_and_poll(store.id, files=files)
+    assert batch.file_counts.completed == 2, batch
+    found = stores.search(store.id, query="arches of the bridge", max_num_results=1)
+    (hit,) = found.data
+    assert hit.filename == "bridge.txt" and stores.files.content(hit.file_id, vector_store_id=store.id).data
+    assert len(list(stores.files.list(store.id, limit=1))) == 2
+    stores.files.delete(hit.file_id, vector_store_id=store.id)
+    assert stores.retrieve(store.id).file_counts.total == 1 and store.id in [one.id for one in stores.list()]
+    assert stores.delete(store.id).deleted
+    _refused(SDK.NotFoundError, lambda: stores.retrieve(store.id))
+
+
 def models(client: Any) -> None:
     names = [model.id for model in client.models.list()]
     assert names and client.models.retrieve(names[0]).id == names[0]
@@ -271,7 +287,7 @@ def _refused(kind: Any, ask: Any) -> Any:
 POINTS = (
     create, whole_schema, function_call, stream_accumulator, types_of_each_tool, parse, parse_function_tool,
     retrieve_a_stream_after_a_number, background_poll, cancel, compact, input_tokens, input_items_and_delete,
-    conversations, files, models, errors, connect, connect_async,
+    conversations, files, vector_stores, models, errors, connect, connect_async,
 )  # fmt: skip
 
 if __name__ == "__main__":

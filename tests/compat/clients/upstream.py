@@ -23,6 +23,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "mcp__docs__echo": {"text": "plum"},
     "exec_command": {"cmd": "cat a.txt; echo ran > ran.txt"},
     "shell": {"commands": ["echo one", "echo two"]},
+    "file_search": {"queries": ["which fruit ripens in August"]},
     "python": {"code": "print(6 * 7)"},
     "local_shell": {"command": ["echo", "hi"]},
     "apply_patch": {"type": "update_file", "path": "a.txt", "diff": "@@\n-one\n+two\n"},
