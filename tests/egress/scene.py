@@ -61,10 +61,10 @@ class Echo:
                 headers, parts = [*headers, "Content-Encoding: br"], [b"\x0b\x02\x80hello\x03"]
             case "bomb":
                 headers, parts = [*headers, "Content-Encoding: gzip"], [gzip.compress(b"\0" * (8 << 20))]
-            case "websocket":
+            case "websocket" | "frames":
                 writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
                 while block := await reader.read(4096):
-                    writer.write(b"<" + block + b">")
+                    writer.write(b"<" + block + b">" if kind == "websocket" else bytes([0x81, len(block)]) + block)
                 return
             case "broken":
                 writer.write(b"nonsense\r\n\r\n")

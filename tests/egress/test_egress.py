@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from ferrule.egress.egress import Egress
+from ferrule.egress.frames import Frames
 from ferrule.egress.guard import Guard
 from ferrule.egress.hello import BadHello, read_hello
 from ferrule.egress.names import DomainNames
@@ -386,6 +387,42 @@ async def test_a_websocket_passes_within_a_tunnel_and_without_values(folder: Pat
             assert told.decode() == f"<{VALUE if host == 'ok.example' else it.placeholder}>"
             writer.close()
         assert b"permessage-deflate" not in it.echo.heads[-1]
+
+
+async def test_a_frame_does_not_show_how_a_value_begins_by_its_time(folder: Path) -> None:
+    async with scene(folder) as it:
+        reader, writer = await it.tls()
+        head = "GET /frames HTTP/1.1\r\nHost: api.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        writer.write(head.encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        for text, told in ((VALUE[:9], VALUE[:9]), (VALUE[9:], VALUE[9:]), (f"a{VALUE}", f"a{it.placeholder}")):
+            writer.write(text.encode())
+            assert (
+                await asyncio.wait_for(reader.readexactly(2 + len(text)), 10)
+                == bytes([0x81, len(text)]) + told.encode()
+            )
+        writer.close()
+
+
+@pytest.mark.parametrize("size", [7, 100_000])
+def test_frames_of_any_length_end_where_they_end(size: int) -> None:
+    sizes = (0, 1, 125, 126, 65_535, 65_536)
+    heads = (
+        b"\x81\0",
+        b"\x81\x01",
+        b"\x89\x7d",
+        b"\x82\x7e\0\x7e",
+        b"\x82\x7e\xff\xff",
+        b"\x82\x7f" + (65_536).to_bytes(8),
+    )
+    made = [head + b"x" * length for head, length in zip(heads, sizes, strict=True)]
+    made.append(b"\x81\x83mask" + b"abc")
+    sent, frames, told = b"".join(made), Frames(), [b""]
+    for at in range(0, len(sent), size):
+        for part, end in frames.cut(sent[at : at + size]):
+            told[-1] += part
+            told += [b""] if end else []
+    assert told == [*made, b""]
 
 
 async def test_a_server_whose_certificate_is_unknown_gets_no_secret(folder: Path) -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import h11
 
+from ferrule.egress.frames import Frames
 from ferrule.egress.guard import Refused, Unreachable
 from ferrule.egress.messages import (
     END,
@@ -256,7 +257,7 @@ class _One:
     async def _switch(self) -> None:
         """Pass the messages of a WebSocket."""
         concealer = self._exchange.concealer() if self._exchange else Concealer(())
-        client, upstream = self._client.stream, self._upstream
+        client, upstream, frames = self._client.stream, self._upstream, Frames()
         ours = self._inner.trailing_data[0] + self._client.early
         theirs = self._outer.trailing_data[0]
 
@@ -268,7 +269,9 @@ class _One:
 
         async def back(block: bytes) -> None:
             while block or (block := await upstream.read()):
-                await client.write(concealer.feed(block))
+                # A frame goes out whole: what is kept back of it, until more comes, tells how a value begins.
+                told = (concealer.feed(part) + (concealer.flush() if end else b"") for part, end in frames.cut(block))
+                await client.write(b"".join(told))
                 block = b""
             await client.write(concealer.flush())
             await client.end()
