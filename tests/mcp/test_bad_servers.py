@@ -19,6 +19,13 @@ from tests.mcp.test_client import client, text_of
 from tests.mcp.web import Asked, Reply, mcp_result, stub
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of these servers do not end by themselves."""
+    monkeypatch.setattr("ferrule.mcp.stdio.EXIT_GRACE", 0.2)
+    monkeypatch.setattr("ferrule.mcp.http.CLOSE_SECONDS", 0.2)
+
+
 async def use(made: MCPClient) -> None:
     """All phases of a server's life."""
     async with made:

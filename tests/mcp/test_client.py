@@ -68,7 +68,8 @@ async def test_a_server_that_failed_thousands_of_times_is_still_waited_for() -> 
         await stub.connect()
 
 
-async def test_b107_a_server_that_never_speaks_is_named_with_its_first_line() -> None:
+async def test_b107_a_server_that_never_speaks_is_named_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferrule.mcp.stdio.EXIT_GRACE", 0.2)
     stub = MCPClient("stub", mcp_servers_of({"mcpServers": {"stub": loading(startup_timeout=2)}})["stub"], cwd="/")
     with pytest.raises(McpFailure, match=r"did not answer within 2 seconds.*still loading") as failed:
         await stub.connect()
@@ -320,7 +321,10 @@ async def test_the_whole_tree_is_ended(tmp_path: Path) -> None:
     assert is_gone(pid)
 
 
-async def test_a_server_that_ignores_the_end_of_its_input_and_sigterm_is_killed(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_the_end_of_its_input_and_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ferrule.mcp.stdio.EXIT_GRACE", 0.2)
     log = tmp_path / "log"
     async with client("stubborn", f"log={log}") as stub:
         await stub.call_tool("echo", {})
@@ -346,7 +350,8 @@ async def test_a_closed_client_stays_closed() -> None:
         await stub.call_tool("echo", {})
 
 
-async def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
+async def test_closing_while_it_connects_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferrule.mcp.stdio.EXIT_GRACE", 0.2)
     log = tmp_path / "log"
     stub = client("silent", f"log={log}")
     connecting = asyncio.ensure_future(stub.connect())

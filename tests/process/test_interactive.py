@@ -241,6 +241,7 @@ async def test_end_is_told_and_repeatable(start: Start) -> None:
 async def test_what_cannot_be_killed_does_not_hold_the_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await start("bash", "-c", "echo $$; exec sleep 60")
     pid = int(await until(session, "\n"))
+    monkeypatch.setattr("ferrule.process.interactive.UNDYING_GRACE", 0.3)
     with monkeypatch.context() as forbidding:
         forbidding.setattr(os, "kill", forbidden)
         forbidding.setattr(os, "killpg", forbidden)

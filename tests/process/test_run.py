@@ -179,6 +179,7 @@ async def test_b037_a_child_that_hides_is_found_by_descent(env: Env, tmp_path: P
 
 
 async def test_what_cannot_be_killed_does_not_hold_the_call(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferrule.process.run.UNDYING_GRACE", 0.3)
     real = os.kill
 
     def forbidden(pid: int, number: int) -> None:
