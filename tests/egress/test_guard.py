@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.egress.guard import MAX_OWN_LOOKUPS, Guard, Refusal, Refused, Unreachable
+from ferrule.egress.guard import MAX_LOGGED, MAX_OWN_LOOKUPS, Guard, Refusal, Refused, Unreachable
 from ferrule.egress.names import DomainNames
 from tests.programs import need
 
@@ -102,6 +102,15 @@ async def test_a_host_that_does_not_answer_is_unreachable_not_refused() -> None:
         pass
     with pytest.raises(Unreachable, match=r"^ok\.example does not answer on port 80\.$"):
         await Guard(None, hosts={"ok.example:80": address}).connect("ok.example", 80)
+
+
+def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ferrule.egress")
+    guard = Guard(DomainNames.read(["ok.example"]))
+    for number in range(3 * MAX_LOGGED):
+        guard.refused(f"{number}.example", 443, f"{number}.example is refused.")
+    assert len(caplog.records) == MAX_LOGGED + 1
+    assert "not logged" in caplog.records[-1].getMessage()
 
 
 async def test_a_guard_leaves_threads_for_the_lookups_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +28,8 @@ CONNECT_S = 10.0
 MAX_LOOKUPS, MAX_OWN_LOOKUPS = 32, 8
 """At once, in all guards, and in one of them: each takes a thread for as long as a name server lets it wait, and a
 command can ask for any number of names below one with `*`."""
+MAX_LOGGED, LOGGED_S = 100, 60.0
+"""Refusals of one guard in the log, in so many seconds: a program can be refused a thousand times in one."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a name, or raises `OSError`."""
@@ -65,6 +68,7 @@ class Guard:
         self._hosts = read_hosts(hosts or {})
         self._resolve = resolve or system_addresses
         self._lookups = asyncio.Semaphore(MAX_OWN_LOOKUPS)
+        self._logged_since, self._logged = -LOGGED_S, 0
         self.listeners = [] if report is None else [report]
         """Are told of each refusal."""
 
@@ -82,11 +86,22 @@ class Guard:
 
     def refused(self, host: str, port: int, text: str) -> Refused:
         """Tell a refusal to whoever wants to know, and return it as an error."""
-        log.info("refused: %s", text)
+        self._log(text)
         shown = host if len(host) <= MAX_NAME else f"{host[:MAX_NAME]}..."
         for listener in self.listeners:
             listener(Refusal(shown, port, text))
         return Refused(text)
+
+    def _log(self, text: str) -> None:
+        """Log a refusal, unless that would fill the log."""
+        now = time.monotonic()
+        if now - self._logged_since >= LOGGED_S:
+            self._logged_since, self._logged = now, 0
+        self._logged += 1
+        if self._logged <= MAX_LOGGED:
+            log.info("refused: %s", text)
+        elif self._logged == MAX_LOGGED + 1:
+            log.info("more refusals than %d in a minute are not logged", MAX_LOGGED)
 
     async def lookup(self, host: str, port: int) -> tuple[Target, ...]:
         """Return where a host can be reached. Raises `Refused`, and `Unreachable` if there is no such host."""
