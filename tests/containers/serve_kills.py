@@ -170,6 +170,8 @@ def once(place: Place, upstream: str, chance: random.Random) -> tuple[list[str],
         wrong += [f"{name} is not listed" for name in known - listed]
         for name in listed:
             answered(again, "DELETE", f"/containers/{name}")
+        gone = lambda: not leftovers(data, {maker}).groups  # noqa: E731 - they go when the last process is reaped
+        wrong += until(gone, "a control group of the killed server is left")
         _, said = again.stop()
         wrong += [f"the server said {said}"] if said else []
     after = leftovers(data, {maker, again.process.pid})

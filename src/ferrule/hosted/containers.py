@@ -262,7 +262,8 @@ class ClientContainers:
 
     async def forget_old(self, now: int) -> None:
         """Remove what a killed server left and is over, and forget containers that ended long ago."""
-        await self._host.prepare()
+        if self._host.place.is_dir():  # else there is nothing, and nothing is to be started
+            await self._host.prepare()
         running = {info.id for info in await self._host.list()}
         await self._store.expire_containers(now - KEPT_SECONDS, running)
 
