@@ -10,8 +10,9 @@ import pytest
 
 import ferrule.containers.place
 from ferrule.containers import ContainerError, ContainerSettings, LocalHost
-from ferrule.containers.place import default_place, make_place, new_slot
+from ferrule.containers.place import default_place, make_place, new_slot, on_disk, take_slot
 from ferrule.containers.removal import remove_tree
+from ferrule.sandbox.linux.root import Bind
 from tests.containers.test_life import folders
 from tests.processes import until
 
@@ -93,3 +94,14 @@ async def test_what_cannot_be_removed_is_in_nobodys_way(
     stuck.clear()
     async with LocalHost.open(place):
         assert folders(place) == []
+
+
+def test_paths_that_are_no_text_are_kept_as_they_are(place: Path) -> None:
+    odd = os.fsdecode(b"/work/\xff\n")
+    made = new_slot(place, ContainerSettings(binds=(Bind(odd, odd, True),)))
+    made.publish()
+    made.release()
+    [info] = on_disk(place)
+    again = take_slot(place, info.id)
+    assert again.record.settings == info.settings == made.record.settings
+    again.remove()

@@ -13,6 +13,7 @@ user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes
 
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import secrets
@@ -118,7 +119,7 @@ class Slot:
     def publish(self) -> None:
         """Write the record: from now on others see it, and it outlives us. Raises `ContainerError`; then remove it."""
         try:
-            (self.folder / RECORD).write_bytes(msgspec.json.encode(self.record))
+            (self.folder / RECORD).write_text(json.dumps(msgspec.to_builtins(self.record)), encoding="ascii")
         except OSError as error:
             raise _not_made(self.folder.parent, error) from error
 
@@ -285,7 +286,12 @@ def _is_over(folder: Path) -> bool:
 
 
 def _record(folder: Path) -> Record:
-    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+    """Read a record, by `json`, since a path that is no UTF-8 is text with surrogates. Raises `OSError` and
+    `DecodeError`."""
+    try:
+        return msgspec.convert(json.loads((folder / RECORD).read_bytes()), Record)
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def _folders(place: Path) -> list[Path]:
