@@ -202,16 +202,22 @@ async def test_a_server_that_does_not_list_has_no_tools(here: Served, server: Re
     assert items_of(more.object, "mcp_list_tools")[0]["error"] is None
 
 
+def rpc_error(asked: Asked, error: Json) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": asked.json["id"], "error": error}).encode()
+
+
 async def test_errors_of_a_call_are_typed(here: Served, server: Remote) -> None:
     fault = {"content": [{"type": "text", "text": "No such page"}], "isError": True}
     refused = {"code": -32602, "message": "Unknown tool: echo"}
     for answer, error in (
         (lambda asked: result_of(asked, fault), {"type": "mcp_tool_execution_error", "content": fault["content"]}),
         (
-            lambda asked: (200, {}, json.dumps({"jsonrpc": "2.0", "id": asked.json["id"], "error": refused}).encode()),
+            lambda asked: (200, {}, rpc_error(asked, refused)),
             {"type": "mcp_protocol_error", "code": -32602},
         ),
         (lambda asked: (503, {"content-type": "text/plain"}, b"down"), {"type": "http_error", "code": 503}),
+        (lambda asked: (429, {}, b'{"detail": "slower"}'), {"type": "http_error", "code": 429}),
+        (lambda asked: (400, {}, rpc_error(asked, refused)), {"type": "mcp_protocol_error", "code": -32602}),
     ):
         server.replies["tools/call"] = answer
         here.model.add([echo("hi")], "Done.")

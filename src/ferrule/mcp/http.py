@@ -135,6 +135,10 @@ class _Careful(httpx2.AsyncBaseTransport):
                 response.stream = _Bounded(response.stream)
             return response
         failed = self._error(response, "mcp-session-id" in request.headers)
+        if failed is None and response.status_code != 404:
+            response = await _whole(response, request)
+            if b'"jsonrpc"' not in response.content:
+                failed = _named_status(response)
         if failed is None:
             return response
         code, message = failed
@@ -165,10 +169,27 @@ class _Careful(httpx2.AsyncBaseTransport):
             return None  # the body says more than the status
         if status == 404:
             return None  # an unknown method, to the SDK
-        return -32603, f"HTTP {status} {response.reason_phrase}".rstrip()
+        return _named_status(response)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _named_status(response: httpx2.Response) -> tuple[int, str]:
+    return -32603, f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+
+
+async def _whole(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
+    """Return an answer with its body; without, if that is too long or damaged."""
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    headers = [(k, v) for k, v in response.headers.raw if k.lower() not in (b"content-length", b"transfer-encoding")]
+    try:
+        body = b"".join([chunk async for chunk in _Bounded(response.stream)])
+        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+    except (httpx2.StreamError, httpx2.DecodingError):
+        return httpx2.Response(response.status_code, request=request)
+    finally:
+        await response.aclose()
 
 
 def _lacked_scope(response: httpx2.Response) -> str | None:
