@@ -251,6 +251,38 @@ async def test_files_too_large_or_too_many_are_told(place: Place, monkeypatch: p
     assert f"2 files of {place.folder} are too large, or too many, for the index." in found.notes
 
 
+async def test_a_folder_without_end_is_not_looked_at_to_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        place.write(f"{number}.txt", ANSWER)
+    assert len((await place.ask("tower")).hits) == 6
+    monkeypatch.setattr(folder_files, "MAX_FILES", 2)
+    monkeypatch.setattr(folder_files, "MAX_LEFT_OUT", 3)
+    found = await place.ask("tower")
+    assert len(found.hits) == 6 and f"3 files of {place.folder} are too large, or too many" in found.notes[0]
+
+
+async def test_what_was_begun_is_gone_on_with(place: Place, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_files, "BATCH_FILES", 1)
+    for number in range(6):
+        place.write(f"{number}.txt", ANSWER)
+    index = await FolderIndex.open(str(place.folder), str(place.home), None, VectorMemory(), None)
+    put_all, stopped = Index.put_all, asyncio.Event()
+
+    async def third(self: Index, documents: Sequence[Document], *, embed: bool) -> list[int]:
+        if len(reads) == 3:
+            stopped.set()
+            await asyncio.Event().wait()
+        return await put_all(self, documents, embed=embed)
+
+    monkeypatch.setattr(Index, "put_all", third)
+    index.start()
+    await stopped.wait()
+    await index.aclose()
+    monkeypatch.setattr(Index, "put_all", put_all)
+    assert len((await place.ask("tower")).hits) == 6
+    assert len(reads) == 7 and len(set(reads)) == 6
+
+
 async def test_a_folder_that_is_not_shown_is_not_read(place: Place, reads: list[str]) -> None:
     place.write("a.txt", ANSWER)
     place.shown = (str(place.home),)

@@ -1,11 +1,12 @@
 """The index: what is found, in which order, and what happens when the embedder or the program ends."""
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
 from ferrule.retrieval.filters import read_filter
@@ -144,6 +145,16 @@ async def test_weights_decide_which_ranking_counts(index: Index) -> None:
     await index.put("near", [Chunk("zebras", 0)], title="")
     assert (await names(index, "zebra", weights=Weights(embedding=0))) == ["word"]
     assert len(await names(index, "zebra", weights=Weights(text=0))) == 2
+
+
+async def test_a_vector_of_nothing_finds_nothing(index: Index, embedder: ToyEmbedder) -> None:
+    await fill(index)
+
+    async def nothing(texts: Sequence[str], **options: object) -> NDArray[np.float32]:
+        return np.zeros((len(texts), embedder.width), np.float32)
+
+    embedder.embed = nothing  # type: ignore[method-assign]
+    assert await names(index, "?!") == []
 
 
 async def test_each_of_several_questions_is_answered(index: Index) -> None:

@@ -16,6 +16,8 @@ MAX_FILE_BYTES = 2 << 20
 """Larger files are data or made by programs; a source file of that size has 50,000 lines."""
 MAX_FILES = 100_000
 """Files of one folder: a home directory, or a whole disk, is not what anybody means to search."""
+MAX_LEFT_OUT = 100_000
+"""Files beyond those at which the look at a folder ends: it takes a second for so many."""
 CHUNKS = Chunking(400, 40)
 """Half of the API's: a model reads several hits at once, and can open the file around one."""
 BATCH_FILES, BATCH_BYTES = 1000, 4 << 20
@@ -68,6 +70,9 @@ def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
             continue
         if status.st_size > MAX_FILE_BYTES or taken == MAX_FILES:
             left_out += 1
+            if left_out == MAX_LEFT_OUT:
+                left.clear()  # what is left may be among those that were not seen
+                break
             continue
         taken += 1
         name = path[start:].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

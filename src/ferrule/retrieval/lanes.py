@@ -21,6 +21,7 @@ _SETTINGS = (
     "pragma synchronous = normal",
     "pragma secure_delete = on",  # deletes are real: what was deleted is overwritten
     "pragma temp_store = memory",
+    "pragma journal_size_limit = 16777216",
 )
 
 

@@ -142,6 +142,8 @@ def nearest(
         rows = None if allowed is None else np.flatnonzero(np.isin(block.documents, np.asarray(allowed, np.int64)))
         chunks = block.chunks if rows is None else block.chunks[rows]
         for place, cosines in enumerate(questions @ block.matrix.T):
+            if not questions[place].any():  # it says nothing: no vector is near
+                continue
             some = cosines if rows is None else cosines[rows]
             top = _highest(some, limit)
             found = zip(chunks[top].tolist(), some[top].tolist(), strict=True)
