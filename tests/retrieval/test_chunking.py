@@ -37,11 +37,15 @@ def test_a_chunk_repeats_as_many_tokens_of_the_one_before_as_asked() -> None:
 
 
 def test_a_chunk_ends_at_a_line_break_in_its_last_quarter() -> None:
-    text = "one two three four five six seven\neight nine ten eleven twelve"
+    text = "one two three four five six\nseven eight nine ten eleven twelve"
     assert [chunk.text for chunk in chunks(text, Chunking(8, 0))] == [
-        "one two three four five six seven",
-        "eight nine ten eleven twelve",
+        "one two three four five six",
+        "seven eight nine ten eleven twelve",
     ]
+
+
+def test_blanks_at_the_end_make_no_chunk_of_their_own() -> None:
+    assert [chunk.text for chunk in chunks("a b c d\n", Chunking(4, 2))] == ["a b c d"]
 
 
 def test_the_caller_may_count_tokens_its_own_way() -> None:

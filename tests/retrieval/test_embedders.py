@@ -1,5 +1,6 @@
 """Embedders: a server that answers in every way, the vectors of the package, and which of them the settings mean."""
 
+import asyncio
 import base64
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -103,8 +104,9 @@ async def test_a_text_that_a_server_refuses_is_told_apart(
 
 async def test_a_server_that_hangs_is_given_up(server: EmbeddingServer, embedder: Embedder) -> None:
     server.hang.clear()
-    with pytest.raises(EmbedderDown, match=r"within 0\.05 seconds"):
-        await embedder.embed(["x"], seconds=0.05)
+    async with asyncio.timeout(15):
+        with pytest.raises(EmbedderDown, match=r"within 0\.05 seconds"):
+            await embedder.embed(["x"], seconds=0.05)
 
 
 async def test_a_server_that_failed_is_left_alone_for_a_while(server: EmbeddingServer) -> None:

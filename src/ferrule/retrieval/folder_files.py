@@ -46,11 +46,10 @@ class Survey(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What was read of changed files. `stamps` are new ones of files that hold what they held; `gone` have vanished."""
+    """What was read of changed files. `stamps` are new ones of files that hold what they held."""
 
     documents: list[Document]
     stamps: dict[str, str]
-    gone: list[str]
 
 
 def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
@@ -100,14 +99,11 @@ def batches(changed: Sequence[Entry]) -> Iterator[list[Entry]]:
 def read(top: str, batch: Sequence[Entry], known: Mapping[str, str], shown: Shown) -> Contents:
     """Read files. Those that cannot be read now are left out, to be tried again; those that hold no text are documents
     without chunks, so that they are not read again."""
-    contents = Contents([], {}, [])
+    contents = Contents([], {})
     for entry in batch:
         try:
             data = read_inside(top, entry.path, MAX_FILE_BYTES, check=lambda folder: _check(folder, top, shown))
-        except FileNotFoundError:
-            contents.gone.append(entry.name)
-            continue
-        except Unreadable:
+        except (FileNotFoundError, Unreadable):
             continue
         digest = hashlib.blake2b(data, digest_size=12).hexdigest()
         stamp = f"{entry.state} {digest}"

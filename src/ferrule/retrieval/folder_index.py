@@ -121,7 +121,6 @@ class FolderIndex(AsyncClosing):
             contents = await asyncio.to_thread(read, self.top, batch, known, self._shown)
             await self.index.put_all(contents.documents, embed=False)
             await self.index.set_stamps(contents.stamps)
-            await self.index.remove_all(contents.gone)
             self._left -= len(batch)
 
     async def _embed(self) -> None:
