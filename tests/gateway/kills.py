@@ -1,4 +1,4 @@
-"""Kill `ferrule serve` while it answers, and look at what the next one knows.
+"""Kill `ferrule serve` while it answers and reads files, and look at what the next one knows.
 
 python -m tests.gateway.kills [KILLS] [SEED]
 """
@@ -23,6 +23,12 @@ CLIENTS = 4
 """Clients at once: they ask in turn for whole responses, streams, and both in the background."""
 LONGEST = 0.5
 """Seconds after the first answer in which the kill comes."""
+
+
+FILES = 12
+"""Files of a vector store that are read meanwhile."""
+READ_S = 60.0
+"""Until the next server has read the rest."""
 
 
 class Told:
@@ -66,6 +72,7 @@ def kill(folder: Path, upstream: str, chance: random.Random) -> list[str]:
     told, place = Told(), new_place(folder)
     with serving(place, upstream) as served:
         server = Server(served.url)
+        store = _filled(server)
         clients = [threading.Thread(target=told.ask, args=(server, number)) for number in range(CLIENTS)]
         for client in clients:
             client.start()
@@ -78,8 +85,34 @@ def kill(folder: Path, upstream: str, chance: random.Random) -> list[str]:
     with serving(place, upstream) as again:
         server = Server(again.url)
         found = [fault for response_id in sorted(told.begun) for fault in _faults(server, told, response_id)]
+        found += _faults_of_store(server, store)
         server.close()
     return found
+
+
+def _filled(server: Server) -> str:
+    """Add files to a new vector store. Returns its id."""
+    names = [f"plum{number}.txt" for number in range(FILES)]
+    ids = [server.post_file("/files", name.encode(), name=name, purpose="assistants")["id"] for name in names]
+    store: str = server.post("/vector_stores", {"file_ids": ids})["id"]
+    return store
+
+
+def _faults_of_store(server: Server, store: str) -> list[str]:
+    """Say which files are not read, or are in the index twice."""
+    path, ends = f"/vector_stores/{store}", time.monotonic() + READ_S
+    while server.get(path)["status"] == "in_progress" and time.monotonic() < ends:
+        time.sleep(0.05)
+    counts = server.get(path)["file_counts"]
+    ids = [file["id"] for file in server.get(f"{path}/files", limit=100)["data"]]
+    texts = [len(server.get(f"{path}/files/{file_id}/content")["data"]) for file_id in ids]
+    words = [f"plum{number}" for number in range(FILES)]
+    hits = server.post(f"{path}/search", {"query": words, "max_num_results": 50})["data"]
+    return [
+        *([] if counts["completed"] == FILES else [f"{store} has {counts}"]),
+        *([] if texts == [1] * FILES else [f"{store} has files in so many chunks: {texts}"]),
+        *([] if sorted(hit["file_id"] for hit in hits) == sorted(ids) else [f"{store} finds {len(hits)} chunks"]),
+    ]
 
 
 def _faults(server: Server, told: Told, response_id: str) -> list[str]:

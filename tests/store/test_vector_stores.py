@@ -139,8 +139,9 @@ async def test_a_store_that_nobody_uses_expires_and_is_forgotten_later(store: St
     await filled(store, "file-1", days=2)
     await store.change_vector_store("us", "vs_1", {"last_active_at": 100})
     assert await store.expire_vector_stores(100 + 2 * DAY - 1) == []
+    assert [await store.has_expired(100 + 2 * DAY + late) for late in (-1, 0)] == [False, True]
     assert await store.expire_vector_stores(100 + 2 * DAY) == ["vs_1"]
-    assert await store.expire_vector_stores(100 + 2 * DAY) == []
+    assert await store.expire_vector_stores(100 + 2 * DAY) == [] and not await store.has_expired(100 + 2 * DAY)
     found = await store.vector_store("us", "vs_1")
     assert found is not None and found.expired and found.counts.total == 0
     assert await store.add_store_files("us", "vs_1", [store_file()], 3) == []

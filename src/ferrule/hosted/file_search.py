@@ -26,8 +26,6 @@ RESULTS = "file_search_call.results"
 """What `include` shows of a search."""
 MOST_QUERIES = 8
 """Of one call."""
-MAX_QUERY = 4_000
-"""Characters: a question, or a passage that others are to resemble."""
 MOST_STORES = 32
 """Vector stores of one tool."""
 USUAL_RESULTS = 20
@@ -57,10 +55,8 @@ FAILED = "The files cannot be searched now."
 
 
 class _Arguments(msgspec.Struct, frozen=True):
-    query: Annotated[str, msgspec.Meta(max_length=MAX_QUERY)] | None = None
-    queries: Annotated[
-        list[Annotated[str, msgspec.Meta(max_length=MAX_QUERY)]], msgspec.Meta(max_length=MOST_QUERIES)
-    ] = []
+    query: str | None = None
+    queries: Annotated[list[str], msgspec.Meta(max_length=MOST_QUERIES)] = []
 
     @property
     def all(self) -> list[str]:

@@ -19,8 +19,8 @@ from ferrule.retrieval.lanes import IndexFault
 from ferrule.store import StoreError, StoreFile
 from ferrule.store.vector_stores import Unread
 
-WORKERS = 2
-"""Files that are read at once: parsing and embedding take a processor each."""
+WORKERS = 4
+"""Files that are read at once: while some are parsed, others are embedded and written."""
 RETRY_SECONDS = 3.0
 """Between two looks whether an embedder answers again, while some files have no vectors."""
 NOT_KEPT = "The server could not keep what is in the file: add it again."

@@ -28,6 +28,8 @@ MOST_OPEN = 64
 """Indexes that stay open though nobody uses them: each holds two threads and some file descriptors."""
 SPARE_HITS = 8
 """Hits that are asked for beyond those wanted: some may be of files that are being taken out."""
+MAX_QUERY = 16_000
+"""Characters of a query that are looked at: more say nothing more, and every text is to be answered."""
 FOLDER_MODE = 0o700
 _SUFFIX = ".index"
 
@@ -62,7 +64,7 @@ def search_of(
     options = ranking or RankingOptions()
     hybrid = options.hybrid_search
     return Search(
-        queries=queries,
+        queries=[query[:MAX_QUERY] for query in queries],
         limit=limit,
         filter=None if filters is None else read_filter(filters),
         threshold=options.score_threshold or 0.0,

@@ -9,6 +9,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from ferrule.store import paging
 from ferrule.store.errors import NoSuchFile
+from ferrule.store.files import REMEMBERED_SECONDS as UPLOADS_REMEMBERED
 from ferrule.store.files import is_kept
 from ferrule.store.part import Part
 from ferrule.store.records import (
@@ -22,7 +23,7 @@ from ferrule.store.records import (
     StoreFile,
     VectorStore,
 )
-from ferrule.store.schema import file_batch_entries, file_batches, files, vector_store_files, vector_stores
+from ferrule.store.schema import file_batch_entries, file_batches, files, uploads, vector_store_files, vector_stores
 
 REMEMBERED_SECONDS = 30 * DAY_SECONDS
 """How long a store that has expired can still be asked for."""
@@ -129,6 +130,10 @@ class VectorStores(Part):
         """Note that a file was read, or the code and the sentence why not. Returns its attributes as they are now, None
         if nobody wants it any more."""
         return await self._database.write(_end_file, number, usage_bytes, error)
+
+    async def has_expired(self, now: int) -> bool:
+        """Return whether the time of a file, an upload or a vector store has come."""
+        return await self._database.read(_has_expired, now)
 
     async def expire_vector_stores(self, now: int) -> list[str]:
         """Expire the stores that nobody has used for too long, and forget those that expired long ago. Returns the ids
@@ -391,15 +396,38 @@ def _end_file(tx: Connection, number: int, usage_bytes: int, error: tuple[str, s
     return tx.execute(update(vector_store_files).where(this).values(values).returning(own.attributes)).scalar()
 
 
+def _ends() -> ColumnElement[int]:
+    return vector_stores.c.last_active_at + vector_stores.c.expires_days * DAY_SECONDS
+
+
+def _is_over(now: int) -> ColumnElement[bool]:
+    """Return the condition for vector stores whose time has come."""
+    own = vector_stores.c
+    return own.expires_days.is_not(None) & own.expired.is_(False) & (_ends() <= now)
+
+
+def _is_old(now: int) -> ColumnElement[bool]:
+    """Return the condition for vector stores that expired so long ago that nobody asks for them."""
+    return vector_stores.c.expired.is_(True) & (_ends() <= now - REMEMBERED_SECONDS)
+
+
+def _has_expired(tx: Connection, now: int) -> bool:
+    late = (uploads.c.expires_at <= now) & (uploads.c.status == "pending")
+    looks = (
+        select(files.c.number).where(files.c.expires_at <= now),
+        select(uploads.c.number).where(late | (uploads.c.expires_at < now - UPLOADS_REMEMBERED)),
+        select(vector_stores.c.number).where(_is_over(now) | _is_old(now)),
+    )
+    return any(tx.execute(one.limit(1)).first() is not None for one in looks)
+
+
 def _expire(tx: Connection, now: int) -> list[str]:
     own = vector_stores.c
-    ends = own.last_active_at + own.expires_days * DAY_SECONDS
-    may = own.expires_days.is_not(None)
-    over = list(tx.execute(select(own.number, own.id).where(may, own.expired.is_(False), ends <= now)))
+    over = list(tx.execute(select(own.number, own.id).where(_is_over(now))))
     for row in over:
         tx.execute(delete(vector_store_files).where(vector_store_files.c.store == row.number))
         tx.execute(update(vector_stores).where(own.number == row.number).values(expired=True))
-    tx.execute(delete(vector_stores).where(own.expired.is_(True), ends <= now - REMEMBERED_SECONDS))
+    tx.execute(delete(vector_stores).where(_is_old(now)))
     return [row.id for row in over]
 
 

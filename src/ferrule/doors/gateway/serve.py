@@ -244,11 +244,12 @@ async def _expire(store: Store, stores: ClientStores) -> None:
     while True:
         now = int(time.time())
         try:
-            places = await store.expiring_store_files(now)
-            await store.expire_files(now)
-            await stores.forget(places)
-            for store_id in await store.expire_vector_stores(now):
-                await stores.indexes.remove(store_id)
+            if await store.has_expired(now):
+                places = await store.expiring_store_files(now)
+                await store.expire_files(now)
+                await stores.forget(places)
+                for store_id in await store.expire_vector_stores(now):
+                    await stores.indexes.remove(store_id)
         except (StoreError, IndexFault):
             log.exception("files that have expired could not be deleted")
         await asyncio.sleep(EXPIRY_S)

@@ -33,7 +33,6 @@ LEAST_TOKENS, MOST_TOKENS = 100, 4096
 AUTO = (800, 400)
 """The tokens of a chunk, and how many of them the next one repeats, where a client leaves it to us."""
 USUAL_RESULTS = 10
-MAX_QUERY = 4096
 MOST_QUERIES = 32
 POLL_MS = "100"
 """How soon clients that wait for a file ask again: most files take less than a second."""
@@ -108,11 +107,8 @@ class _AddBatch(msgspec.Struct, frozen=True):
     chunking_strategy: Strategy | None = None
 
 
-Query = Annotated[str, msgspec.Meta(max_length=MAX_QUERY)]
-
-
 class _Search(msgspec.Struct, frozen=True):
-    query: Query | Annotated[tuple[Query, ...], msgspec.Meta(min_length=1, max_length=MOST_QUERIES)]
+    query: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=MOST_QUERIES)]
     max_num_results: Annotated[int, msgspec.Meta(ge=1, le=50)] | None = None
     filters: JsonValue = None
     ranking_options: RankingOptions | None = None
