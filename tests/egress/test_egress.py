@@ -20,6 +20,7 @@ from ferrule.egress.guard import Guard
 from ferrule.egress.hello import BadHello, read_hello
 from ferrule.egress.names import DomainNames
 from ferrule.egress.secrets import BadSecret, Concealer, Secret, Secrets
+from ferrule.egress.streams import SocketStream
 from ferrule.protocol.errors import UsageError
 from tests.egress.scene import VALUE, scene
 
@@ -402,6 +403,29 @@ async def test_a_frame_does_not_show_how_a_value_begins_by_its_time(folder: Path
                 == bytes([0x81, len(text)]) + told.encode()
             )
         writer.close()
+
+
+async def test_neither_side_of_a_websocket_has_to_speak_while_the_other_does(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, wait = [], SocketStream._readable
+
+    async def noted(stream: SocketStream) -> None:
+        waits.append(stream.patience)
+        await wait(stream)
+
+    monkeypatch.setattr(SocketStream, "_readable", noted)
+    async with scene(folder) as it:
+        for host in ("ok.example", "api.example"):
+            head = f"GET /frames HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            reader, writer = await (it.tls() if host == "api.example" else it.to(it.inside.http))
+            writer.write(head.encode())
+            await reader.readuntil(b"\r\n\r\n")
+            waits.clear()
+            writer.write(b"x")
+            assert await reader.readexactly(3) == b"\x81\x01x"
+            assert set(waits) == {None}
+            writer.close()
 
 
 @pytest.mark.parametrize("size", [7, 100_000])

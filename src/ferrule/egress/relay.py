@@ -26,7 +26,7 @@ from ferrule.egress.messages import (
     values,
 )
 from ferrule.egress.secrets import BadSecret, Concealer, Exchange
-from ferrule.egress.streams import BLOCK, SocketStream, TlsStream, both, turns
+from ferrule.egress.streams import BLOCK, SocketStream, TlsStream, both, silent_together, turns
 
 HEAD_S = 30.0
 """For a whole head, from its first byte: a program sends it at once."""
@@ -261,22 +261,25 @@ class _One:
         ours = self._inner.trailing_data[0] + self._client.early
         theirs = self._outer.trailing_data[0]
 
-        async def there(block: bytes) -> None:
+        async def there(block: bytes, moved: Callable[[], None]) -> None:
             while block or (block := await client.read()):
                 await upstream.write(block)
                 block = b""
+                moved()
             await upstream.end()
 
-        async def back(block: bytes) -> None:
+        async def back(block: bytes, moved: Callable[[], None]) -> None:
             while block or (block := await upstream.read()):
                 # A frame goes out whole: what is kept back of it, until more comes, tells how a value begins.
                 told = (concealer.feed(part) + (concealer.flush() if end else b"") for part, end in frames.cut(block))
                 await client.write(b"".join(told))
                 block = b""
+                moved()
             await client.write(concealer.flush())
             await client.end()
 
-        await both(there(ours), back(theirs))
+        async with silent_together((client, upstream)) as moved:
+            await both(there(ours, moved), back(theirs, moved))
 
 
 def _concealed(headers: "list[tuple[bytes, bytes]]", exchange: Exchange | None) -> "list[tuple[bytes, bytes]]":

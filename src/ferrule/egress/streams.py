@@ -4,8 +4,8 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -186,6 +186,15 @@ class TlsStream:
         self._inner.close()
 
     @property
+    def patience(self) -> float | None:
+        """As of a `SocketStream`."""
+        return self._inner.patience
+
+    @patience.setter
+    def patience(self, seconds: float | None) -> None:
+        self._inner.patience = seconds
+
+    @property
     def is_stale(self) -> bool:
         """True if the other side has closed, or says what nobody asked for."""
         return self._inner.is_stale
@@ -221,7 +230,18 @@ class TlsStream:
 
 async def tunnel(one: SocketStream, other: SocketStream, idle_s: float = PATIENCE_S) -> None:
     """Pass bytes both ways until both have ended, or nothing came for `idle_s` seconds. Raises `OSError`."""
-    one.patience = other.patience = None
+    async with silent_together((one, other), idle_s) as moved:
+        await both(_pump(one, other, moved), _pump(other, one, moved))
+
+
+@asynccontextmanager
+async def silent_together(
+    streams: "Iterable[SocketStream | TlsStream]", idle_s: float = PATIENCE_S
+) -> AsyncIterator[Callable[[], None]]:
+    """Let a stream be silent while another is not. Yields what is to be called when bytes have come; raises
+    `TimeoutError` where that was not for `idle_s` seconds."""
+    for stream in streams:
+        stream.patience = None
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(idle_s) as idle:
 
@@ -230,7 +250,7 @@ async def tunnel(one: SocketStream, other: SocketStream, idle_s: float = PATIENC
             if (until := idle.when()) is None or until < now + idle_s - 1:  # moving a timer takes as long as a block
                 idle.reschedule(now + idle_s)
 
-        await both(_pump(one, other, moved), _pump(other, one, moved))
+        yield moved
 
 
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
