@@ -25,6 +25,7 @@ from ferrule.containers.notices import RESTARTED
 from ferrule.containers.place import LOCK, PREFIX, Slot, new_slot, on_disk, sweep, take_slot
 from ferrule.locks import try_lock
 from ferrule.process.launcher import LaunchError, Limits, Pipes
+from tests.containers.leftovers import leftovers
 from tests.processes import alive, children, running, until
 from tests.sandbox.test_death import SECONDS, inits_of
 
@@ -82,6 +83,15 @@ async def test_it_expires_when_nobody_uses_it(host: LocalHost, place: Path) -> N
     await until(lambda: container.status == "expired" and folders(place) == [])
     with pytest.raises(ContainerExpired):
         await container.run("true")
+
+
+async def test_one_that_expires_as_its_host_closes_leaves_nothing(place: Path) -> None:
+    async with LocalHost.open(place) as host:
+        container = await host.create(ContainerSettings(idle_seconds=0.1))
+        while container.status != "expired":  # noqa: ASYNC110 - seen in the very turn in which it begins
+            await asyncio.sleep(0)
+    left = leftovers(place, {os.getpid()})
+    assert (folders(place), left.groups) == ([], 0)
 
 
 async def test_the_next_host_goes_on_with_the_files(place: Path) -> None:

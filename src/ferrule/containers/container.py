@@ -330,7 +330,7 @@ class Container(Closing):
 
     async def aclose(self) -> None:
         """End it and remove its files."""
-        await uninterrupted(self._host.discard(self))
+        await self._host.discard(self)
         if self.when_closed is not None:
             await self.when_closed()
 

@@ -192,7 +192,7 @@ class LocalHost(LoopBound):
         """End a container and remove its files; does nothing if that was done."""
         if self._containers.pop(container.id, None) is not None:
             self._ended.append(container.id)
-            await container.expire()
+            await uninterrupted(container.expire())
 
     def adopt(self, settings: ContainerSettings) -> Container:
         """Make a container that starts at its first use. Blocking, for a moment."""
