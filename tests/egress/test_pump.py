@@ -1,6 +1,7 @@
 """Tunnels: bytes between two connections, moved by a thread or by the loop."""
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -71,9 +72,9 @@ async def said(connection: socket.socket, count: int) -> bytes:
 
 @pytest.fixture(params=["thread", "loop"])
 def mover(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "thread" and not pump_module.CAN_SPLICE:
+    if request.param == "thread" and not pump_module.can_splice():
         pytest.skip("this system has no splice")
-    monkeypatch.setattr(pump_module, "CAN_SPLICE", request.param == "thread")
+    monkeypatch.setattr(pump_module, "can_splice", lambda: request.param == "thread")
     return str(request.param)
 
 
@@ -190,3 +191,14 @@ async def test_a_thread_without_tunnels_ends_and_the_next_tunnel_has_another(mon
                 await asyncio.wait([ends.task])
             assert pump._worker is not None
             await asyncio.wait_for(asyncio.shield(pump._worker.ended), 30)
+
+
+def test_a_system_that_refuses_to_splice_moves_bytes_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no")
+
+    before = os.listdir("/proc/self/fd")
+    assert pump_module.can_splice.__wrapped__()
+    monkeypatch.setattr(os, "splice", refused)
+    assert not pump_module.can_splice.__wrapped__()
+    assert os.listdir("/proc/self/fd") == before

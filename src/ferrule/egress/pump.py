@@ -3,6 +3,7 @@ for other work. Only Linux can do that; elsewhere the loop moves them.
 """
 
 import asyncio
+import functools
 import os
 import select
 import socket
@@ -14,7 +15,6 @@ from time import monotonic
 
 from ferrule.egress.streams import PATIENCE_S, SocketStream, tunnel
 
-CAN_SPLICE = hasattr(os, "splice") and hasattr(select, "epoll")
 MOST = 1 << 20
 """Bytes moved at once. A pipe bounds them first, to 16 pieces of up to 32 KiB. Pipes are not made larger: a thousand
 of the usual size are what an ordinary user may have."""
@@ -35,7 +35,7 @@ class Pump:
     async def tunnel(self, one: SocketStream, other: SocketStream, idle_s: float = PATIENCE_S) -> None:
         """Pass bytes both ways until both have ended, or nothing came for `idle_s` seconds. Once this returns, the
         sockets may be closed. Raises `OSError`."""
-        if not CAN_SPLICE:
+        if not can_splice():
             await tunnel(one, other, idle_s)
             return
         for source, target in ((one, other), (other, one)):
@@ -67,6 +67,23 @@ class Pump:
             await asyncio.wait([worker.ended], timeout=END_S)
             if worker.ended.done():
                 worker.thread.join()  # of which nothing is left but its return
+
+
+@functools.cache
+def can_splice() -> bool:
+    """Return whether this system moves bytes between sockets and pipes. Not all that pass for Linux do."""
+    if not hasattr(os, "splice") or not hasattr(select, "epoll"):
+        return False
+    one, other = socket.socketpair()
+    pipe = _new_pipe()
+    try:
+        with one, other:
+            one.send(b"x")
+            return os.splice(other.fileno(), pipe[1], 1) == 1 == os.splice(pipe[0], other.fileno(), 1)
+    except OSError:
+        return False
+    finally:
+        _close(pipe)
 
 
 async def _over_or_idle(pair: "_Pair", idle_s: float) -> None:
@@ -227,7 +244,7 @@ class _Worker:
         """Move some bytes. Returns whether more may be moved; if not, an event tells when. Raises `OSError`."""
         flags = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
         if way.pipe is None:
-            way.pipe = self._spare.pop() if self._spare else os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            way.pipe = self._spare.pop() if self._spare else _new_pipe()
         try:
             if not way.held:
                 way.held = os.splice(way.source.fileno(), way.pipe[1], MOST, flags=flags)
@@ -255,6 +272,10 @@ class _Worker:
 def _set(future: "asyncio.Future[OSError | None]", result: OSError | None) -> None:
     if not future.done():
         future.set_result(result)
+
+
+def _new_pipe() -> tuple[int, int]:
+    return os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _close(pipe: tuple[int, int]) -> None:
