@@ -67,14 +67,14 @@ async def shown(
 ) -> AsyncIterator[Screen]:
     """Show a session with full access in `folder`, which asks; `changed` are settings."""
     with ScriptedModel(script) as model:
-        app = TerminalApp(Opening(settings=asking(folder, model.base_url, **changed)))
+        app = TerminalApp(lambda: Opening(settings=asking(folder, model.base_url, **changed)))
         try:
             async with app.run_test(size=size) as pilot:
                 screen = Screen(app, pilot, model)
                 await screen.until("^ ferrule [0-9.]+")
                 yield screen
         finally:
-            await app.talk.close()
+            await app.close()
 
 
 def asking(folder: Path, base_url: str, **changed: Any) -> Settings:

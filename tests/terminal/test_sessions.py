@@ -37,8 +37,8 @@ async def test_a_new_session_and_back_to_the_old_one(spoken: Screen) -> None:
 
 
 async def test_a_fork_goes_on_and_leaves_the_first_alone(spoken: Screen) -> None:
-    first = spoken.app.talk.session
-    assert first is not None
+    assert spoken.app.desk is not None and spoken.app.desk.talk.session is not None
+    first = spoken.app.desk.talk.session
     await spoken.say("/fork")
     await spoken.until("this is a copy of")
     await spoken.say("third words")

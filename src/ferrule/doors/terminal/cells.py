@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from textual.strip import Strip
 
+from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.output import Output
 from ferrule.doors.terminal.strips import (
     BLANK,
@@ -39,48 +40,6 @@ LONGEST_DRAWN = 8_000
 """Characters of an unfinished block that are drawn as Markdown: more than two screens."""
 LONGEST_LINE = 10_000
 """Characters shown of one line of an output, which may be a whole file."""
-LEAST_WIDTH = 8
-"""Columns below which nothing is laid out."""
-
-
-class Cell:
-    """One thing. Its rows are kept for the last width until it changes, or is far from the screen."""
-
-    is_foldable = False
-    is_running = False
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self.place = -1
-        """Its number in the transcript."""
-        self._rows: list[Strip] | None = None
-        self._width = 0
-
-    def rows(self, width: int) -> list[Strip]:
-        """Return the rows at this width, the last of them blank; none where nothing is to be seen."""
-        width = max(width, LEAST_WIDTH)
-        if self._rows is None or self._width != width:
-            drawn = self.draw(width)
-            self._rows, self._width = [*drawn, BLANK] if drawn else [], width
-        return self._rows
-
-    def draw(self, width: int) -> list[Strip]:
-        """Return the rows without the blank one."""
-        raise NotImplementedError
-
-    def forget(self) -> None:
-        """Drop the rows: something changed, or nobody looks."""
-        self._rows = None
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether rows are kept."""
-        return self._rows is not None
-
-    def toggle(self) -> None:
-        """Unfold it, or fold it again."""
-        self.is_open = not self.is_open
-        self.forget()
 
 
 class Note(Cell):

@@ -23,7 +23,7 @@ is one already, improve it."""
 DIFF = "git --no-pager diff HEAD && git ls-files --others --exclude-standard | sed 's/^/new file: /'"
 
 
-class Desk(Protocol):
+class Target(Protocol):
     """What a command acts on: the screen and the session."""
 
     @property
@@ -71,11 +71,11 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     about: str
-    run: Callable[[Desk, str], Awaitable[None]]
+    run: Callable[[Target, str], Awaitable[None]]
     idle: bool = False
 
 
-async def _model(desk: Desk, word: str) -> None:
+async def _model(desk: Target, word: str) -> None:
     if word:
         await desk.change(model=word)
         return
@@ -83,7 +83,7 @@ async def _model(desk: Desk, word: str) -> None:
     desk.pick("Model", [Item(name, name) for name in names], lambda name: desk.send(f"/model {name}"))
 
 
-async def _approvals(desk: Desk, word: str) -> None:
+async def _approvals(desk: Target, word: str) -> None:
     if word:
         await desk.change(approval_policy=as_approval_policy(word))
         return
@@ -99,7 +99,7 @@ POLICIES = {
 }
 
 
-async def _status(desk: Desk, word: str) -> None:
+async def _status(desk: Target, word: str) -> None:
     session = desk.talk.session
     if session is None:
         return
@@ -112,22 +112,22 @@ async def _status(desk: Desk, word: str) -> None:
     )
 
 
-async def _diff(desk: Desk, word: str) -> None:
+async def _diff(desk: Target, word: str) -> None:
     await desk.run_command(DIFF, told=False)
 
 
-async def _compact(desk: Desk, word: str) -> None:
+async def _compact(desk: Target, word: str) -> None:
     if (session := desk.talk.session) is not None:
         done = await session.compact()
         if done is None:
             desk.note("interrupted")
 
 
-async def _new(desk: Desk, word: str) -> None:
+async def _new(desk: Target, word: str) -> None:
     await desk.begin_anew()
 
 
-async def _resume(desk: Desk, word: str) -> None:
+async def _resume(desk: Target, word: str) -> None:
     if word:
         await desk.go_on_with(word)
         return
@@ -138,53 +138,53 @@ async def _resume(desk: Desk, word: str) -> None:
     desk.pick("Session", items, lambda name: desk.send(f"/resume {name}"))
 
 
-async def _fork(desk: Desk, word: str) -> None:
+async def _fork(desk: Target, word: str) -> None:
     session = desk.talk.session
     if session is not None:
         await desk.go_on_with(SessionIndex(session.settings.home).fork(session.id))
         desk.note(f"this is a copy of {session.id}, which stays as it is")
 
 
-async def _undo(desk: Desk, word: str) -> None:
+async def _undo(desk: Target, word: str) -> None:
     if (session := desk.talk.session) is not None:
         await session.undo()
 
 
-async def _mcp(desk: Desk, word: str) -> None:
+async def _mcp(desk: Target, word: str) -> None:
     session = desk.talk.session
     servers = {} if session is None else session.settings.mcp_servers
     lines = [f"{name}: {desk.mcp_states.get(name, 'not started')}" for name in servers]
     desk.note("\n".join(lines) or "there are no MCP servers; `ferrule mcp add` adds one")
 
 
-async def _tools(desk: Desk, word: str) -> None:
+async def _tools(desk: Target, word: str) -> None:
     if (session := desk.talk.session) is not None:
         names = sorted(f"{space}.{name}" if space else name for space, name in session.toolset.current()[1])
         desk.note("\n".join(names) or "there are no tools")
 
 
-async def _skills(desk: Desk, word: str) -> None:
+async def _skills(desk: Target, word: str) -> None:
     found = installed(desk.talk.settings).used
     lines = [f"{skill.name}: {skill.description}" for skill in found]
     desk.note("\n".join(lines) or "there are no skills")
 
 
-async def _agents(desk: Desk, word: str) -> None:
+async def _agents(desk: Target, word: str) -> None:
     roles = desk.talk.settings.agents
     lines = [f"{name}: {role.description}".rstrip(": ") for name, role in roles.items()]
     desk.note("\n".join(lines) or "no kinds of sub-agents are configured ([agents.NAME])")
 
 
-async def _memory(desk: Desk, word: str) -> None:
+async def _memory(desk: Target, word: str) -> None:
     memories = MemoryStore(desk.talk.settings.home).all()
     desk.note("\n".join(f"{one.id}: {one.summary}" for one in memories) or "nothing is remembered")
 
 
-async def _init(desk: Desk, word: str) -> None:
+async def _init(desk: Target, word: str) -> None:
     desk.send(INIT)
 
 
-async def _copy(desk: Desk, word: str) -> None:
+async def _copy(desk: Target, word: str) -> None:
     if not desk.last_answer:
         desk.note("there is no answer to copy yet")
         return
@@ -192,7 +192,7 @@ async def _copy(desk: Desk, word: str) -> None:
     desk.note("the last answer was sent to the terminal's clipboard")
 
 
-async def _theme(desk: Desk, word: str) -> None:
+async def _theme(desk: Target, word: str) -> None:
     if word:
         desk.set_theme(word)
         return
@@ -200,12 +200,12 @@ async def _theme(desk: Desk, word: str) -> None:
     desk.pick("Theme", items, lambda name: desk.send(f"/theme {name}"))
 
 
-async def _help(desk: Desk, word: str) -> None:
+async def _help(desk: Target, word: str) -> None:
     width = max(len(command.name) for command in COMMANDS)
     desk.note("\n".join([*(f"{command.name:<{width}}  {command.about}" for command in COMMANDS), "", KEYS]))
 
 
-async def _quit(desk: Desk, word: str) -> None:
+async def _quit(desk: Target, word: str) -> None:
     desk.leave()
 
 
@@ -245,7 +245,7 @@ def suggested(home: str) -> list[tuple[str, str]]:
     return [*((command.name, command.about) for command in COMMANDS), *own]
 
 
-async def run_command(desk: Desk, text: str) -> None:
+async def run_command(desk: Target, text: str) -> None:
     """Do what a text that begins with `/` says; what is wrong with it is told, and it is never sent."""
     name, _, rest = text.partition(" ")
     command = next((one for one in COMMANDS if one.name == name), None)

@@ -9,7 +9,6 @@ from itertools import islice
 
 import msgspec
 
-from ferrule.ignores.walk import Walk
 from ferrule.tools.tasks import run_blocking
 
 MOST = 8
@@ -81,6 +80,8 @@ class Files:
 
 
 def _listed(cwd: str) -> list[str]:
+    from ferrule.ignores.walk import Walk
+
     return [os.path.relpath(path, cwd) for path in islice(Walk(cwd, cwd), MOST_FILES)]
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from textual import events, work
 from textual.message import Message
 from textual.widgets import TextArea
@@ -11,10 +12,8 @@ from textual.widgets import TextArea
 from ferrule.doors.terminal.completion import Files, command_word, commands_for, file_word
 from ferrule.doors.terminal.history import PromptHistory
 from ferrule.doors.terminal.suggestions import Suggestions
-from ferrule.images import read_header
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import UsageError
-from ferrule.session.images import image_of
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 """Keys that break the line; terminals differ in which of them they can send."""
@@ -25,6 +24,14 @@ LONGEST_IMAGE = 20 * 1024 * 1024
 """Bytes of an image that a prompt takes; servers refuse larger ones."""
 
 _CHIP = re.compile(r"\[(?:Pasted text|Image) #\d+[^\]\n]*\]")
+
+
+class Helper(msgspec.Struct, frozen=True):
+    """What the composer asks while somebody writes."""
+
+    past: "PromptHistory"
+    files: "Files"
+    commands: Callable[[], Sequence[tuple[str, str]]]
 
 
 class Composer(TextArea):
@@ -50,19 +57,11 @@ class Composer(TextArea):
             super().__init__()
             self.text, self.parts = text, parts
 
-    def __init__(
-        self,
-        placeholder: str,
-        suggestions: Suggestions,
-        cwd: str,
-        home: str,
-        commands: Callable[[], Sequence[tuple[str, str]]],
-    ) -> None:
+    def __init__(self, placeholder: str, suggestions: Suggestions) -> None:
         super().__init__(compact=True, highlight_cursor_line=False, placeholder=placeholder)
         self._suggestions = suggestions
-        self._commands = commands
-        self._files = Files(cwd)
-        self.past = PromptHistory(home)
+        self.helper: Helper | None = None
+        """Who knows the files, the commands and the earlier messages; None until the session opens."""
         self._pasted: dict[str, ContentPart] = {}
 
     async def _on_key(self, event: events.Key) -> None:
@@ -78,9 +77,9 @@ class Composer(TextArea):
         elif key in NEW_LINE_KEYS:
             self.insert("\n")
         elif key == "up" and self.cursor_location[0] == 0:
-            self._recall(self.past.earlier(self.text))
+            self._recall(self.helper.past.earlier(self.text) if self.helper else None)
         elif key == "down" and self.cursor_location[0] == self.document.line_count - 1:
-            self._recall(self.past.later())
+            self._recall(self.helper.past.later() if self.helper else None)
         else:
             return False
         return True
@@ -131,8 +130,10 @@ class Composer(TextArea):
     def on_text_area_changed(self) -> None:
         """Suggest what may be meant."""
         word = command_word(self.text)
+        if self.helper is None:
+            return
         if word is not None:
-            self._suggestions.show(commands_for(word, self._commands()))
+            self._suggestions.show(commands_for(word, self.helper.commands()))
         elif (query := file_word(self._before)) is not None:
             self._suggest_files(query)
         else:
@@ -140,7 +141,7 @@ class Composer(TextArea):
 
     @work(exclusive=True, group="files")
     async def _suggest_files(self, query: str) -> None:
-        found = await self._files.matching(query)
+        found = () if self.helper is None else await self.helper.files.matching(query)
         if file_word(self._before) == query:
             self._suggestions.show(found)
 
@@ -168,7 +169,8 @@ class Composer(TextArea):
         text = self.text.strip()
         if text:
             parts = self._parts(text)
-            self.past.add(text)
+            if self.helper is not None:
+                self.helper.past.add(text)
             self._pasted.clear()
             self.clear()
             self._suggestions.show(())
@@ -192,6 +194,9 @@ def _printable(text: str) -> str:
 def _image_at(text: str) -> tuple[str, ContentPart] | None:
     """Return the name and the image whose path was pasted, as terminals do with a file that is dropped; None for
     another text."""
+    from ferrule.images import read_header
+    from ferrule.session.images import image_of
+
     path = text.strip("'\"").replace("\\ ", " ")
     if "\n" in path or not path.startswith(("/", "~", "./")):
         return None

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from ferrule._version import __version__
+from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.cells import (
     Answer,
     Call,
-    Cell,
     Child,
     CommandCell,
     Folded,

@@ -1,6 +1,7 @@
 """A dialog's frame: it takes the composer's place, draws rows, and ends with one answer."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.style import Style
@@ -12,7 +13,9 @@ from textual.widget import Widget
 
 from ferrule.doors.terminal.strips import BOLD, CHOSEN, PLAIN, row
 from ferrule.rendering.width import width_of
-from ferrule.tools.questions import Answer
+
+if TYPE_CHECKING:
+    from ferrule.tools.questions import Answer
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ class Panel(Widget, can_focus=True):
     class Answered(Message):
         """The user has answered."""
 
-        def __init__(self, request_id: str, answer: Answer) -> None:
+        def __init__(self, request_id: str, answer: "Answer") -> None:
             super().__init__()
             self.request_id, self.answer = request_id, answer
 
@@ -86,7 +89,7 @@ class Panel(Widget, can_focus=True):
         """Take a key while nothing is typed; return False for one that means nothing here."""
         raise NotImplementedError
 
-    def give(self, answer: Answer) -> None:
+    def give(self, answer: "Answer") -> None:
         """Answer, once."""
         if not self._given:
             self._given = True

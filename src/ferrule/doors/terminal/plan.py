@@ -1,14 +1,18 @@
 """The plan, which stays in sight."""
 
+from typing import TYPE_CHECKING
+
 from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
 from ferrule.doors.terminal.strips import BOLD, DIM, GREEN, PLAIN, YELLOW, row
-from ferrule.protocol.events import PlanStep
 from ferrule.rendering.safe import plain
 from ferrule.rendering.width import cut
+
+if TYPE_CHECKING:
+    from ferrule.protocol.events import PlanStep
 
 MOST_STEPS = 8
 """Steps in sight; of a longer plan those around the one that is worked on."""
@@ -27,7 +31,7 @@ class PlanView(Widget):
         self._plan: tuple[PlanStep, ...] = ()
         self._rows: list[Strip] = []
 
-    def show(self, plan: tuple[PlanStep, ...]) -> None:
+    def show(self, plan: "tuple[PlanStep, ...]") -> None:
         """Show this plan."""
         self._plan = plan
         self.refresh(layout=True)
@@ -43,7 +47,7 @@ class PlanView(Widget):
         return strip.apply_style(Style()).adjust_cell_length(self.size.width)
 
 
-def plan_rows(plan: tuple[PlanStep, ...], width: int, most: int) -> list[Strip]:
+def plan_rows(plan: "tuple[PlanStep, ...]", width: int, most: int) -> list[Strip]:
     """Return the rows of a plan: its heading with what is done, and at most `most` steps around the current one."""
     done = sum(step.status == "completed" for step in plan)
     if done == len(plan) or most < 2:
@@ -54,7 +58,7 @@ def plan_rows(plan: tuple[PlanStep, ...], width: int, most: int) -> list[Strip]:
     return [head, *(_step_row(step, width) for step in plan[first : first + most - 1])]
 
 
-def _step_row(step: PlanStep, width: int) -> Strip:
+def _step_row(step: "PlanStep", width: int) -> Strip:
     mark = MARKS.get(step.status, ("· ", DIM))
     style = DIM if step.status == "completed" else PLAIN
     return row(mark, (cut(plain(step.step), width - 2), style))

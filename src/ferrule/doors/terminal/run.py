@@ -2,17 +2,21 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ferrule.doors.terminal.app import TerminalApp
-from ferrule.doors.terminal.talk import Opening
+
+if TYPE_CHECKING:
+    from ferrule.doors.terminal.talk import Opening
 
 
-async def run_terminal(opening: Opening) -> bool:
-    """Show the session until the user quits. Return False if a signal ended it; the terminal is as before then, too.
+async def run_terminal(load: "Callable[[], Opening]") -> bool:
+    """Show a session until the user quits. Return False if a signal ended it; the terminal is as before then, too.
 
-    Raises what `open_session` does.
+    `load` says which session, in a thread. Raises what it and `open_session` raise.
     """
-    app = TerminalApp(opening)
+    app = TerminalApp(load)
     loop = asyncio.get_running_loop()
     ended_by: list[int] = []
 
@@ -25,7 +29,7 @@ async def run_terminal(opening: Opening) -> bool:
     try:
         await app.run_async()
     finally:
-        await app.talk.close()
+        await app.close()
     if app.failure is not None:
         raise app.failure
     return not ended_by

@@ -1,16 +1,19 @@
 """The line at the bottom: what happens now, and in which session."""
 
 import time
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
 from ferrule.doors.terminal.strips import BOLD, DIM, row
-from ferrule.protocol.settings import Settings
 from ferrule.rendering.safe import plain
 from ferrule.rendering.width import cut, width_of
 from ferrule.rendering.words import duration
+
+if TYPE_CHECKING:
+    from ferrule.protocol.settings import Settings
 
 
 class StatusLine(Widget):
@@ -57,7 +60,7 @@ class StatusLine(Widget):
         return row((left, BOLD), (gap, DIM), (right, DIM)).apply_style(Style()).adjust_cell_length(width)
 
 
-def about(settings: Settings, model: str, tokens: int) -> str:
+def about(settings: "Settings", model: str, tokens: int) -> str:
     """Return what stands at the right: the model, the rights, what was used."""
     mode = str(settings.sandbox_policy.__struct_config__.tag)
     used = f" · {tokens:,} tokens" if tokens else ""

@@ -1,6 +1,6 @@
 """The cells of a stored conversation."""
 
-from ferrule.doors.terminal.cells import Cell
+from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.conversation import Conversation
 from ferrule.history.compaction import is_words_of_user
 from ferrule.history.pairs import answered_id

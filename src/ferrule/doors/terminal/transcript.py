@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ferrule.doors.terminal.cells import Cell
+from ferrule.doors.terminal.cell import Cell
 
 FRAME = 1 / 30
 """Seconds between two updates: more often nobody sees."""

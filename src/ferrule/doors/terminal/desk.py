@@ -1,0 +1,361 @@
+"""The session's side of the screen: what happens is shown, what the user says or answers is done."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ferrule.doors.terminal import signals
+from ferrule.doors.terminal.commands import run_command, suggested
+from ferrule.doors.terminal.completion import Files
+from ferrule.doors.terminal.composer import Composer, Helper
+from ferrule.doors.terminal.conversation import Conversation
+from ferrule.doors.terminal.dialogs import ApprovalPanel
+from ferrule.doors.terminal.editor import edited, editor_command
+from ferrule.doors.terminal.forms import FormPanel, form_of
+from ferrule.doors.terminal.history import PromptHistory
+from ferrule.doors.terminal.panel import Panel
+from ferrule.doors.terminal.pickers import Item, Picker
+from ferrule.doors.terminal.plan import PlanView
+from ferrule.doors.terminal.status import StatusLine, about
+from ferrule.doors.terminal.stored import stored_cells
+from ferrule.doors.terminal.talk import Opening, Talk, Words, as_words
+from ferrule.doors.terminal.transcript import Transcript
+from ferrule.prompts import expand_prompt
+from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.events import (
+    Event,
+    ExecApproval,
+    ItemStarted,
+    ItemUpdated,
+    McpServerStatus,
+    PlanUpdate,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+)
+from ferrule.rendering.calls import call_line, read_call
+from ferrule.session.rollout import StoredSession
+from ferrule.tools.events import ToolEvent
+from ferrule.tools.questions import Answer, Question
+from ferrule.tools.tasks import end_tasks, run_blocking
+
+THINKING = "Thinking"
+PROMPTS = "/prompts:"
+
+
+class Stage(Protocol):
+    """The screen, as the desk knows it."""
+
+    @property
+    def transcript(self) -> Transcript: ...
+    @property
+    def plan(self) -> PlanView: ...
+    @property
+    def status(self) -> StatusLine: ...
+    @property
+    def composer(self) -> Composer: ...
+    @property
+    def panel(self) -> Panel | None: ...
+    @property
+    def themes(self) -> list[str]: ...
+    @property
+    def is_looked_at(self) -> bool: ...
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something run beside the screen; a fault of it ends the program."""
+
+    def open_panel(self, panel: Panel) -> None:
+        """Put a dialog in the composer's place."""
+
+    def close_panel(self) -> None:
+        """Take it away."""
+
+    def tell_terminal(self, sequence: str) -> None:
+        """Write a sequence to the terminal itself."""
+
+    def set_theme(self, name: str) -> bool:
+        """Change the colours; False where there are none of this name."""
+        ...
+
+    def copy(self, text: str) -> None:
+        """Put a text on the clipboard."""
+
+    def leave(self) -> None:
+        """End the program."""
+
+    async def lend(self, work: Callable[[], str]) -> str | None:
+        """Lend the terminal to a program, in a thread; None where that cannot be."""
+        ...
+
+
+class Desk:
+    """Shows one session on the stage, and does what the user wants of it."""
+
+    def __init__(self, stage: Stage, opening: Opening) -> None:
+        self._stage = stage
+        self._opening = opening
+        self.conversation = Conversation(stage.transcript.add, stage.transcript.touch)
+        self.talk = Talk(opening, self.show_event)
+        self.mcp_states: dict[str, str] = {}
+        self._answered: set[str] = set()
+        self._by_hand: set[asyncio.Task[None]] = set()
+        """Commands that the user has given."""
+        home = opening.settings.home
+        files, past = Files(opening.settings.cwd), PromptHistory(home)
+        stage.composer.helper = Helper(past, files, lambda: suggested(home))
+
+    async def open(self) -> None:
+        """Open the session. Raises what `open_session` does."""
+        opening, settings = self._opening, self._opening.settings
+        warnings = opening.warnings
+        if opening.sources is not None:
+            loaded = await self.talk.confirmed(opening.sources)
+            settings, warnings = loaded.settings, loaded.warnings
+        await self.talk.open(settings, opening.stored)
+        await self._show_session(opening.stored)
+        for text in warnings:
+            self.conversation.warn(text)
+
+    async def _show_session(self, stored: StoredSession | None) -> None:
+        """Show which session is open now, and what was said in it."""
+        self._show_about()
+        self.conversation.begin(self.talk.model_name, self.talk.settings.cwd, await self.talk.confinement())
+        if stored is not None:
+            cells, self.conversation.last_answer = await run_blocking(stored_cells, stored)
+            self._stage.transcript.fill(cells)
+        self._stage.status.do("")
+        self._show_title()
+
+    def submit(self, text: str, parts: Words) -> None:
+        """Say what the user has sent, or do what a command says."""
+        if text.startswith("/") and not text.startswith(PROMPTS):
+            self._stage.start(run_command(self, text))
+        elif text.startswith("!") and text[1:].strip():
+            self._stage.start(self._run_by_hand(text[1:].strip()))
+        else:
+            self._say(text, parts)
+
+    def _say(self, text: str, parts: Words) -> None:
+        if text.startswith(PROMPTS):
+            try:
+                parts = as_words(expand_prompt(text, self.talk.settings.home))
+            except FerruleError as error:
+                self.note(str(error))
+                return
+        self.conversation.say(text)
+        self._stage.transcript.follows = True
+        if self.talk.say(parts):
+            self._stage.start(self.talk.work())
+
+    def send(self, text: str) -> None:
+        """See `Target`."""
+        self._stage.close_panel()
+        self.submit(text, as_words(text))
+
+    async def _run_by_hand(self, script: str) -> None:
+        running = asyncio.create_task(self.run_command(script))
+        self._by_hand.add(running)
+        try:
+            await asyncio.wait([running])
+        finally:
+            self._by_hand.discard(running)
+            await end_tasks([running])
+        if not running.cancelled() and (error := running.exception()) is not None:
+            if not isinstance(error, FerruleError):
+                raise error
+            self.note(str(error))
+
+    async def run_command(self, script: str, *, told: bool = True) -> None:
+        """See `Target`."""
+        self._stage.status.do(f"! {script}")
+        try:
+            output = await self.talk.run_command(script)
+        finally:
+            self._stage.status.do("")
+        if output.success is False:
+            self.note(output.text)
+        if told:
+            self.talk.tell_model(f"The user has run a command here:\n$ {script}\n{output.text}")
+
+    def show_event(self, event: Event | ToolEvent) -> None:
+        """Show an event of the session. Quick: it stands in the session's way."""
+        if isinstance(event, Question):
+            self.look_for_questions()
+            return
+        self.conversation.on_event(event)
+        match event:
+            case TurnStarted():
+                self._stage.status.do(THINKING)
+                self._show_title()
+            case ItemUpdated(kind="text"):
+                self._stage.status.do("Answering")
+            case ItemStarted(item=item) if (call := read_call(item.view)) is not None:
+                self._stage.status.do(call_line(call).split("\n")[0])
+            case PlanUpdate(plan=plan):
+                self._stage.plan.show(plan)
+            case TokenCount():
+                self._show_about()
+            case McpServerStatus(server=server, status=status, message=message):
+                self.mcp_states[server] = f"{status} {message}".strip()
+            case TurnAborted():
+                self.conversation.abort()
+                self._end_turn()
+            case TurnCompleted() | TurnFailed():
+                self._end_turn()
+                self._notify_user("Ferrule is done" if isinstance(event, TurnCompleted) else "Ferrule has failed")
+
+    def _end_turn(self) -> None:
+        self._stage.status.do("")
+        self._show_about()
+        self._show_title(idle=True)
+
+    def _show_about(self) -> None:
+        session = self.talk.session
+        if session is not None:
+            self._stage.status.about = about(session.settings, session.model_name, session.spent.total_tokens)
+            self._stage.status.refresh()
+
+    def _show_title(self, *, idle: bool = False) -> None:
+        asked = self._stage.panel is not None and self._stage.panel.request_id
+        mark = "? " if asked else "… " if self._stage.status.doing else ""
+        folder = os.path.basename(self.talk.settings.cwd) or "/"
+        self._stage.tell_terminal(signals.title(f"{'' if idle else mark}ferrule · {folder}"))
+
+    def _notify_user(self, text: str) -> None:
+        """Tell a user who looks elsewhere."""
+        if not self._stage.is_looked_at:
+            self._stage.tell_terminal(signals.notification(text))
+
+    def look_for_questions(self) -> None:
+        """Put the oldest question in the composer's place; take away the dialog of one that no longer waits."""
+        waiting = [one for one in self.talk.questions() if one.request_id not in self._answered]
+        shown = None if self._stage.panel is None else self._stage.panel.request_id
+        if shown is not None and (waiting if not shown else all(one.request_id != shown for one in waiting)):
+            self._stage.close_panel()
+        if self._stage.panel is None and waiting:
+            self._stage.open_panel(panel_for(waiting[0]))
+            self._show_title()
+            self._notify_user("Ferrule asks you something")
+        if self._stage.panel is not None and waiting and self._stage.panel.waiting != len(waiting):
+            self._stage.panel.waiting = len(waiting)
+            self._stage.panel.refresh(layout=True)
+
+    def answer(self, request_id: str, answer: Answer) -> None:
+        """Hand an answer over."""
+        self._answered.add(request_id)
+        self.talk.answer(request_id, answer)
+        self._stage.close_panel()
+        self.look_for_questions()
+        self._show_title()
+
+    def note(self, text: str) -> None:
+        """See `Target`."""
+        self.conversation.note(text)
+
+    def pick(self, title: str, items: Sequence[Item], taken: Callable[[str], object]) -> None:
+        """See `Target`."""
+        self._stage.open_panel(Picker(title, items, taken))
+
+    @property
+    def last_answer(self) -> str:
+        """See `Target`."""
+        return self.conversation.last_answer
+
+    @property
+    def themes(self) -> list[str]:
+        """See `Target`."""
+        return self._stage.themes
+
+    def set_theme(self, name: str) -> None:
+        """See `Target`."""
+        if not self._stage.set_theme(name):
+            self.note(f"there is no theme {name}; /theme lists those there are")
+
+    def copy(self, text: str) -> None:
+        """See `Target`."""
+        self._stage.copy(text)
+
+    def leave(self) -> None:
+        """See `Target`."""
+        self._stage.leave()
+
+    async def begin_anew(self) -> None:
+        """See `Target`."""
+        await self.talk.open(self.talk.settings)
+        await self._show_anew(None)
+
+    async def go_on_with(self, session_id: str) -> None:
+        """See `Target`."""
+        await self._show_anew(await self.talk.resume(session_id))
+
+    async def change(self, **settings: object) -> None:
+        """See `Target`."""
+        now = self.talk.settings
+        if isinstance(model := settings.pop("model", None), str):
+            settings["model"] = msgspec.structs.replace(now.model, model=model)
+        await self.talk.change(msgspec.structs.replace(now, **settings))
+        self._show_about()
+        self.note(f"now {self._stage.status.about}")
+
+    async def _show_anew(self, stored: StoredSession | None) -> None:
+        self._stage.transcript.clear()
+        self.conversation = Conversation(self._stage.transcript.add, self._stage.transcript.touch)
+        self._stage.plan.show(())
+        await self._show_session(stored)
+
+    def interrupt(self) -> bool:
+        """End the turn, or the user's own commands. Return False where nothing runs."""
+        if self.talk.interrupt():
+            return True
+        for task in self._by_hand:
+            task.cancel()
+        return bool(self._by_hand)
+
+    def pick_turn(self) -> None:
+        """Let the user choose an earlier message to go back to."""
+        said = [(number, text) for number, text in enumerate(self.talk.said, 1) if text]
+        items = [Item(" ".join(text.split()), str(number), f"turn {number}") for number, text in reversed(said)]
+        if items and not self.talk.is_working:
+            self.pick("Go back to", items, self._go_back)
+
+    def _go_back(self, number: str) -> None:
+        self._stage.close_panel()
+        self._stage.start(self._before_turn(int(number)))
+
+    async def _before_turn(self, number: int) -> None:
+        text = self.talk.said[number - 1]
+        try:
+            stored = await self.talk.before_turn(number)
+        except FerruleError as error:
+            self.note(str(error))
+            return
+        await self._show_anew(stored)
+        self._stage.composer.load_text(text)
+        self._stage.composer.move_cursor(self._stage.composer.document.end)
+
+    async def edit(self) -> None:
+        """Let the user's editor change what is written."""
+        composer = self._stage.composer
+        try:
+            argv = editor_command(self.talk.settings)
+            text = await self._stage.lend(lambda: edited(argv, composer.text))
+        except FerruleError as error:
+            self.note(str(error))
+            return
+        if text is None:
+            self.note("this terminal cannot be lent to an editor")
+            return
+        composer.load_text(text)
+        composer.move_cursor(composer.document.end)
+
+
+def panel_for(question: Question) -> Panel:
+    """Return the dialog of a question."""
+    if isinstance(question, ExecApproval):
+        return ApprovalPanel(question)
+    return FormPanel(question.request_id, form_of(question))
