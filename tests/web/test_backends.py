@@ -40,10 +40,13 @@ async def test_each_service_is_asked_in_its_own_form(tmp_path: Path, web: Site) 
     assert web.asked[-1] == {"q": "tower site:brix.example", "count": "20", "country": "DE"}
     assert web.sent[-1]["x-subscription-token"] == "brave-key"
     tavily = browser(tmp_path, backend="tavily", base_url=web.base_url, env_key="MINE")
+    web.answer = lambda query: Answer(b"[]", "application/json", headers={"set-cookie": "id=ann"})
+    await tavily.search("tower", Memory(), BRIX)
     web.answer = None
     assert len((await tavily.search("tower", Memory(), BRIX)).hits) == 2
     assert web.asked[-1] == {"query": "tower", "max_results": 20, "include_domains": ["brix.example"]}
     assert web.sent[-1]["authorization"] == "Bearer tavily-key"
+    assert "cookie" not in {name.lower() for name in web.sent[-1]}
     web.answer = lambda query: Answer(b"", status=401)
     with pytest.raises(WebRefused, match="key in MINE"):
         await tavily.search("tower", Memory(), BRIX)

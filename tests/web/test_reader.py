@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from ferrule.web import browser as limits
 from ferrule.web.browser import Browser, WebRefused, Wishes
 from ferrule.web.memory import Memory
 from ferrule.web.reader import decoded
@@ -70,6 +71,21 @@ def with_cookie(reached: threading.Event, go_on: threading.Event) -> Callable[[B
         handler.wfile.write(b"b")
 
     return answer
+
+
+async def test_slow_pages_keep_only_those_waiting_who_open_them(
+    browser: Browser, web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_OF_OWNER", 1)
+    reached, go_on = threading.Event(), threading.Event()
+    web.pages |= {"/slow": with_cookie(reached, go_on), "/fast": Answer(b"fast", "text/plain")}
+    slow = asyncio.create_task(browser.open(f"{SITE}/slow", 1, Memory(), Wishes(owner="ann")))
+    await asyncio.to_thread(reached.wait, 30)
+    more = asyncio.create_task(browser.open(f"{SITE}/fast", 1, Memory(), Wishes(owner="ann")))
+    assert "> fast" in await browser.open(f"{SITE}/fast", 1, Memory(), Wishes(owner="bob"))
+    assert not more.done() and web.opened.count("/fast") == 1
+    go_on.set()
+    assert "> ab" in await slow and "> fast" in await more
 
 
 async def test_a_cookie_is_never_sent_not_even_by_somebody_else(browser: Browser, web: Site) -> None:

@@ -6,6 +6,7 @@ Imported when it is used: it brings the HTTP library.
 import functools
 import ssl
 from collections.abc import Iterable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpcore2
@@ -33,6 +34,11 @@ def guarded_transport(guard: Guard, *, ca_file: str | None = None) -> httpx2.Asy
     """Return the way of such a client to the network, for a client of one's own. Raises `UsageError` as it does."""
     read_in_linear_time()
     return _Transport(guard, client_context(ca_file))
+
+
+def no_cookies() -> CookieJar:
+    """Return a jar that takes nothing, for a client that several people share."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx2
 import msgspec
 
 from ferrule._version import __version__
 from ferrule.egress.guard import Guard, Refused
-from ferrule.egress.http import guarded_client
+from ferrule.egress.http import guarded_client, no_cookies
 from ferrule.protocol.errors import FerruleError
 from ferrule.web.urls import BadUrl, WebUrl
 
@@ -67,8 +66,9 @@ class Downloads:
 
     async def _got(self, url: WebUrl, permit: Permit) -> Downloaded:
         if self._client is None:
-            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # all who read pages share it
-            self._client = guarded_client(self._guard, ca_file=self._ca_file, headers=self._headers, cookies=no_cookies)
+            self._client = guarded_client(
+                self._guard, ca_file=self._ca_file, headers=self._headers, cookies=no_cookies()
+            )
         for _ in range(MAX_REDIRECTS + 1):
             permit(url)
             try:
