@@ -68,3 +68,13 @@ def test_ignore_files_that_are_not_shown_say_nothing(tmp_path: Path) -> None:
     assert search_in_python(everything).count == 0
     confined = Search(path=str(shown), cwd=str(shown), shown=(str(shown),))
     assert sorted(search_in_python(confined).files) == [f"{shown}/guess", f"{shown}/other"]
+
+
+def test_of_one_ignore_file_no_more_rules_are_read_than_files_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ferrule.ignores.walk.MAX_RULES", 2)
+    (tmp_path / ".ignore").write_text("# none\na\n\nb\nc\n")
+    for name in "abc":
+        (tmp_path / name).touch()
+    assert [*Walk(str(tmp_path), str(tmp_path))] == [f"{tmp_path}/c"]

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from io import FileIO
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ from ferrule.kernel_files import Shown, refuse_elsewhere
 IGNORED, KEPT = True, False
 """The verdict of a rule on a path; None if it has none."""
 MAX_IGNORE_BYTES = 1024 * 1024
-"""Of one ignore file: real ones have a few kilobytes, and each line costs a regular expression."""
+MAX_RULES = 10_000
+"""Of one ignore file: real ones have a few kilobytes and dozens of lines, and each line costs a regular expression,
+some 0.2 ms. A megabyte of short ones would take minutes."""
 
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """A FIFO can take a file's place after it was looked at."""
@@ -205,7 +208,8 @@ def _read_rules(path: str, shown: Shown = None) -> Rules:
     except OSError:
         return NO_RULES
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    return Rules.of(rule for line in text.split("\n") if (rule := rule_of(line.removesuffix("\r"))))
+    rules = (rule for line in text.split("\n") if (rule := rule_of(line.removesuffix("\r"))))
+    return Rules.of(islice(rules, MAX_RULES))
 
 
 def users_rules() -> Rules:
