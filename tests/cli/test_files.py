@@ -32,7 +32,7 @@ def test_a_folder_is_added_searched_listed_and_removed(
     home.mkdir()
     (home / "config.toml").write_text('# mine\nmodel = "m"\n')
     assert main(["files", "add", "docs"]) == 0
-    assert capsys.readouterr().out.startswith(f"{docs}  1 files, 1 passages, ")
+    assert capsys.readouterr().out.startswith(f"{docs}  1 file, 1 passage, ")
     assert (home / "config.toml").read_text() == f'# mine\nmodel = "m"\n\n[file_search]\nfolders = ["{docs}"]\n'
     assert main(["files", "search", "how high is the tower"]) == 0
     assert capsys.readouterr().out == f"{docs}/tower.md:1\n{ANSWER}\n"
@@ -56,7 +56,7 @@ def test_an_index_is_brought_up_to_date(docs: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == f"{docs}  not indexed yet\n"
     assert main(["files", "index", "-c", "file_search.folders=['docs', 'gone']"]) == 0
     shown = capsys.readouterr()
-    assert shown.out.splitlines()[0].startswith(f"{docs}  1 files")
+    assert shown.out.splitlines()[0].startswith(f"{docs}  1 file, ")
     assert "gone cannot be indexed: No such file or directory." in shown.err
     assert main(["files", "list"]) == 0
     assert "(not searched: no setting names it)" in capsys.readouterr().out

@@ -23,6 +23,21 @@ from tests.retrieval.toy import ToyEmbedder
 ANSWER = "The tower of Brix is 42 m high.\n"
 
 
+class ToyParser:
+    """Reads documents as text. `asked` are their names; `down`: it reads none now."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.down = False
+
+    async def parse(self, name: str, data: bytes) -> str | None:
+        self.asked.append(name)
+        return None if self.down else data.decode(errors="ignore")
+
+    async def aclose(self) -> None:
+        pass
+
+
 class Place:
     """A folder, a home, and searches in it."""
 
@@ -31,6 +46,7 @@ class Place:
         self.folder = base / "folder"
         self.folder.mkdir()
         self.embedder = ToyEmbedder()
+        self.parser = ToyParser()
         self.shown: tuple[str, ...] | None = None
         self.wait = 30.0
 
@@ -46,6 +62,7 @@ class Place:
             str(self.home),
             self.embedder if embedder else None,
             VectorMemory(),
+            parser=self.parser,
             shown=self.shown,
             wait=self.wait,
         )
@@ -177,6 +194,19 @@ async def test_only_what_has_changed_is_read_and_embedded_again(place: Place, re
     assert sorted({os.path.basename(hit.path) for hit in found.hits}) == ["b.txt", "c.txt"]
     reads.clear()
     assert "c.txt" in await place.names("text") and reads == []
+
+
+async def test_documents_are_parsed_once_and_again_while_they_cannot_be(place: Place, reads: list[str]) -> None:
+    place.write("a.PDF", ANSWER)
+    place.write("b.docx", b"\xff\xfe")
+    place.parser.down = True
+    assert await place.names("tower") == []
+    place.parser.down = False
+    assert await place.names("tower") == ["a.PDF"]
+    reads.clear()
+    place.parser.asked.clear()
+    assert await place.names("tower") == ["a.PDF"]
+    assert reads == place.parser.asked == []
 
 
 async def test_a_search_that_cannot_wait_says_how_far_the_index_is(

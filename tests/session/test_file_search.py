@@ -1,5 +1,6 @@
 """The tool `file_search` in a session: which folders it searches, what the model reads, and what is told."""
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import AskForApproval, ReadOnly
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.session.opening import open_session
+from ferrule.session.parser import ConfinedParser
 from ferrule.testing import ScriptedModel, function_call
+from tests.documents.papers import docx, paragraph
 from tests.retrieval.embedding_server import EmbeddingServer
 
 ASK = function_call("file_search", {"query": "how high is the tower"})
@@ -62,6 +65,12 @@ async def test_an_agent_searches_the_users_folders(folder: Path, server: Embeddi
     assert "nowhere cannot be indexed: No such file or directory." in read
     assert server.keys[0] == "Bearer sk-secret" and "how high is the tower" in server.texts()
     assert not [file for file in (folder / "home").rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
+
+
+async def test_a_document_is_read_by_a_confined_parser(tmp_path: Path) -> None:
+    async with aclosing(ConfinedParser(str(tmp_path))) as parser:
+        assert await parser.parse("a.docx", docx(paragraph("The tower is high."))) == "The tower is high."
+        assert await parser.parse("b.pdf", b"%PDF-1.7 broken") == ""
 
 
 async def test_the_index_is_begun_with_the_session(folder: Path) -> None:

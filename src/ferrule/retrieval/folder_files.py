@@ -14,6 +14,10 @@ from ferrule.retrieval.tables import Document
 
 MAX_FILE_BYTES = 2 << 20
 """Larger files are data or made by programs; a source file of that size has 50,000 lines."""
+PARSED = frozenset({".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods"})
+"""Names of documents that a parser reads."""
+MAX_PARSED_BYTES = 32 << 20
+"""Of such a document: pictures are most of it."""
 MAX_FILES = 100_000
 """Files of one folder: a home directory, or a whole disk, is not what anybody means to search."""
 MAX_LEFT_OUT = 100_000
@@ -46,10 +50,12 @@ class Survey(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What was read of changed files. `stamps` are new ones of files that hold what they held."""
+    """What was read of changed files. `stamps` are new ones of files that hold what they held; `unparsed` have their
+    names, stamps and bytes."""
 
     documents: list[Document]
     stamps: dict[str, str]
+    unparsed: list[tuple[str, str, bytes]]
 
 
 def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
@@ -67,7 +73,7 @@ def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
             status = os.lstat(path)
         except OSError:  # it vanished
             continue
-        if status.st_size > MAX_FILE_BYTES or taken == MAX_FILES:
+        if status.st_size > _most(path) or taken == MAX_FILES:
             left_out += 1
             if left_out == MAX_LEFT_OUT:
                 left.clear()  # what is left may be among those that were not seen
@@ -79,7 +85,17 @@ def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
         left.discard(name)
         if not known.get(name, "").startswith(f"{state} "):
             changed.append(Entry(name, path[start:], state, status.st_size))
+    changed.sort(key=lambda entry: is_parsed(entry.name))  # those that take long are the last
     return Survey(changed, sorted(left), left_out, walk.problems)
+
+
+def is_parsed(name: str) -> bool:
+    """Return whether a parser reads the file."""
+    return os.path.splitext(name)[1].lower() in PARSED
+
+
+def _most(name: str) -> int:
+    return MAX_PARSED_BYTES if is_parsed(name) else MAX_FILE_BYTES
 
 
 def batches(changed: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -99,19 +115,26 @@ def batches(changed: Sequence[Entry]) -> Iterator[list[Entry]]:
 def read(top: str, batch: Sequence[Entry], known: Mapping[str, str], shown: Shown) -> Contents:
     """Read files. Those that cannot be read now are left out, to be tried again; those that hold no text are documents
     without chunks, so that they are not read again."""
-    contents = Contents([], {})
+    contents = Contents([], {}, [])
     for entry in batch:
         try:
-            data = read_inside(top, entry.path, MAX_FILE_BYTES, check=lambda folder: _check(folder, top, shown))
+            data = read_inside(top, entry.path, _most(entry.path), check=lambda folder: _check(folder, top, shown))
         except (FileNotFoundError, Unreadable):
             continue
         digest = hashlib.blake2b(data, digest_size=12).hexdigest()
         stamp = f"{entry.state} {digest}"
         if known.get(entry.name, "").endswith(f" {digest}"):
             contents.stamps[entry.name] = stamp
+        elif is_parsed(entry.name):
+            contents.unparsed.append((entry.name, stamp, data))
         else:
-            contents.documents.append(Document(entry.name, _by_line(text_of(data)), title=entry.name, stamp=stamp))
+            contents.documents.append(document(entry.name, stamp, text_of(data)))
     return contents
+
+
+def document(name: str, stamp: str, text: str) -> Document:
+    """Return a file with this text as a document."""
+    return Document(name, _by_line(text), title=name, stamp=stamp)
 
 
 def _check(folder: int, top: str, shown: Shown) -> None:

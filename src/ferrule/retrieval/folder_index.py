@@ -17,9 +17,10 @@ from typing import NamedTuple, Self
 from ferrule.kernel_files import Shown
 from ferrule.locks import take_in_time, try_lock
 from ferrule.retrieval.embedder import Embedder
-from ferrule.retrieval.folder_files import batches, read, survey
+from ferrule.retrieval.folder_files import batches, document, read, survey
 from ferrule.retrieval.index import NO_EMBEDDER, Index
 from ferrule.retrieval.lanes import IndexDamaged, IndexFault
+from ferrule.retrieval.parser import DocumentParser
 from ferrule.retrieval.tables import Counts
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.sync import AsyncClosing
@@ -43,7 +44,7 @@ FOLDER = "file_search"
 class FolderIndex(AsyncClosing):
     """A folder and its index. `shown` are the folders outside of which nothing is read."""
 
-    def __init__(self, top: str, path: Path, index: Index, shown: Shown) -> None:
+    def __init__(self, top: str, path: Path, index: Index, shown: Shown, parser: DocumentParser | None) -> None:
         self.top = top
         self.index = index
         self.problem: str | None = None
@@ -52,14 +53,24 @@ class FolderIndex(AsyncClosing):
         """Files that are not taken, because they are too large or too many."""
         self._path = path
         self._shown = shown
+        self._parser = parser
         self._left: int | None = None
         self._looked = -FRESH_SECONDS
         self._looking: asyncio.Task[None] | None = None
         self._embedding: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, folder: str, home: str, embedder: Embedder | None, memory: VectorMemory, shown: Shown) -> Self:
-        """Open the index of a folder, or make it. Raises `IndexFault`."""
+    async def open(
+        cls,
+        folder: str,
+        home: str,
+        embedder: Embedder | None,
+        memory: VectorMemory,
+        shown: Shown = None,
+        parser: DocumentParser | None = None,
+    ) -> Self:
+        """Open the index of a folder, or make it. The embedder and the parser stay the caller's. Raises
+        `IndexFault`."""
         top = os.path.realpath(folder)
         path = index_path(home, top)
         with _explained(path):
@@ -71,7 +82,7 @@ class FolderIndex(AsyncClosing):
             index = await Index.open(path, embedder=embedder, memory=memory)
         if await index.fact(TOP) != (shown_top := _as_text(top)):
             await index.set_fact(TOP, shown_top)
-        return cls(top, path, index, shown)
+        return cls(top, path, index, shown, parser)
 
     @property
     def state(self) -> str | None:
@@ -121,7 +132,16 @@ class FolderIndex(AsyncClosing):
             contents = await asyncio.to_thread(read, self.top, batch, known, self._shown)
             await self.index.put_all(contents.documents, embed=False)
             await self.index.set_stamps(contents.stamps)
+            for name, stamp, data in contents.unparsed:
+                await self._parse(name, stamp, data)
             self._left -= len(batch)
+
+    async def _parse(self, name: str, stamp: str, data: bytes) -> None:
+        """Put in a document that a parser reads. What it cannot read now is tried again at the next look."""
+        text = None if self._parser is None else await self._parser.parse(name, data)
+        if text is not None:
+            made = await asyncio.to_thread(document, name, stamp, text)
+            await self.index.put_all([made], embed=False)
 
     async def _embed(self) -> None:
         """Embed what has no vectors, and ask again while the embedder does not answer."""
@@ -142,6 +162,12 @@ class Known(NamedTuple):
 
     path: Path
     counts: Counts
+
+    @property
+    def bytes(self) -> int:
+        """What it takes on the disk."""
+        files = (self.path.with_suffix(suffix) for suffix in SUFFIXES)
+        return sum(file.stat().st_size for file in files if file.exists())
 
 
 async def known_folders(home: str) -> dict[str, Known]:

@@ -10,6 +10,7 @@ from ferrule.kernel_files import Shown
 from ferrule.retrieval.embedder import Embedder
 from ferrule.retrieval.folder_index import FolderIndex
 from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.parser import DocumentParser
 from ferrule.retrieval.searching import Search, search_all
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.sync import AsyncClosing
@@ -37,7 +38,8 @@ class FileHits(msgspec.Struct, frozen=True):
 
 
 class FolderSearch(AsyncClosing):
-    """Folders (absolute) that are searched, with the indexes of each below `home`. Owns the embedder."""
+    """Folders (absolute) that are searched, with the indexes of each below `home`. Owns the embedder and the
+    parser."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class FolderSearch(AsyncClosing):
         embedder: Embedder | None,
         memory: VectorMemory,
         *,
+        parser: DocumentParser | None = None,
         shown: Shown = None,
         wait: float | None = WAIT_SECONDS,
     ) -> None:
@@ -53,6 +56,7 @@ class FolderSearch(AsyncClosing):
         self._home = home
         self._embedder = embedder
         self._memory = memory
+        self._parser = parser
         self._shown = shown
         self._wait = wait
         self._opening: asyncio.Task[None] | None = None
@@ -87,13 +91,16 @@ class FolderSearch(AsyncClosing):
             await asyncio.gather(self._opening, return_exceptions=True)
         for index in self._indexes:
             await index.aclose()
-        if self._embedder is not None:
-            await self._embedder.aclose()
+        for owned in (self._embedder, self._parser):
+            if owned is not None:
+                await owned.aclose()
 
     async def _open(self) -> None:
         for folder in self._folders:
             try:
-                index = await FolderIndex.open(folder, self._home, self._embedder, self._memory, self._shown)
+                index = await FolderIndex.open(
+                    folder, self._home, self._embedder, self._memory, self._shown, self._parser
+                )
             except IndexFault as error:
                 self._problems.append(str(error))
                 continue

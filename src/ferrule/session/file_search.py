@@ -24,6 +24,7 @@ def folder_access(settings: Settings, env: Mapping[str, str], shown: Shown) -> F
         from ferrule.retrieval.embedders import open_embedder
         from ferrule.retrieval.folder_search import FolderSearch
         from ferrule.retrieval.vectors import VectorMemory
+        from ferrule.session.parser import ConfinedParser
 
         policy = settings.sandbox_policy
         ca_file = policy.ca_file if isinstance(policy, ReadOnly | WorkspaceWrite) else None
@@ -32,6 +33,7 @@ def folder_access(settings: Settings, env: Mapping[str, str], shown: Shown) -> F
             settings.home,
             open_embedder(settings.embeddings, env, ca_file=ca_file),
             VectorMemory(settings.embeddings.memory_bytes),
+            parser=ConfinedParser(settings.home),
             shown=shown,
         )
 

@@ -29,6 +29,7 @@ from ferrule.retrieval.folder_index import FolderIndex, Known, index_path, known
 from ferrule.retrieval.folder_search import FolderSearch
 from ferrule.retrieval.index import NO_EMBEDDER
 from ferrule.retrieval.vectors import VectorMemory
+from ferrule.session.parser import ConfinedParser
 
 DESCRIPTION = """\
 List, add and remove the folders that the tool file_search searches; index them, and search in them yourself."""
@@ -50,7 +51,9 @@ class Listed(msgspec.Struct, frozen=True):
         """Return it for people."""
         if not self.bytes:
             return f"{safe(self.folder)}  not indexed yet"
-        said = f"{safe(self.folder)}  {self.files} files, {self.passages} passages, {self.bytes / 2**20:.1f} MB"
+        files = "1 file" if self.files == 1 else f"{self.files} files"
+        passages = "1 passage" if self.passages == 1 else f"{self.passages} passages"
+        said = f"{safe(self.folder)}  {files}, {passages}, {self.bytes / 2**20:.1f} MB"
         if self.without_vectors:
             said += f", {self.without_vectors} without vectors"
         return said if self.searched else f"{said}  (not searched: no setting names it)"
@@ -119,7 +122,7 @@ def _listed(folder: str, known: Known | None, *, searched: bool) -> Listed:
     if known is None:
         return Listed(folder, searched)
     counts = known.counts
-    return Listed(folder, searched, counts.documents, counts.chunks, counts.waiting, known.path.stat().st_size)
+    return Listed(folder, searched, counts.documents, counts.chunks, counts.waiting, known.bytes)
 
 
 def _add(settings: Settings, folders: Sequence[str]) -> int:
@@ -147,8 +150,10 @@ async def _index(settings: Settings, folders: Sequence[str]) -> int:
     """Index folders and wait, for their vectors, too."""
     async with AsyncExitStack() as ends:
         embedder = _embedder(settings, ends)
+        parser = ConfinedParser(settings.home)
+        ends.push_async_callback(parser.aclose)
         for folder in folders:
-            index = await FolderIndex.open(folder, settings.home, embedder, VectorMemory(), None)
+            index = await FolderIndex.open(folder, settings.home, embedder, VectorMemory(), parser=parser)
             await ends.enter_async_context(index)
             await index.start()
             await index.index.embed_missing()
@@ -170,7 +175,8 @@ def _embedder(settings: Settings, ends: AsyncExitStack) -> Embedder | None:
 async def _search(settings: Settings, query: str, *, as_json: bool) -> int:
     embedder = open_embedder(settings.embeddings, os.environ)
     memory = VectorMemory(settings.embeddings.memory_bytes)
-    async with FolderSearch(_folders(settings), settings.home, embedder, memory, wait=None) as search:
+    parser = ConfinedParser(settings.home)
+    async with FolderSearch(_folders(settings), settings.home, embedder, memory, parser=parser, wait=None) as search:
         found = await search.search(query)
     for hit in found.hits:
         if as_json:
