@@ -34,7 +34,7 @@ async def read(place: Place) -> str:
 
 
 async def test_a_parser_runs_in_a_container_that_shows_it_nothing(host: LocalHost, tmp_path: Path) -> None:
-    place = ContainerPlace(host)
+    place = ContainerPlace(host.create)
     assert await read(place) == "The tower has 42 metres"
     container = place.container
     assert container is not None

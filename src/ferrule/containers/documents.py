@@ -7,12 +7,12 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ferrule.containers.container import Container
 from ferrule.containers.errors import ContainerExpired
 from ferrule.containers.host import ContainerSettings
-from ferrule.containers.local import LocalHost
 from ferrule.documents.extraction import PARSING, PlainPlace, command, folders
 from ferrule.process.environment import CORE_VARIABLES
 from ferrule.process.kernel import Kernel, KernelLost
@@ -38,11 +38,20 @@ LESS = "documents are parsed {}, since no container can be made: {}"
 log = logging.getLogger("ferrule.documents")
 
 
+Make = Callable[[ContainerSettings], Awaitable[Container]]
+"""Makes a container: `LocalHost.create`, or `container_alone`. Raises `ContainerError`."""
+
+
+async def container_alone(settings: ContainerSettings) -> Container:
+    """Make a container with a host of its own. Raises `ContainerError`."""
+    return Container.open(settings=settings)
+
+
 class ContainerPlace:
     """A container for parsers, made at its first use and again when it has expired."""
 
-    def __init__(self, host: LocalHost) -> None:
-        self._host = host
+    def __init__(self, make: Make) -> None:
+        self._make = make
         self.container: Container | None = None
         base = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
         self._binds = list[Bind]()
@@ -56,7 +65,7 @@ class ContainerPlace:
         try:
             return await self._started()
         except ContainerExpired:
-            self.container = None
+            await self.aclose()
             return await self._started()
 
     async def aclose(self) -> None:
@@ -67,7 +76,7 @@ class ContainerPlace:
 
     async def _started(self) -> Kernel:
         if self.container is None:
-            self.container = await self._host.create(
+            self.container = await self._make(
                 ContainerSettings(
                     memory_bytes=MEMORY_BYTES,
                     max_processes=PROCESSES,
@@ -109,10 +118,12 @@ Found = ContainerPlace | SandboxPlace | PlainPlace
 
 
 class BestPlace:
-    """The most confined place that this machine has, found at its first use. `host`: None if it has no containers."""
+    """The most confined place that this machine has, found at its first use. `make`: None if it has no containers.
+    `tell` is told if it is less than a container."""
 
-    def __init__(self, host: LocalHost | None, home: Path) -> None:
-        self._host = host
+    def __init__(self, make: Make | None, home: Path, tell: Callable[[str], None] = log.warning) -> None:
+        self._make = make
+        self._tell = tell
         self._home = home
         self._place: Found | None = None
         self._finding = asyncio.Lock()
@@ -130,9 +141,9 @@ class BestPlace:
         await _close(self._place)
 
     async def _first(self) -> tuple[Found, Kernel]:
-        if self._host is not None:
+        if self._make is not None:
             try:
-                return await _tried(ContainerPlace(self._host))
+                return await _tried(ContainerPlace(self._make))
             except (LaunchError, KernelLost) as error:
                 why = str(error)
         else:
@@ -146,10 +157,10 @@ class BestPlace:
         except LaunchError:
             level = Level.NONE
         if level is not Level.NONE:
-            log.warning(LESS.format("in the sandbox of commands", why))
+            self._tell(LESS.format("in the sandbox of commands", why))
             return SandboxPlace(sandbox)
         await sandbox.close()
-        log.warning(LESS.format("in a process of its own that nothing else confines", why))
+        self._tell(LESS.format("in a process of its own that nothing else confines", why))
         return PlainPlace()
 
 

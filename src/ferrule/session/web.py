@@ -1,6 +1,8 @@
 """The web in a session: the way there, and the citations of its answers."""
 
+import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +16,10 @@ from ferrule.web.access import WebAccess
 from ferrule.web.marks import Citation, Cited, MarkReader, cited
 
 if TYPE_CHECKING:
+    from ferrule.containers.documents import BestPlace
     from ferrule.web.browser import Browser
+
+log = logging.getLogger("ferrule.web")
 
 
 def web_access(settings: Settings, env: Mapping[str, str], places: Places) -> WebAccess | None:
@@ -24,12 +29,16 @@ def web_access(settings: Settings, env: Mapping[str, str], places: Places) -> We
     if table is None:
         return None
 
+    parsing: list[BestPlace] = []
+
     def open_it() -> "Browser":
+        from ferrule.containers.documents import BestPlace, container_alone
         from ferrule.egress.guard import Guard
         from ferrule.mcp.search_tool import search_tools_of
         from ferrule.web.opening import open_browser
 
         connect = search_tools_of(settings.mcp_servers, cwd=settings.cwd, home=settings.home, env=env, places=places)
+        parsing.append(BestPlace(container_alone, Path(settings.home), log.info))
         return open_browser(
             table,
             Guard(None, hosts=policy.hosts if isinstance(policy, ReadOnly | WorkspaceWrite) else None),
@@ -38,9 +47,14 @@ def web_access(settings: Settings, env: Mapping[str, str], places: Places) -> We
             cwd=settings.cwd,
             env=env,
             places=places,
+            parsing=parsing[-1],
         )
 
-    return WebAccess(open_it, lambda: table.missing(env, settings.mcp_servers))
+    async def close() -> None:
+        while parsing:
+            await parsing.pop().aclose()
+
+    return WebAccess(open_it, lambda: table.missing(env, settings.mcp_servers), close)
 
 
 class Citing:

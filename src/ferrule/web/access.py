@@ -1,6 +1,6 @@
 """A session's way to the web, made when a tool first uses it. Light: what it stands on is imported then."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ferrule.protocol.items import ResponseItem
@@ -15,11 +15,17 @@ NOT_HERE = "{tool} cannot be used: {missing}. The user can set it in config.toml
 
 class WebAccess:
     """`open` makes the browser; `missing` returns which setting is missing, or None. `history` gives the items of the
-    conversation, whose sources keep their numbers."""
+    conversation, whose sources keep their numbers. `close` closes what the browser uses."""
 
-    def __init__(self, open: Callable[[], "Browser"], missing: Callable[[], str | None]) -> None:  # noqa: A002
+    def __init__(
+        self,
+        open: Callable[[], "Browser"],  # noqa: A002
+        missing: Callable[[], str | None],
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._open = open
         self.missing = missing
+        self._close = close
         self.history: Callable[[], Iterable[ResponseItem]] = tuple
         self._browser: Browser | None = None
         self._memory: Memory | None = None
@@ -51,3 +57,5 @@ class WebAccess:
         browser, self._browser = self._browser, None
         if browser is not None:
             await browser.aclose()
+        if self._close is not None:
+            await self._close()

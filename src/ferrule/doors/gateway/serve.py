@@ -96,7 +96,7 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         image = _image(settings.gateway.containers, Path(settings.home), owned)
         host = _host(settings.gateway.containers, image, owned)
         containers = _containers(host, image, settings.gateway.containers, store, network, owned)
-        parsing = BestPlace(host, Path(settings.home))
+        parsing = BestPlace(None if host is None else host.create, Path(settings.home))
         owned.push_async_callback(parsing.aclose)
         servers = HostedMcp(Remotes(network.guard(), ca_file=network.ca_file), Approvals(store))
         owned.push_async_callback(servers.aclose)
