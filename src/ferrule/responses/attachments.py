@@ -63,7 +63,7 @@ class Attachments:
     async def _fetched(self, downloads: Downloads, url: str, param: str) -> tuple[str, str, bytes]:
         """Return the name, the type and the bytes of what is at an address. Raises `ApiError`."""
         try:
-            found = await downloads.get(read_url(url))
+            found = await downloads.get_for(self._owner, read_url(url))
         except BadUrl as error:
             raise ApiError(f"{param}: {error}", code="invalid_value", param=param) from error
         except PageRefused as error:

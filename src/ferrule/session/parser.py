@@ -5,9 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ferrule.containers.documents import BestPlace
-from ferrule.containers.errors import ContainerError
-from ferrule.containers.local import LocalHost
+from ferrule.containers.documents import BestPlace, container_alone
 from ferrule.documents.extraction import Extractor, Unreadable
 
 log = logging.getLogger("ferrule.documents")
@@ -39,13 +37,7 @@ class ConfinedParser:
         await self._ends.aclose()
 
     def _opened(self) -> Extractor:
-        host: LocalHost | None = None
-        try:
-            host = LocalHost.open()
-            self._ends.push_async_callback(host.aclose)
-        except ContainerError as error:
-            log.info("%s", error)
-        place = BestPlace(host, self._home)
+        place = BestPlace(container_alone, self._home, log.info)
         self._ends.push_async_callback(place.aclose)
         extractor = Extractor(place)
         self._ends.push_async_callback(extractor.aclose)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 import httpx2
 import msgspec
@@ -13,6 +14,8 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.web.urls import BadUrl, WebUrl
 
 MAX_REDIRECTS = 5
+MOST_OF_OWNER = 16
+"""What one owner gets at once, of 100 in all: nobody waits for what is slow for another."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "x-gzip"})
 HEADERS = {"user-agent": f"ferrule/{__version__}", "accept-encoding": "gzip, deflate"}
@@ -49,6 +52,7 @@ class Downloads:
         self._ca_file = ca_file
         self._headers = {**HEADERS, **headers}
         self._client: httpx2.AsyncClient | None = None
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def get(self, url: WebUrl, permit: Permit = lambda url: None) -> Downloaded:
         """Get what is at an address. `permit` is asked before each redirect, too. Raises `PageRefused`."""
@@ -57,6 +61,12 @@ class Downloads:
                 return await self._got(url, permit)
         except TimeoutError as error:
             raise PageRefused(f"{url.text} did not answer within {self._seconds:g} seconds.") from error
+
+    async def get_for(self, owner: str, url: WebUrl) -> Downloaded:
+        """`get`, in turn with what else this owner gets. Raises `PageRefused`."""
+        turns = self._turns.setdefault(owner, asyncio.Semaphore(MOST_OF_OWNER))
+        async with turns:
+            return await self.get(url)
 
     async def aclose(self) -> None:
         """Close the connections."""
