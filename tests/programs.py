@@ -22,7 +22,7 @@ def need(*programs: str) -> None:
 
 def is_usable(program: str) -> bool:
     """Whether the program is there and runs: rustup's proxies do not with an empty HOME."""
-    ask = "version" if program == "go" else "--version"
+    ask = {"go": "version", "tmux": "-V"}.get(program, "--version")
     if shutil.which(program) is None:
         return False
     return subprocess.run([program, ask], check=False, capture_output=True).returncode == 0

@@ -15,6 +15,7 @@ from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputR
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision, WorkspaceWrite
 from ferrule.rendering.lookalikes import unmistakable
 from ferrule.testing import function_call
+from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
 from tests.terminal.screen import shown
 
@@ -119,6 +120,18 @@ async def test_choices_and_justification_stay_in_sight_at_40_by_12(tmp_path: Pat
         await screen.press("n")
         await screen.until("Ended.")
         assert not (tmp_path / "made").exists()
+
+
+async def test_a_plan_makes_room_for_what_is_asked(tmp_path: Path) -> None:
+    plan = {"plan": [{"step": f"Step {number}", "status": "pending"} for number in range(9)]}
+    script: list[StepLike] = [function_call("update_plan", plan), execute("touch made", 10_000), "Ended."]
+    async with shown(tmp_path, script, size=(40, 12)) as screen:
+        await screen.say("go")
+        text = await screen.until("Run this command")
+        assert " y yes, once" in text and "  n no" in text and "  t no, and tell" in text
+        assert "touch made" in text
+        await screen.press("y")
+        await screen.until("^ Plan 0 of 9")
 
 
 QUESTIONS = [

@@ -14,6 +14,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from ferrule.doors.terminal.composer import Composer
+from ferrule.doors.terminal.driver import LastingDriver
 from ferrule.doors.terminal.panel import Panel
 from ferrule.doors.terminal.plan import PlanView
 from ferrule.doors.terminal.signals import RESTORE_TITLE, SAVE_TITLE
@@ -57,7 +58,7 @@ class TerminalApp(App[int], inherit_bindings=False):
     """
 
     def __init__(self, load: "Callable[[], Opening]") -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(ansi_color=True, driver_class=LastingDriver)
         self._load = load
         self.failure: Exception | None = None
         """Why the session could not be opened."""
@@ -147,7 +148,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         """See `Stage`."""
         self.close_panel()
         self.panel = panel
-        self.query_one("#write").display = False
+        self.query_one("#write").display = self.plan.display = False
         self.suggestions.show(())
         self.mount(panel, before=self.status)
         panel.focus()
@@ -157,7 +158,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         if self.panel is not None:
             self.panel.remove()
             self.panel = None
-            self.query_one("#write").display = True
+            self.query_one("#write").display = self.plan.display = True
             self.composer.focus()
 
     def tell_terminal(self, sequence: str) -> None:

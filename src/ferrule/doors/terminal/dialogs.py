@@ -134,7 +134,7 @@ def fitted(text: str, width: int, rows: int, *, words: bool = False) -> list[str
     hidden = max(len(text) - sum(map(len, head)) - sum(map(len, tail)), 0)
     if rows == 1:
         note = f" … {len(text):,} characters"
-        return [cut(text.split("\n", maxsplit=1)[0], max(width - len(note), 0)) + note]
+        return [cut(text.split("\n", maxsplit=1)[0], max(width - len(note), 0)).removesuffix("…") + note]
     return [*head, cut(f"… {hidden:,} characters are not shown …", width), *tail]
 
 
