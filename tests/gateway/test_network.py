@@ -232,7 +232,11 @@ def test_a_secret_is_not_kept_where_nobody_reads_it_either(gateway: Served, fold
 
 def test_refusals_are_told_beside_the_output(gateway: Served) -> None:
     made = run(gateway, {"type": "allowlist", "allowed_domains": ["ok.example"]}, "curl -s https://no.example/")
-    assert made == ["[no.example is not an allowed domain. Allowed: ok.example.]\n"]
+    text = "no.example is not an allowed domain. Allowed: ok.example."
+    assert made == [f"[{text}]\n"]
+    assert gateway.process.stderr is not None
+    logged = iter(gateway.process.stderr.readline, b"")
+    assert next(line for line in logged if line.endswith(f" INFO ferrule.egress: refused: {text}\n".encode()))
 
 
 def test_a_policy_holds_for_the_conversation_until_another_is_declared(gateway: Served) -> None:

@@ -62,6 +62,7 @@ def _serve(arguments: list[str]) -> int:
     settings = configuration(options).settings
     bind = Bind.read(options.bind or settings.gateway.bind)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("ferrule.egress").setLevel(logging.INFO)  # whom containers were not let to
     asyncio.run(_until_signal(settings, bind))
     return DONE
 
