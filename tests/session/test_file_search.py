@@ -9,9 +9,11 @@ import pytest
 from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import AskForApproval, ReadOnly
+from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.session.opening import open_session
 from ferrule.session.parser import ConfinedParser
+from ferrule.session.runtime import build_runtime
 from ferrule.testing import ScriptedModel, function_call
 from tests.documents.papers import docx, paragraph
 from tests.retrieval.embedding_server import EmbeddingServer
@@ -78,6 +80,18 @@ async def test_the_index_is_begun_with_the_session(folder: Path) -> None:
         async with await open_session(settings(folder, model, str(folder / "docs"))) as session:
             access = session._dialogue.toolset.conversation.file_search
             assert access is not None and access._search is not None and access._search._opening is not None
+
+
+async def test_a_sub_agent_shares_the_search_of_the_session_that_starts_it(folder: Path) -> None:
+    with ScriptedModel([]) as model:
+        chosen = settings(folder, model, "docs")
+    ours = build_runtime(chosen, ModelProfile(name="m"))
+    theirs = build_runtime(chosen, ModelProfile(name="m"), parent=ours.workspace, folders=ours.conversation.file_search)
+    access, lent = ours.conversation.file_search, theirs.conversation.file_search
+    assert access is not None and lent is not None and lent.search is access.search
+    await lent.aclose()
+    assert len((await access.search.search("tower")).hits) == 1
+    await access.aclose()
 
 
 async def test_without_folders_there_is_no_such_tool_and_a_call_names_the_setting(folder: Path) -> None:

@@ -21,8 +21,17 @@ class FolderAccess:
             self._search = self._open()
         return self._search
 
+    def lent(self) -> "FolderAccess":
+        """Return the same search for somebody who does not close it."""
+        return _Lent(lambda: self.search)
+
     async def aclose(self) -> None:
         """Close what was opened."""
         search, self._search = self._search, None
         if search is not None:
             await search.aclose()
+
+
+class _Lent(FolderAccess):
+    async def aclose(self) -> None:
+        """Leave it to the owner."""

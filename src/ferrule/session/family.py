@@ -14,6 +14,7 @@ from ferrule.model.stream import Model
 from ferrule.protocol.errors import RespondToModel, UsageError
 from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.settings import AgentRole, Settings
+from ferrule.retrieval.access import FolderAccess
 from ferrule.session.budget import Budget
 from ferrule.session.child_settings import child_settings
 from ferrule.session.children import SessionChildren
@@ -48,6 +49,7 @@ class Parent(msgspec.Struct, frozen=True):
     budget: Budget
     undo_log: UndoLog
     workspace: Workspace | None = None
+    file_search: FolderAccess | None = None
     history: tuple[ResponseItem, ...] = ()
 
 
@@ -138,6 +140,7 @@ class Family(msgspec.Struct, frozen=True):
             self.budget,
             self.undo_log,
             self.runtime.workspace,
+            self.runtime.conversation.file_search,
             history,
         )
         return await self.open(

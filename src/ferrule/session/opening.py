@@ -107,6 +107,7 @@ async def open_session(
         policies=parent.policies if parent else None,
         undo_log=undo_log,
         parent=parent.workspace if parent else None,
+        folders=parent.file_search if parent else None,
     )
     spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
     notes: list[str] = []

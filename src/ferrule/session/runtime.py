@@ -18,6 +18,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.retrieval.access import FolderAccess
 from ferrule.session.caches import with_caches
 from ferrule.session.file_search import folder_access
 from ferrule.session.web import web_access
@@ -53,9 +54,10 @@ def build_runtime(
     policies: PolicyStore | None = None,
     undo_log: UndoLog | None = None,
     parent: Workspace | None = None,
+    folders: FolderAccess | None = None,
 ) -> Runtime:
     """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
-    sub-agent shares the `policies`, the `undo_log` and the container of the `parent` that starts it.
+    sub-agent shares the `policies`, the `undo_log` and the container of the `parent` that starts it, and its `folders`.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -97,7 +99,21 @@ def build_runtime(
         roles={name: role.description for name, role in settings.agents.items()},
         python=settings.python,
         web=web_access(settings, env, workspace.places),
-        file_search=folder_access(settings, env, workspace.readable_files.shown),
+        file_search=_folders(settings, env, workspace, parent, folders),
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))
+
+
+def _folders(
+    settings: Settings,
+    env: Mapping[str, str],
+    workspace: Workspace,
+    parent: Workspace | None,
+    of_parent: FolderAccess | None,
+) -> FolderAccess | None:
+    """Return the search in folders: the parent's, where it may read the same."""
+    shown = workspace.readable_files.shown
+    if of_parent is not None and parent is not None and parent.readable_files.shown == shown:
+        return of_parent.lent()
+    return folder_access(settings, env, shown)
