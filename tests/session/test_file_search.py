@@ -1,5 +1,6 @@
 """The tool `file_search` in a session: which folders it searches, what the model reads, and what is told."""
 
+import json
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,10 @@ import pytest
 from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import AskForApproval, ReadOnly
-from ferrule.protocol.profiles import ModelProfile
-from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.settings import Features, ModelSettings, ProviderSettings, Settings
+from ferrule.retrieval.folder_search import FolderSearch
 from ferrule.session.opening import open_session
 from ferrule.session.parser import ConfinedParser
-from ferrule.session.runtime import build_runtime
 from ferrule.testing import ScriptedModel, function_call
 from tests.documents.papers import docx, paragraph
 from tests.retrieval.embedding_server import EmbeddingServer
@@ -82,16 +82,28 @@ async def test_the_index_is_begun_with_the_session(folder: Path) -> None:
             assert access is not None and access._search is not None and access._search._opening is not None
 
 
-async def test_a_sub_agent_shares_the_search_of_the_session_that_starts_it(folder: Path) -> None:
-    with ScriptedModel([]) as model:
-        chosen = settings(folder, model, "docs")
-    ours = build_runtime(chosen, ModelProfile(name="m"))
-    theirs = build_runtime(chosen, ModelProfile(name="m"), parent=ours.workspace, folders=ours.conversation.file_search)
-    access, lent = ours.conversation.file_search, theirs.conversation.file_search
-    assert access is not None and lent is not None and lent.search is access.search
-    await lent.aclose()
-    assert len((await access.search.search("tower")).hits) == 1
-    await access.aclose()
+async def test_a_sub_agent_shares_the_search_of_the_session_that_starts_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    make = FolderSearch.__init__
+
+    def noted(self: FolderSearch, *arguments: Any, **options: Any) -> None:
+        opened.append(self)
+        make(self, *arguments, **options)
+
+    monkeypatch.setattr(FolderSearch, "__init__", noted)
+    spawned = function_call("spawn_agent", {"message": "CHILD TASK"})
+    with ScriptedModel([[spawned], _wait, [ASK], "Done."]) as model:
+        model.play([ASK], "42 m", when="CHILD TASK")
+        async with await open_session(settings(folder, model, "docs", features=Features(multi_agent=True))) as session:
+            await session.run("How high?")
+        answers = [output.text for output in model.last_request.outputs]
+    assert "42 m" in answers[1] and answers[2].startswith("【docs/towers.md:1】") and len(opened) == 1
+
+
+def _wait(request: Any) -> list[dict[str, Any]]:
+    return [function_call("wait", {"ids": [json.loads(request.outputs[0].text)["agent_id"]]})]
 
 
 async def test_without_folders_there_is_no_such_tool_and_a_call_names_the_setting(folder: Path) -> None:

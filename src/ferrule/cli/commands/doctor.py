@@ -45,6 +45,7 @@ PROGRAMS = {
 
 EXTRAS = {
     "mcp": ("mcp", "MCP servers cannot be used"),
+    "search": ("tokenizers", "PDFs are not read, and file_search finds files by their words alone"),
     "images": ("PIL", "view_image refuses large pictures"),
     "otel": ("opentelemetry", "spans and metrics are not reported"),
     "grammar": ("llguidance", "the input of freeform tools is not checked against their grammar"),
@@ -58,6 +59,7 @@ WRITTEN = {
     "sandbox/": "the sandbox's own state",
     "caches/": "caches of build tools, by commands, where you have set caches = true",
     "images/": "what `ferrule runtime import` and `build` unpack",
+    "file_search/": "indexes of the folders that file_search searches, with their texts",
     "memory.sqlite": "what `ferrule memory add` keeps",
     "mcp_logins/": "tokens of `ferrule mcp login`",
 }
