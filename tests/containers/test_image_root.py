@@ -132,3 +132,12 @@ async def test_a_link_where_a_folder_has_to_be_shown(host: LocalHost, root: Path
     (root / path.split("/")[1]).symlink_to("bin")
     with pytest.raises(ContainerError, match="there is a link in the image"):
         await host.create(ContainerSettings(root=str(root), binds=(bind_in_place(path),)))
+
+
+@pytest.mark.parametrize("target", ["/proc/1/root", "mnt"])
+async def test_an_image_whose_links_lead_to_no_folder_is_refused_as_what_it_is(
+    host: LocalHost, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "mnt").symlink_to(target)
+    with pytest.raises(ContainerError, match=r"could not be made: (open|move_mount) /"):
+        await host.create(ContainerSettings(root=str(tmp_path)))

@@ -44,6 +44,8 @@ NO_NAMESPACES = frozenset({errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EINVAL
 """What the kernel says, at one step or another, where an ordinary process may not have namespaces of its own."""
 NAMESPACE_STEPS = ("unshare", "open", "mount")
 """Some machines refuse the namespaces, others only the map of ids or the first mount."""
+OWN_MAPS = "/proc/self/"
+"""Where the maps of ids are; what else cannot be opened is the image's."""
 REMEDY = (
     "containers need user namespaces, which this machine does not allow ({}). As root, set `sysctl -w "
     "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) "
@@ -191,11 +193,10 @@ class HolderProcess(InitSource):
         if step == "overlay":
             self.no_overlay = True
             return NO_OVERLAY.format(path, os.strerror(number))
-        return (
-            REMEDY.format(text)
-            if step in NAMESPACE_STEPS and number in NO_NAMESPACES
-            else f"the container could not be made: {text}"
-        )
+        refused = step in NAMESPACE_STEPS and (step != "open" or path.startswith(OWN_MAPS))
+        if refused and number in NO_NAMESPACES:
+            return REMEDY.format(text)
+        return f"the container could not be made: {text}"
 
     def _last_words(self) -> str:
         return ""
