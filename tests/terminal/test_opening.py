@@ -1,5 +1,6 @@
 """How the terminal interface is opened, and what is said where it cannot be."""
 
+import io
 import sys
 from pathlib import Path
 
@@ -15,28 +16,30 @@ from ferrule.testing import ScriptedModel
 from tests.terminal.screen import Screen, asking, shown
 
 
-@pytest.fixture
-def on_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Standard input and output that say they are a terminal."""
-    monkeypatch.setenv("FERRULE_HOME", str(tmp_path))
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+def on_terminal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Let standard input and output say that they are a terminal."""
+    monkeypatch.setenv("FERRULE_HOME", str(home))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
 
 
-@pytest.mark.usefixtures("on_terminal")
 def test_without_the_extra_one_sentence_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    on_terminal(monkeypatch, tmp_path)
     monkeypatch.setattr("ferrule.cli.commands.terminal.find_spec", lambda name: None)
     assert main([]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "pip install 'ferrule[tui]'" in line and "ferrule exec PROMPT" in line
 
 
-@pytest.mark.usefixtures("on_terminal")
-def test_a_wrong_flag_is_told_before_anything_opens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_flag_is_told_before_anything_opens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    on_terminal(monkeypatch, tmp_path)
     assert main(["--nonsense"]) == 2
-    assert "--nonsense" in capsys.readouterr().err
+    assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
 
 
 def test_without_a_terminal_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,15 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.theme import Theme
 
 CODE_THEME = "ansi_dark"
 """The terminal's own colours, on its own background."""
 WIDEST = 120
 """Columns; longer lines are hard to read."""
 
+_THEME = Theme({"markdown.code": "bold cyan", "markdown.code_block": "cyan"})
+"""Without the black that rich puts behind code: on a light background it is a bar."""
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _BLANK_END = re.compile(r" +(?=(\x1b\[[0-9;]*m)*$)")
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
@@ -72,6 +75,7 @@ def _console(file: io.StringIO, width: int, color_system: Literal["standard"] | 
         highlight=False,
         markup=False,
         emoji=False,
+        theme=_THEME,
     )
 
 

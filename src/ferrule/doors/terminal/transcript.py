@@ -33,6 +33,12 @@ class Transcript(ScrollView, can_focus=False):
         overflow-x: hidden;
         overflow-y: scroll;
         scrollbar-size-vertical: 1;
+        scrollbar-background: ansi_default;
+        scrollbar-background-hover: ansi_default;
+        scrollbar-background-active: ansi_default;
+        scrollbar-color: ansi_bright_black;
+        scrollbar-color-hover: ansi_bright_black;
+        scrollbar-color-active: ansi_bright_black;
         padding: 0 1;
     }
     """
