@@ -32,6 +32,7 @@ from ferrule.protocol.settings import (
     Settings,
     SkillChoices,
     SkillSwitch,
+    TuiSettings,
 )
 
 
@@ -155,6 +156,10 @@ env_key = "E_KEY"
 memory_bytes = 18
 [file_search]
 folders = ["~/notes", "docs"]
+[tui]
+theme = "nord"
+keys = { unfold = "f2" }
+notifications = false
 [otel]
 enabled = false
 contents = true
@@ -214,6 +219,7 @@ timeout = 1.5
     )
     assert settings.file_search == FileSearchSettings(folders=("~/notes", "docs"))
     assert settings.command_environment.secrets == {"MY_KEY", "Z", "E_KEY"}
+    assert settings.tui == TuiSettings(theme="nord", keys={"unfold": "f2"}, notifications=False)
     assert settings.otel == Otel(enabled=False, contents=True)
     assert settings.gateway == GatewaySettings(
         bind="127.0.0.1:0",

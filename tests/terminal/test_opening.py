@@ -11,8 +11,8 @@ from ferrule.config.load import inspect_project
 from ferrule.doors.terminal.app import TerminalApp
 from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.errors import FerruleError
-from ferrule.protocol.settings import ModelSettings
-from ferrule.testing import ScriptedModel
+from ferrule.protocol.settings import ModelSettings, TuiSettings
+from ferrule.testing import ScriptedModel, reasoning, step
 from tests.terminal.screen import Screen, asking, shown
 
 
@@ -113,3 +113,16 @@ async def test_settings_that_cannot_open_leave_the_session_as_it_was(tmp_path: P
         await screen.until("One.")
         await screen.say("/model other")
         await screen.until("is not stored")
+
+
+async def test_keys_and_colours_come_from_the_configuration(tmp_path: Path) -> None:
+    tui = TuiSettings(theme="nord", keys={"unfold": "f2", "nonsense": "f3"})
+    async with shown(tmp_path, [step(reasoning("First.\nSecond."), "One.")], tui=tui) as screen:
+        await screen.until("nothing called nonsense")
+        assert screen.app.theme == "nord"
+        await screen.say("go")
+        await screen.until("First. …")
+        await screen.press("ctrl+o")
+        assert "Second." not in screen.text
+        await screen.press("f2")
+        await screen.until("Second.")

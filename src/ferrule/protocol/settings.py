@@ -125,6 +125,15 @@ class Otel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     propagate: bool = False
 
 
+class TuiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The terminal interface. `theme` None: the terminal's own colours. `keys`: other keys for what it does, by name,
+    several with commas between. `notifications`: tell by the terminal what happens while nobody looks."""
+
+    theme: str | None = None
+    keys: dict[str, str] = {}
+    notifications: bool = True
+
+
 class SkillSwitch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One skill, by its name or the path of its folder or `SKILL.md`, and whether it is used."""
 
@@ -281,6 +290,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     embeddings: EmbeddingsSettings = EmbeddingsSettings()
     file_search: FileSearchSettings = FileSearchSettings()
     otel: Otel = Otel()
+    tui: TuiSettings = TuiSettings()
     gateway: GatewaySettings = GatewaySettings()
     accept_no_sandbox: bool = False
     """Without a sandbox on this machine, commands run unconfined instead of being refused."""

@@ -4,7 +4,7 @@ It imports little, so that it is there at once; the desk, with all that a sessio
 """
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -175,6 +175,12 @@ class TerminalApp(App[int], inherit_bindings=False):
     def themes(self) -> list[str]:
         """See `Stage`."""
         return [TERMINAL_THEME, *sorted(self.available_themes)]
+
+    def set_keys(self, keys: Mapping[str, str]) -> list[str]:
+        """See `Stage`."""
+        known = {binding.id for binding in self.BINDINGS if isinstance(binding, Binding)}
+        self.set_keymap({name: key for name, key in keys.items() if name in known})
+        return [name for name in keys if name not in known]
 
     def set_theme(self, name: str) -> bool:
         """See `Stage`."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -38,6 +38,7 @@ from ferrule.protocol.events import (
     TurnFailed,
     TurnStarted,
 )
+from ferrule.protocol.settings import TuiSettings
 from ferrule.rendering.calls import call_line, read_call
 from ferrule.session.rollout import StoredSession
 from ferrule.tools.events import ToolEvent
@@ -78,6 +79,10 @@ class Stage(Protocol):
     def tell_terminal(self, sequence: str) -> None:
         """Write a sequence to the terminal itself."""
 
+    def set_keys(self, keys: Mapping[str, str]) -> list[str]:
+        """Take other keys for what the screen does; return the names that it does not know."""
+        ...
+
     def set_theme(self, name: str) -> bool:
         """Change the colours; False where there are none of this name."""
         ...
@@ -105,9 +110,17 @@ class Desk:
         self._answered: set[str] = set()
         self._by_hand: set[asyncio.Task[None]] = set()
         """Commands that the user has given."""
+        self._dress(opening.settings.tui)
         home = opening.settings.home
         files, past = Files(opening.settings.cwd), PromptHistory(home)
         stage.composer.helper = Helper(past, files, lambda: suggested(home))
+
+    def _dress(self, tui: TuiSettings) -> None:
+        """Set the user's keys and colours; tell what is not there."""
+        for name in self._stage.set_keys(tui.keys):
+            self.conversation.warn(f"[tui.keys]: there is nothing called {name}")
+        if tui.theme is not None:
+            self.set_theme(tui.theme)
 
     async def open(self) -> None:
         """Open the session. Raises what `open_session` does."""
@@ -228,7 +241,7 @@ class Desk:
 
     def _notify_user(self, text: str) -> None:
         """Tell a user who looks elsewhere."""
-        if not self._stage.is_looked_at:
+        if self.talk.settings.tui.notifications and not self._stage.is_looked_at:
             self._stage.tell_terminal(signals.notification(text))
 
     def look_for_questions(self) -> None:
