@@ -29,6 +29,7 @@ WHY = {
     "containers/stack_build.py": "the system's python3, and pip, at the user's own command",
     "containers/subordinate.py": "our interpreter",
     "doors/terminal/editor.py": "the user's editor, located",
+    "documents/parsing/answers.py": "itself, by fork",
     "execpolicy/local_host.py": "looks for what a command would start, to judge it",
     "execpolicy/load.py": "our interpreter",
     "lookup.py": "passes over what commands can write",

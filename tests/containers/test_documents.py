@@ -15,6 +15,8 @@ LOOK = (
     "import os, socket, sys\n"
     "sys.path[:0] = sys.argv[1:]\n"
     "import parsing.answers, pypdf\n"
+    "own, asked, answers = os.getpid(), os.dup(0), os.dup(0)\n"
+    "print(parsing.answers.apart(lambda: {'text': f'in a child: {os.getppid() == own}'}))\n"
     "print(sorted(os.listdir('/')), sorted(os.listdir(sys.argv[1])), [name for _, name in socket.if_nameindex()])\n"
     "try: open('/opt/parser/code/parsing/files.py', 'a')\n"
     "except OSError as error: print(error.strerror)\n"
@@ -42,6 +44,7 @@ async def test_a_parser_runs_in_a_container_that_shows_it_nothing(host: LocalHos
     looked = await container.run([*argv[: argv.index("-c") + 1], LOOK, *argv[argv.index("-c") + 2 :]], timeout=20)
     out = looked.stdout.text()
     assert "'parsing'" in out and "['lo']" in out and "Read-only file system" in out, looked
+    assert "in a child: True" in out, "a document meets no other"
     assert str(Path(__file__).parents[2]) not in out and "root" not in os.listdir(container.folder)
     await container.aclose()
     assert await read(place) == "The tower has 42 metres", "an expired container is replaced"

@@ -45,6 +45,11 @@ class Queue:
             self._waiting.setdefault(file.owner, deque()).append(file)
         self._changed.set()
 
+    @property
+    def busy(self) -> bool:
+        """True while a file is read, or waits."""
+        return bool(self._busy or self._waiting)
+
     async def take(self) -> Unread:
         """Wait for the next file; it is busy until `done`."""
         while (file := self._next()) is None:
@@ -90,6 +95,11 @@ class Ingestion:
         self.add(await self._store.unread_files())
         work = [self._work() for _ in range(WORKERS)]
         self._tasks = [asyncio.create_task(one) for one in (*work, self._tidy(), self._complete())]
+
+    @property
+    def busy(self) -> bool:
+        """True while a file is read, or waits."""
+        return self._queue.busy
 
     def add(self, files: Iterable[Unread]) -> None:
         """Read these files."""

@@ -1,0 +1,130 @@
+"""Files of vector stores while they are read: deleted, cancelled, added again, and by whom."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from numpy import float32
+from numpy.typing import NDArray
+
+from ferrule.documents.extraction import Extractor
+from ferrule.hosted.ingestion import Ingestion, Queue
+from ferrule.hosted.vector_stores import ClientStores, Indexes, WatchedEmbedder, search_of
+from ferrule.retrieval.vectors import VectorMemory
+from ferrule.store import FileBatch, FileRecord, NewStoreFile, Store, VectorStore
+from ferrule.store.vector_stores import Unread
+from tests.retrieval.toy import toy_vectors
+
+
+class Held:
+    """An embedder that waits until it is let go."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False, seconds: float = 1.0) -> "NDArray[float32]":
+        self.asked.set()
+        await self.go.wait()
+        return toy_vectors(list(texts), 32)
+
+    async def aclose(self) -> None:
+        return
+
+
+class Place:
+    """A store with a vector store, and what reads its files."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.embedder = Held()
+        watched = WatchedEmbedder(self.embedder)
+        self.indexes = Indexes(folder / "indexes", watched, VectorMemory())
+        self.stores = ClientStores(store, self.indexes, watched, lambda: 1)
+        self.ingestion = Ingestion(self.stores, Extractor())
+
+    async def add(self, file: str, attributes: bytes = b"{}") -> None:
+        """Add a file, and wait until it is being read."""
+        new = NewStoreFile(file=file, param="file_id", max_tokens=800, overlap_tokens=400, attributes=attributes)
+        self.embedder.asked.clear()
+        self.ingestion.add(await self.store.add_store_files("", "vs_1", [new], 1))
+
+    async def settle(self) -> None:
+        """Let everything be read."""
+        self.embedder.go.set()
+        async with asyncio.timeout(30):
+            while await self.store.unread_files() or self.ingestion.busy:  # noqa: ASYNC110 - as clients wait
+                await asyncio.sleep(0.01)
+
+    async def documents(self) -> set[str]:
+        """What is in the index."""
+        async with self.indexes.use("vs_1") as index:
+            return set(await index.stamps())
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async def words() -> AsyncIterator[bytes]:
+        yield b"plums"
+
+    async with await Store.open(tmp_path / "store.db") as store:
+        for file in ("file-1", "file-2"):
+            record = FileRecord(id=file, owner="", created_at=1, filename=f"{file}.txt", purpose="p")
+            await store.create_file(record, words())
+        await store.create_vector_store(VectorStore(id="vs_1", owner="", created_at=1, last_active_at=1), [])
+        made = Place(store, tmp_path)
+        await made.ingestion.start()
+        yield made
+        await made.ingestion.aclose()
+        await made.indexes.aclose()
+
+
+async def test_what_is_deleted_while_it_is_indexed_does_not_come_back(place: Place) -> None:
+    await place.add("file-1")
+    await place.embedder.asked.wait()
+    await place.store.remove_store_file("", "vs_1", "file-1")
+    await place.stores.forget([("vs_1", "file-1")])
+    await place.settle()
+    assert await place.documents() == set()
+    await place.add("file-2")
+    await place.store.delete_vector_store("", "vs_1")
+    await place.indexes.remove("vs_1")
+    await place.settle()
+    assert place.indexes.known() == []
+
+
+async def test_what_is_cancelled_while_it_is_indexed_is_not_found(place: Place) -> None:
+    new = NewStoreFile(file="file-1", param="x", max_tokens=800, overlap_tokens=400)
+    made = await place.store.add_file_batch("", FileBatch(id="b", store="vs_1", created_at=1), [new])
+    assert made is not None
+    place.ingestion.add(made[1])
+    await place.embedder.asked.wait()
+    await place.store.cancel_file_batch("", "vs_1", "b")
+    await place.settle()
+    assert await place.documents() == set()
+
+
+async def test_what_is_added_again_while_it_is_indexed_is_there_once_as_it_was_added_last(place: Place) -> None:
+    await place.add("file-1", b'{"n":1}')
+    await place.embedder.asked.wait()
+    await place.add("file-1", b'{"n":2}')
+    await place.store.set_file_attributes("", "vs_1", "file-1", b'{"n":3}')
+    await place.settle()
+    hits = await place.stores.search("", ["vs_1"], search_of(["plums"], 10))
+    assert [(hit.file, hit.attributes) for hit in hits] == [("file-1", {"n": 3})]
+
+
+async def test_clients_take_turns_and_a_file_is_not_read_twice_at_once() -> None:
+    queue = Queue()
+    queue.add(Unread(number, "ann", "vs_1", f"f{number}") for number in range(3))
+    queue.add([Unread(9, "bob", "vs_2", "f"), Unread(10, "bob", "vs_2", "f")])
+    taken = [await queue.take() for _ in range(4)]
+    assert [one.number for one in taken] == [0, 9, 1, 2]
+    waiting = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    assert not waiting.done(), "the same file is being read"
+    queue.done(taken[1])
+    assert (await waiting).number == 10
