@@ -53,6 +53,10 @@ def test_the_caller_may_count_tokens_its_own_way() -> None:
     assert [chunk.text for chunk in found] == ["ab", "bc", "cd", "de", "ef"]
 
 
+def test_blanks_without_end_are_in_no_chunk() -> None:
+    assert [chunk.text for chunk in chunks("a" + " " * 10_000 + "b", Chunking(8, 4))] == ["a", "b"]
+
+
 def test_a_blank_text_has_no_chunks() -> None:
     assert chunks("", Chunking()) == chunks(" \n\t ", Chunking()) == []
 

@@ -101,6 +101,12 @@ async def test_scripts_without_blanks_are_found_by_parts_of_a_sentence(lexical: 
     assert await names(lexical, "ดีค") == ["th"]
 
 
+async def test_halves_of_characters_are_no_hindrance(index: Index) -> None:
+    await index.put("d", [Chunk("half \ud83d of\0 it é", 0)], title="\udc80.txt")
+    [hit] = await index.search(["half \ud83d"], limit=5)
+    assert (hit.text, hit.title) == ("half ? of\0 it é", "?.txt")
+
+
 async def test_a_put_replaces_the_document_of_that_name(index: Index) -> None:
     await fill(index)
     await index.put("fox", [Chunk("nothing of that", 0)], title="", attributes={"a": 1}, stamp="2")
@@ -290,8 +296,8 @@ async def test_the_bytes_of_a_document_are_those_of_its_text_and_vectors(index: 
 
 async def test_a_document_that_could_not_be_written_leaves_the_one_before(lexical: Index, tmp_path: Path) -> None:
     await fill(lexical)
-    with pytest.raises(UnicodeEncodeError):
-        await lexical.put("fox", [Chunk("new", 0), Chunk("\ud800", 3)], title="")
+    with pytest.raises(IndexFault):
+        await lexical.put("fox", [Chunk("new", 0)], title="", stamp=None)  # type: ignore[arg-type]
     assert await lexical.chunks_of("fox") == [TEXTS["fox"]]
     assert await names(lexical, "lazy") == ["fox"]
     assert (tmp_path / "lexical.sqlite3").stat().st_mode & 0o777 == 0o600

@@ -13,8 +13,8 @@ the text does."""
 BREAK_SHARE = 4
 """A chunk ends at a line break if there is one in its last quarter: a sentence or a statement then stays whole."""
 
-_ASCII = r"[a-zA-Z]{1,6}+ ?+|[^a-zA-Z0-9]\s*+|[0-9]{1,3}+"
-_UNICODE = r"[^\W\d_\u2e80-\U0010ffff]{1,6}+ ?+|[\W_]\s*+|\d{1,3}+|[\u2e80-\U0010ffff]"
+_ASCII = r"[a-zA-Z]{1,6}+ ?+|[^a-zA-Z0-9]\s{0,60}+|[0-9]{1,3}+"
+_UNICODE = r"[^\W\d_\u2e80-\U0010ffff]{1,6}+ ?+|[\W_]\s{0,60}+|\d{1,3}+|[\u2e80-\U0010ffff]"
 
 
 class Chunking(msgspec.Struct, frozen=True):

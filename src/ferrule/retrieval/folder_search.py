@@ -76,7 +76,9 @@ class FolderSearch(AsyncClosing):
         await asyncio.shield(self._opening)
         looking = [index.start() for index in self._indexes]
         if looking:
-            await asyncio.wait(looking, timeout=self._wait)
+            done, _ = await asyncio.wait(looking, timeout=self._wait)
+            for task in done:
+                task.result()  # raises only what is a fault of ours
         hits = await search_all([index.index for index in self._indexes], Search([question], HITS))
         found = {
             (path, hit.start): FileHit(path, hit.start, hit.text, hit.score)

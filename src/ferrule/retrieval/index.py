@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+import msgspec
+
 from ferrule.retrieval import tables
 from ferrule.retrieval.chunking import Chunk
 from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
@@ -20,6 +22,7 @@ from ferrule.retrieval.lanes import IndexDamaged, IndexFault, Lane, explained
 from ferrule.retrieval.searching import Hit, Ranker, Rankings, Search, Vectors, ranked, search_all
 from ferrule.retrieval.tables import Counts, Document, Found
 from ferrule.retrieval.vectors import VectorMemory
+from ferrule.retrieval.words import writable
 from ferrule.sync import AsyncClosing
 
 Mode = Literal["hybrid", "lexical"]
@@ -89,6 +92,7 @@ class Index(AsyncClosing):
     async def put_all(self, documents: Sequence[Document], *, embed: bool = True) -> list[int]:
         """`put` several in one transaction, without `embed` for `embed_missing` to go on with. They have different
         names."""
+        documents = [_written(document) for document in documents]
         texts = [chunk.text for document in documents for chunk in document.chunks] if embed else []
         return await self._writes.run(_put_all, documents, await self._vectors_for(texts))
 
@@ -249,6 +253,12 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise IndexFault(f"The index {path} cannot be opened: {error.strerror}.") from error
+
+
+def _written(document: Document) -> Document:
+    """Return a document whose texts can be stored."""
+    written = [Chunk(writable(chunk.text), chunk.start) for chunk in document.chunks]
+    return msgspec.structs.replace(document, chunks=written, title=writable(document.title))
 
 
 def _remove_all(tx: sqlite3.Connection, documents: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from ferrule.retrieval.filters import Filter, Value
 from ferrule.retrieval.fusion import Weights, fused
 from ferrule.retrieval.tables import Found
 from ferrule.retrieval.vectors import VectorMemory, nearest
+from ferrule.retrieval.words import writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,7 @@ class Searched(Protocol):
 async def search_all(indexes: Sequence[Searched], search: Search) -> list[tuple[int, Hit]]:
     """Search several indexes with one embedder. Returns each hit with the place of its index, the best first. Raises
     `IndexFault`."""
-    queries = [query.encode(errors="replace").decode() for query in search.queries]  # halves of characters are no text
+    queries = [writable(query) for query in search.queries]
     search = msgspec.structs.replace(search, queries=queries)
     wants_vectors = bool(indexes) and (search.weights.embedding > 0 or search.ranker == "none")
     vectors = await indexes[0].question_vectors(queries) if wants_vectors else None

@@ -17,6 +17,11 @@ _CLOSE_LETTER = re.compile(f"[{_CLOSE}]")
 _WORD = re.compile(rf"[{_CLOSE}]+|[^\W_{_CLOSE}]+")
 
 
+def writable(text: str) -> str:
+    """Return a text that can be stored and sent: halves of characters, which parsers and models write, become `?`."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def indexed(text: str) -> str:
     """Return a text as it is indexed."""
     return text if text.isascii() else _CLOSE_LETTER.sub(r" \g<0> ", text)
