@@ -42,6 +42,7 @@ READ = {
         "Pears\n\n## Their price\n\nOne & a half\neuro\n\n- red\n- green\n\na | b\n\nx\n  y",
     ),
     "charset.html": ('<meta charset="cp1251"><p>Привет'.encode("cp1251"), "Привет"),
+    "a_zero.txt": (b"pears\0plums" + b" and more" * 200, "pears plums" + " and more" * 200),
     "odd.html": (b'<meta charset="punycode">\xe4', "ä"),
     "paper.dat": (pdf("The tower has 42 metres"), "The tower has 42 metres"),
     "letter.docx": (

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from numpy import float32
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ferrule.documents.extraction import Extractor
 from ferrule.hosted.ingestion import Ingestion, Queue
-from ferrule.hosted.vector_stores import ClientStores, Indexes, WatchedEmbedder, search_of
+from ferrule.hosted.vector_stores import ClientStores, Indexes, UnknownStore, WatchedEmbedder, search_of
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.store import FileBatch, FileRecord, NewStoreFile, Store, VectorStore
 from ferrule.store.vector_stores import Unread
@@ -115,6 +116,29 @@ async def test_what_is_added_again_while_it_is_indexed_is_there_once_as_it_was_a
     await place.settle()
     hits = await place.stores.search("", ["vs_1"], search_of(["plums"], 10))
     assert [(hit.file, hit.attributes) for hit in hits] == [("file-1", {"n": 3})]
+
+
+async def test_a_fault_with_one_file_leaves_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = place.ingestion._extractor.read_file
+
+    async def breaks(name: str, *args: Any) -> str:
+        if name == "file-1.txt":
+            raise RuntimeError("a fault")
+        return await read(name, *args)
+
+    monkeypatch.setattr(place.ingestion._extractor, "read_file", breaks)
+    await place.add("file-1")
+    await place.add("file-2")
+    await place.settle()
+    failed = await place.store.store_file("", "vs_1", "file-1")
+    assert failed is not None and (failed.status, failed.error_code) == ("failed", "server_error")
+    assert await place.documents() == {"file-2"}
+
+
+async def test_another_client_s_store_is_not_searched(place: Place) -> None:
+    for owner, store in (("them", "vs_1"), ("", "vs_2")):
+        with pytest.raises(UnknownStore):
+            await place.stores.search(owner, [store], search_of(["plums"], 10))
 
 
 async def test_clients_take_turns_and_a_file_is_not_read_twice_at_once() -> None:

@@ -124,6 +124,9 @@ class Ingestion:
                 log.exception(NOT_PUT, file.file, file.store)
                 await asyncio.sleep(RETRY_SECONDS)
                 self.add([file])
+            except Exception:  # a fault of ours with one file leaves the others to be read
+                log.exception(NOT_PUT, file.file, file.store)
+                await self._store.end_store_file(file.number, error=("server_error", NOT_KEPT))
             finally:
                 self._queue.done(file)
 

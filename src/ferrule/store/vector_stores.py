@@ -360,10 +360,11 @@ def _filenames(tx: Connection, store_id: str, file_ids: list[str]) -> dict[str, 
         select(files.c.id, files.c.filename)
         .join(vector_store_files, vector_store_files.c.file == files.c.id)
         .join(vector_stores, vector_store_files.c.store == vector_stores.c.number)
-        .where(vector_stores.c.id == store_id, files.c.id.in_(file_ids), is_kept())
+        .where(vector_stores.c.id == store_id, is_kept())
         .where(vector_store_files.c.status.in_(("completed", "in_progress")))
     )
-    return {row.id: row.filename for row in tx.execute(rows)}
+    parts = (file_ids[start : start + MOST_PARAMETERS] for start in range(0, len(file_ids), MOST_PARAMETERS))
+    return {row.id: row.filename for some in parts for row in tx.execute(rows.where(files.c.id.in_(some)))}
 
 
 def _unread(tx: Connection) -> list[Unread]:

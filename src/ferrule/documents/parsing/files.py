@@ -62,7 +62,7 @@ def decoded(data: bytes) -> str:
     text = _decoded(data).replace("\r\n", "\n")
     if len(_CONTROLS.findall(text[:_HEAD])) > _MOST_CONTROLS * min(len(text), _HEAD):
         raise unsupported("The file is no text, and of no other kind that is read here.")
-    return text
+    return text.replace("\0", " ")
 
 
 def _decoded(data: bytes) -> str:
