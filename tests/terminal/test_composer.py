@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 
-import pytest
 from textual import events
 
 from ferrule.doors.terminal.completion import best, commands_for, file_word
@@ -112,20 +111,29 @@ async def test_a_command_is_completed(tmp_path: Path) -> None:
         await screen.until("^ session +[0-9a-f]")
 
 
-@pytest.mark.parametrize(
-    ("command", "shows"),
-    [
-        ("/help", "list the skills"), ("/tools", "^ exec_command"), ("/mcp", "no MCP servers"),
-        ("/skills", "no skills"), ("/agents", "no kinds"), ("/memory", "nothing is remembered"),
-        ("/copy", "no answer to copy"), ("/undo", "nothing to take back"), ("/compact", "nothing to compact"),
-        ("/theme nonsense", "no theme nonsense"), ("/approvals nonsense", "unknown approval policy"),
-        ("/nonsense", "no command /nonsense"), ("/prompts:none", "no prompt"),
-    ],
-)  # fmt: skip
-async def test_commands_that_only_tell(quiet: Screen, command: str, shows: str) -> None:
-    await quiet.say(command)
-    await quiet.until(shows)
-    assert not quiet.model.requests
+TOLD = {
+    "/help": "list the skills",
+    "/tools": "^ exec_command",
+    "/mcp": "no MCP servers",
+    "/skills": "no skills",
+    "/agents": "no kinds",
+    "/memory": "nothing is remembered",
+    "/copy": "no answer to copy",
+    "/undo": "nothing to take back",
+    "/compact": "nothing to compact",
+    "/theme nonsense": "no theme nonsense",
+    "/approvals nonsense": "unknown approval policy",
+    "/nonsense": "no command /nonsense",
+    "/prompts:none": "no prompt",
+}
+
+
+async def test_commands_that_only_tell(tmp_path: Path) -> None:
+    async with shown(tmp_path) as screen:
+        for command, shows in TOLD.items():
+            await screen.say(command)
+            await screen.until(shows)
+        assert not screen.model.requests
 
 
 async def test_what_needs_rest_waits_for_the_end_of_the_turn(tmp_path: Path) -> None:

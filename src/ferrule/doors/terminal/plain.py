@@ -16,6 +16,7 @@ from ferrule.doors.terminal.commands import run_command
 from ferrule.doors.terminal.conversation import Conversation
 from ferrule.doors.terminal.dialogs import approval_rows, choices_of
 from ferrule.doors.terminal.forms import Field, Form, form_of, form_rows, menu
+from ferrule.doors.terminal.patches import PatchCell
 from ferrule.doors.terminal.pickers import Item
 from ferrule.doors.terminal.stored import stored_cells
 from ferrule.doors.terminal.talk import Opening, Talk, as_words
@@ -59,7 +60,9 @@ class Plain:
         self._conversation = Conversation(self._add, self._changed)
         self._open: Answer | Thought | None = None
         """A text that is arriving."""
-        self._headed: set[int] = set()
+        self._running: set[Call] = set()
+        self._headed: Cell | None = None
+        """The call whose first rows were printed last."""
         self._answered: set[str] = set()
         self._at_end = False
         self._rest = b""
@@ -245,16 +248,18 @@ class Plain:
         if isinstance(cell, Answer | Thought):
             self._open = cell
         elif isinstance(cell, Call):
-            if cell.verdict is None:
-                self._headed.add(id(cell))
+            self._running.add(cell)
+            if not isinstance(cell, PatchCell):
                 self._print_rows([strip.text for strip in cell.head(self._columns)])
+                self._headed = cell
         elif not isinstance(cell, Said):
             self._print_cell(cell)
 
     def _changed(self, cell: Cell) -> None:
-        if isinstance(cell, Call) and cell.verdict is not None and id(cell) in self._headed:
-            self._headed.discard(id(cell))
-            self._print_cell(cell)
+        if isinstance(cell, Call) and cell.verdict is not None and cell in self._running:
+            self._running.discard(cell)
+            head = len(cell.head(self._columns)) if self._headed is cell else 0
+            self._print_rows([strip.text for strip in cell.draw(self._columns)[head:]])
 
     def _end_text(self) -> None:
         cell, self._open = self._open, None
@@ -269,6 +274,7 @@ class Plain:
             self._print("\n".join(row.rstrip() for row in rows))
 
     def _print(self, text: str) -> None:
+        self._headed = None
         self._out.write(f"{text}\n")
         self._out.flush()
 
