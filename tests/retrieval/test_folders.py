@@ -320,6 +320,8 @@ async def test_a_folder_that_is_not_shown_is_not_read(place: Place, reads: list[
     assert found.hits == [] and reads == [] and "is not among the folders that the container shows" in found.notes[0]
     place.shown = (str(place.folder),)
     assert len((await place.ask("tower")).hits) == 1
+    place.shown = (str(place.home),)
+    assert (await place.ask("tower")).hits == []  # nor what another session has indexed of it
 
 
 @pytest.mark.parametrize("folder", ["/nowhere/at/all", "/proc"])

@@ -58,11 +58,15 @@ class Contents(NamedTuple):
     unparsed: list[tuple[str, str, bytes]]
 
 
-def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
-    """Look which files below a folder (a real path) differ from those with `known` stamps. Reads no file but those that
-    say what is ignored. Raises `OSError` for a folder that is not read."""
+def check_readable(top: str, shown: Shown) -> None:
+    """Raise `OSError` for a folder (a real path) that is not read."""
     refuse_hidden(top, shown)
     refuse_kernel_files(top, below=True)
+
+
+def survey(top: str, known: Mapping[str, str], shown: Shown) -> Survey:
+    """Look which files below a folder (a real path) differ from those with `known` stamps. Reads no file but those that
+    say what is ignored."""
     walk = Walk(top, top, shown=shown)
     start = len(top.rstrip("/")) + 1
     changed: list[Entry] = []

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from ferrule.kernel_files import Shown
 from ferrule.locks import take_in_time, try_lock
 from ferrule.retrieval.embedder import Embedder
-from ferrule.retrieval.folder_files import batches, document, read, survey
+from ferrule.retrieval.folder_files import batches, check_readable, document, read, survey
 from ferrule.retrieval.index import NO_EMBEDDER, Index
 from ferrule.retrieval.lanes import IndexDamaged, IndexFault
 from ferrule.retrieval.parser import DocumentParser
@@ -49,6 +49,8 @@ class FolderIndex(AsyncClosing):
         self.index = index
         self.problem: str | None = None
         """Why the folder cannot be looked at: the rest of a sentence about it."""
+        self.readable = False
+        """Whether the folder may be read, as far as is known. What is in the index of another is not shown either."""
         self.left_out = 0
         """Files that are not taken, because they are too large or too many."""
         self._path = path
@@ -112,6 +114,7 @@ class FolderIndex(AsyncClosing):
     async def _look(self) -> None:
         """Read what has changed. What goes wrong is in `problem`."""
         try:
+            await self._check()
             async with _alone(self._path.with_suffix(".reading")) as alone:
                 self.problem = None if alone else "is being indexed by another program"
                 if alone:
@@ -122,6 +125,15 @@ class FolderIndex(AsyncClosing):
         self._looked = time.monotonic()
         if self._embedding is None or self._embedding.done():
             self._embedding = asyncio.create_task(self._embed())
+
+    async def _check(self) -> None:
+        """Note whether the folder may be read. Raises `OSError` if not."""
+        try:
+            await asyncio.to_thread(check_readable, self.top, self._shown)
+        except OSError:
+            self.readable = False
+            raise
+        self.readable = True
 
     async def _read_changed(self) -> None:
         known = await self.index.stamps()

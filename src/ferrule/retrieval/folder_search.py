@@ -79,11 +79,12 @@ class FolderSearch(AsyncClosing):
             done, _ = await asyncio.wait(looking, timeout=self._wait)
             for task in done:
                 task.result()  # raises only what is a fault of ours
-        hits = await search_all([index.index for index in self._indexes], Search([question], HITS))
+        searched = [index for index in self._indexes if index.readable]
+        hits = await search_all([index.index for index in searched], Search([question], HITS))
         found = {
             (path, hit.start): FileHit(path, hit.start, hit.text, hit.score)
             for place, hit in hits
-            for path in [os.path.join(self._indexes[place].top, hit.document)]
+            for path in [os.path.join(searched[place].top, hit.document)]
         }
         return FileHits(list(found.values()), self._notes())
 
