@@ -296,8 +296,9 @@ class ClientContainers:
             self._network.reach(wanted.network)
             await self.check_files(owner, wanted.file_ids)
             found = await self.skills.find(owner, skills_of(declared), f"{param}.skills")
-            await self._host.check()
-            return _note(await self.languages(), [skill.shown for skill in found], wanted.network)
+            languages = await self.languages()
+            await self._host.check()  # free, after a container was asked for its languages
+            return _note(languages, [skill.shown for skill in found], wanted.network)
         except UnknownFile as error:
             raise ToolRefused(str(error), f"{param}.file_ids", status=404, code="not_found") from error
         except PolicyRefused as error:
