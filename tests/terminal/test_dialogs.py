@@ -1,5 +1,6 @@
 """Dialogs: whatever a model, a tool or a server says, they show what will happen, and how to answer."""
 
+import asyncio
 import re
 import unicodedata
 from pathlib import Path
@@ -11,10 +12,11 @@ from textual.strip import Strip
 
 from ferrule.doors.terminal.dialogs import approval_rows, choices_of
 from ferrule.doors.terminal.forms import form_of, form_rows, menu
+from ferrule.doors.terminal.panel import PAUSE
 from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision, WorkspaceWrite
 from ferrule.rendering.lookalikes import unmistakable
-from ferrule.testing import function_call
+from ferrule.testing import Gate, Stall, function_call, step
 from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
 from tests.terminal.screen import shown
@@ -120,6 +122,23 @@ async def test_choices_and_justification_stay_in_sight_at_40_by_12(tmp_path: Pat
         await screen.press("n")
         await screen.until("Ended.")
         assert not (tmp_path / "made").exists()
+
+
+async def test_what_is_being_written_is_no_answer_and_stays(tmp_path: Path) -> None:
+    gate = Gate()
+    script: list[StepLike] = [step(execute("touch made", 10_000), stall=Stall(gate=gate)), "Ended."]
+    async with shown(tmp_path, script) as screen:
+        await screen.say("go")
+        await screen.until("Thinking")
+        await screen.press(*"m")
+        gate.open()
+        await screen.until("Run this command")
+        await screen.press("y", "e", "s", "enter")
+        assert "Run this command" in screen.text and not (tmp_path / "made").exists()
+        await asyncio.sleep(PAUSE + 0.1)
+        await screen.press("n")
+        await screen.until("Ended.")
+        assert screen.app.composer.text == "m" and not (tmp_path / "made").exists()
 
 
 async def test_a_plan_makes_room_for_what_is_asked(tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ class TerminalApp(App[int], inherit_bindings=False):
         self.suggestions.show(())
         self.mount(panel, before=self.status)
         panel.focus()
+        if panel.request_id and self.composer.text:
+            panel.wait_for_pause()
 
     def close_panel(self) -> None:
         """See `Stage`."""

@@ -1,5 +1,6 @@
 """A dialog's frame: it takes the composer's place, draws rows, and ends with one answer."""
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ from ferrule.rendering.width import width_of
 
 if TYPE_CHECKING:
     from ferrule.tools.questions import Answer
+
+PAUSE = 0.7
+"""Seconds without a key after which somebody who was writing has seen the dialog."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -79,6 +83,7 @@ class Panel(Widget, can_focus=True):
         self.waiting = 1
         """How many questions wait, with this one."""
         self._given = False
+        self._deaf_until = 0.0
         self._rows: list[Strip] = []
 
     def compose_rows(self, width: int, height: int) -> Rows:
@@ -88,6 +93,10 @@ class Panel(Widget, can_focus=True):
     def on_choice_key(self, key: str, character: str | None) -> bool:
         """Take a key while nothing is typed; return False for one that means nothing here."""
         raise NotImplementedError
+
+    def wait_for_pause(self) -> None:
+        """Take no key before the user, who was writing, has stopped for a moment: it was not meant as an answer."""
+        self._deaf_until = time.monotonic() + PAUSE
 
     def give(self, answer: "Answer") -> None:
         """Answer, once."""
@@ -109,6 +118,10 @@ class Panel(Widget, can_focus=True):
         """Pass a key on to what is typed, or chosen."""
         if event.key == "escape" and self.entry is None:
             return  # the application interrupts
+        if time.monotonic() < self._deaf_until:
+            self.wait_for_pause()
+            event.stop()
+            return
         if event.key == "escape":
             self.entry = None
         elif self.entry is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrule.doors.terminal.app import TerminalApp
+from ferrule.protocol.errors import FerruleError
 
 if TYPE_CHECKING:
     from ferrule.doors.terminal.talk import Opening
@@ -32,4 +33,6 @@ async def run_terminal(load: "Callable[[], Opening]") -> bool:
         await app.close()
     if app.failure is not None:
         raise app.failure
+    if app.return_code:
+        raise FerruleError("the terminal interface failed, as is told above; the session goes on by /resume")
     return not ended_by
