@@ -1,10 +1,13 @@
 """Stored sessions: gone on with, searched, forked, gone back in."""
 
+import argparse
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from ferrule.cli.commands import terminal
+from ferrule.doors.terminal.app import TerminalApp
 from ferrule.session.index import SessionIndex
 from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
@@ -65,3 +68,29 @@ async def test_a_session_that_does_not_exist_is_told_and_the_present_one_stays(s
     await spoken.say("third words")
     await spoken.until("^ Three.")
     assert "first words" in spoken.model.last_request.user_text
+
+
+async def test_the_command_line_opens_a_stored_session(
+    spoken: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[argparse.Namespace] = []
+
+    def note(options: argparse.Namespace) -> int:
+        opened.append(options)
+        return 0
+
+    monkeypatch.setattr(terminal, "_open", note)
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path / ".home"))
+    for theirs in (["--last", "a prompt"], ["an-id", "a prompt"], ["--json", "an-id"], []):
+        assert terminal.resume(theirs) is None
+    assert terminal.resume(["--last", "-C", str(tmp_path)]) == 0
+    await spoken.app.close()
+    app = TerminalApp(lambda: terminal._opening(opened[0]))
+    async with app.run_test() as pilot:
+        screen = Screen(app, pilot, spoken.model)
+        text = await screen.until("^ Two.")
+        assert "› first words" in text and "   in the first" in text and "✓" not in text
+        await screen.say("third words")
+        await screen.until("^ Three.")
+        assert "first words" in screen.model.last_request.user_text
+    await app.close()

@@ -73,14 +73,16 @@ def add_profile_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NAME", help="a tool profile instead of the model's; `all` is every tool")
 
 
-def add_rights_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for permissions and directories."""
+def add_rights_flags(
+    parser: argparse.ArgumentParser, asking: str = "nobody can be asked here, so never is the default"
+) -> None:
+    """Add the flags for permissions and directories. `asking` says which approval policy is the default."""
     parser.add_argument(
         "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write (default), container or danger-full-access"
     )
     parser.add_argument(
         "-a", "--ask-for-approval", dest="approval", metavar="POLICY",
-        help="untrusted, on-failure, on-request or never; nobody can be asked here, so never is the default",
+        help=f"untrusted, on-failure, on-request or never; {asking}",
     )  # fmt: skip
     parser.add_argument(
         "--container-image", metavar="NAME", help="run commands in a container on this image (implies -s container)"

@@ -1,9 +1,9 @@
 """`ferrule exec`: one task, no questions, an exit code."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,12 +18,10 @@ from ferrule.cli.options import (
     add_profile_flag,
     add_rights_flags,
     configuration,
-    is_given,
     split_command,
-    working_directory,
 )
+from ferrule.cli.resuming import resumed
 from ferrule.cli.running import Interrupted, run_interruptibly
-from ferrule.config import ferrule_home
 from ferrule.doors.headless.human import Human, is_one_place
 from ferrule.doors.headless.jsonl import INTERRUPTED, JsonLines
 from ferrule.doors.headless.running import run_turn
@@ -35,7 +33,6 @@ from ferrule.protocol.settings import Settings
 from ferrule.rendering.safe import safe
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.images import image_of
-from ferrule.session.opening import Given, resume_settings, settings_to_go_on
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Prompt
@@ -127,7 +124,9 @@ def _job(options: argparse.Namespace) -> _Job:
     if options.all and not options.last:
         raise UsageError("--all belongs to `ferrule exec resume --last --all PROMPT`")
     session_id, rest = _session_and_rest(words[1:], last=options.last) if resume else (None, words)
-    settings, stored = _resumed(options, session_id) if resume else (_settings(options), None)
+    settings, stored = (
+        resumed(options, session_id, partial(_settings, options)) if resume else (_settings(options), None)
+    )
     if options.output is not None and not Path(options.output).absolute().parent.is_dir():
         raise UsageError(f"-o: the folder of {options.output} does not exist")
     if options.output_schema is not None:
@@ -149,27 +148,6 @@ def _session_and_rest(words: Sequence[str], *, last: bool) -> tuple[str | None, 
     if not words:
         raise UsageError("`exec resume` needs the ID of a session, or --last")
     return words[0], words[1:]
-
-
-def _resumed(options: argparse.Namespace, session_id: str | None) -> tuple[Settings, StoredSession]:
-    """Return the settings of the session's own directory, then its directory and rights, unless the user gave
-    others."""
-    given = Given(
-        cwd=options.directory is not None,
-        sandbox=is_given(options, "sandbox", "sandbox_mode") or options.container_image is not None,
-        approval=is_given(options, "approval", "approval_policy"),
-        provider=any(given is not None for given in (options.base_url, options.wire, options.api_key_env))
-        or is_given(options, "", "model_provider"),
-        tools=is_given(options, "", "tools"),
-    )
-    if not given.sandbox and (options.add_dir or is_given(options, "", "sandbox_workspace_write")):
-        raise UsageError(
-            "`exec resume` restores the session's sandbox: to change its roots, give its mode too, with -s"
-        )
-    here = working_directory(options.directory) if given.cwd or os.path.exists(os.curdir) else "/"
-    begun_in = here if options.last and not options.all else None
-    there, stored = resume_settings(Settings(cwd=here, home=ferrule_home()), session_id, given, begun_in=begun_in)
-    return settings_to_go_on(_settings(options, there.cwd), stored, given), stored
 
 
 def _prompt(words: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from ferrule.sandbox.environment import refuse_nesting
 
 if TYPE_CHECKING:
     from ferrule.doors.terminal.talk import Opening
+    from ferrule.protocol.settings import Settings
 
 MISSING = (
     "the terminal interface needs the extra `tui`: pip install 'ferrule[tui]'; meanwhile `ferrule exec PROMPT` does "
@@ -31,7 +32,26 @@ MISSING = (
 
 def main(arguments: list[str]) -> int:
     """Open the terminal interface."""
-    options = _parser().parse_args(arguments)
+    return _open(_parser().parse_args(arguments))
+
+
+def resume(arguments: list[str]) -> int | None:
+    """Open it with a stored session; None where these are the arguments of `exec resume`: they have a prompt, or flags
+    of its own."""
+    parser = _parser()
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--last", action="store_true")
+    parser.add_argument("--all", action="store_true")
+    try:
+        options = parser.parse_intermixed_args(arguments)
+    except UsageError:
+        return None
+    if len(options.words) != (0 if options.last else 1) or find_spec("textual") is None:
+        return None
+    return _open(options)
+
+
+def _open(options: argparse.Namespace) -> int:
     if find_spec("textual") is None:
         raise UsageError(MISSING)
     if options.plain or os.environ.get("TERM", "") in ("", "dumb"):
@@ -52,16 +72,23 @@ def _opening(options: argparse.Namespace) -> "Opening":
     from ferrule.config import load
     from ferrule.doors.terminal.talk import Opening
 
-    sources = sources_of(options)
-    loaded = load(sources)
-    if not loaded.settings.accept_no_sandbox:
-        refuse_nesting(loaded.settings.sandbox_policy)
-    return Opening(
-        settings=loaded.settings,
-        sources=sources if loaded.unconfirmed else None,
-        warnings=loaded.warnings,
-        settings_in=lambda cwd: load(sources_of(options, cwd=cwd)).settings,
-    )
+    def settings_in(cwd: str) -> "Settings":
+        return load(sources_of(options, cwd=cwd)).settings
+
+    if hasattr(options, "words"):
+        from ferrule.cli.resuming import resumed
+
+        word = options.words[0] if options.words else None
+        settings, stored = resumed(options, word, settings_in)
+        opening = Opening(settings=settings, stored=stored, settings_in=settings_in)
+    else:
+        sources = sources_of(options)
+        loaded = load(sources)
+        asked = sources if loaded.unconfirmed else None
+        opening = Opening(settings=loaded.settings, sources=asked, warnings=loaded.warnings, settings_in=settings_in)
+    if not opening.settings.accept_no_sandbox:
+        refuse_nesting(opening.settings.sandbox_policy)
+    return opening
 
 
 def _parser() -> Parser:
@@ -69,7 +96,7 @@ def _parser() -> Parser:
     parser.usage = "ferrule [OPTION]..."
     add_model_flags(parser)
     add_profile_flag(parser)
-    add_rights_flags(parser)
+    add_rights_flags(parser, "on-request is the default")
     add_config_flag(parser)
     parser.add_argument(
         "--no-alt-screen", dest="plain", action="store_true", help="lines only, nothing moves: for screen readers"

@@ -199,7 +199,7 @@ class Call(Cell):
         raise NotImplementedError
 
     def end(self, failed: bool, text: str) -> None:
-        """Say how it ended."""
+        """Say how it ended; no text: it is not known any more."""
         self.verdict = (failed, text)
         self.forget()
 
@@ -218,6 +218,8 @@ class Call(Cell):
         if self.verdict is None:
             return [row((cut(f"… {duration(time.monotonic() - self._since)}", width), DIM))]
         failed, text = self.verdict
+        if not text:
+            return []
         return [row(("✗ ", RED), (cut(text, width - 2), RED)) if failed else row(("✓ ", GREEN), (text, GREEN))]
 
 

@@ -337,7 +337,7 @@ class Conversation:
         cell = self._calls.pop(call_id, None)
         if cell is not None:
             cell.output.replace(text)
-            self._end_call(cell, False, "done")
+            self._end_call(cell, False, "")
 
     def abort(self) -> None:
         """End what was under way: the turn was interrupted."""
