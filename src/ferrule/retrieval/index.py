@@ -257,6 +257,8 @@ def _make_file(path: Path) -> None:
 
 def _written(document: Document) -> Document:
     """Return a document whose texts can be stored."""
+    if document.title.isascii() and all(chunk.text.isascii() for chunk in document.chunks):
+        return document
     written = [Chunk(writable(chunk.text), chunk.start) for chunk in document.chunks]
     return msgspec.structs.replace(document, chunks=written, title=writable(document.title))
 
