@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ferrule.retrieval import vectors
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
 from ferrule.retrieval.filters import read_filter
 from ferrule.retrieval.fusion import Weights
@@ -182,10 +183,19 @@ async def test_filters_hold_for_words_and_vectors(index: Index) -> None:
     assert hit.attributes == {"n": 7}
 
 
-async def test_vectors_are_exact(index: Index, embedder: ToyEmbedder) -> None:
+@pytest.mark.parametrize("limit", [0, 10**9], ids=["from the file", "in memory"])
+async def test_vectors_are_exact(
+    tmp_path: Path, embedder: ToyEmbedder, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "BLOCK", 64)
+    async with await Index.open(tmp_path / "exact", embedder=embedder, memory=VectorMemory(limit)) as index:
+        await are_exact(index, embedder)
+
+
+async def are_exact(index: Index, embedder: ToyEmbedder) -> None:
     drawn = np.random.default_rng(7)
     texts = {f"d{n}": " ".join(f"w{k}" for k in drawn.integers(0, 60, 12)) for n in range(300)}
-    await fill(index, texts)
+    await index.put_all([Document(name, [Chunk(text, 0)]) for name, text in texts.items()])
     for question in ("w1 w2 w3", "w10 w20", "w59"):
         hits = await index.search([question], limit=20, ranker="none")
         cosines = await embedder.embed(list(texts.values())) @ (await embedder.embed([question]))[0]
