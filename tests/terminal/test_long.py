@@ -97,3 +97,16 @@ async def test_without_colours_everything_is_still_told(
         text = screen.text
         assert "command\n $ exit 3\n   ✗ exit 3" in text and "› go" in text
         assert ("#ff2c7a" in screen.app.export_screenshot()) is colored
+
+
+async def test_a_click_unfolds_one_cell_and_what_is_typed_still_goes_to_the_composer(tmp_path: Path) -> None:
+    script: list[StepLike] = [execute("seq 30", 10_000), execute("seq 101 130", 10_000), "Done."]
+    async with shown(tmp_path, script, approval_policy="never", size=(80, 45)) as screen:
+        await screen.say("go")
+        await screen.until("Done.")
+        row = screen.lines.index(" $ seq 30")
+        await screen.pilot.click(screen.app.transcript, offset=(3, row))
+        text = await screen.until("^   15$")
+        assert "   115\n" not in text
+        await screen.press("x")
+        assert screen.app.composer.text == "x"

@@ -44,6 +44,7 @@ PROGRAMS = {
 """Optional programs, and the effect of each missing one."""
 
 EXTRAS = {
+    "tui": ("textual", "`ferrule` alone opens no terminal interface"),
     "mcp": ("mcp", "MCP servers cannot be used"),
     "search": ("tokenizers", "PDFs are not read, and file_search finds files by their words alone"),
     "images": ("PIL", "view_image refuses large pictures"),
@@ -54,6 +55,7 @@ EXTRAS = {
 
 WRITTEN = {
     "sessions/": "every session, as it happens",
+    "prompt_history.jsonl": "what you have sent in the terminal interface",
     "rules/default.rules": "commands that you allow for good",
     "trust/": "what you have confirmed of projects",
     "sandbox/": "the sandbox's own state",
