@@ -13,10 +13,10 @@ from textual.strip import Strip
 from ferrule.doors.terminal.dialogs import approval_rows, choices_of
 from ferrule.doors.terminal.forms import form_of, form_rows, menu
 from ferrule.doors.terminal.panel import PAUSE
-from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.events import ElicitationRequest, ExecApproval, FileChange, UserInputRequest
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision, WorkspaceWrite
 from ferrule.rendering.lookalikes import unmistakable
-from ferrule.testing import Gate, Stall, function_call, step
+from ferrule.testing import Gate, Stall, custom_tool_call, function_call, step
 from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
 from tests.terminal.screen import shown
@@ -57,6 +57,43 @@ def test_nothing_that_is_said_changes_what_an_approval_shows(
     keys = [choice.key for choice in choices_of(question)]
     assert [line[1] for line in texts[-len(keys) :]] == keys == ["y", "s", "a", "n", "t"]
     assert texts[-5].startswith(" y yes, once") and texts[-2].strip() == "n no"
+
+
+@given(NASTY, NASTY, st.integers(20, 120), st.integers(11, 40))
+def test_nothing_in_a_patch_gets_into_the_column_of_its_line_numbers(
+    path: str, text: str, width: int, height: int
+) -> None:
+    lines = text.split("\n")
+    diff = f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
+    change = FileChange("add", path, added=len(lines), unified_diff=diff)
+    texts = check(approval_rows(asked("", kind="patch", changes=(change,)), 0, width, height), width, height)
+    assert [line[1] for line in texts[-5:]] == ["y", "s", "a", "n", "t"]
+    digits = len(str(len(lines)))
+    numbered = [line for line in texts[1:-5] if line[digits : digits + 3] == " + "]
+    assert len({line[:digits] for line in numbered}) == len(numbered)
+
+
+def test_a_patch_is_asked_about_with_line_numbers_and_what_is_hidden_is_counted() -> None:
+    diff = "@@ -9,3 +9,3 @@\n a\n-b\n+B\n c\n" + "@@ -90,0 +91,60 @@\n" + "+more\n" * 60
+    change = FileChange("update", "a.py", "b.py", added=61, deleted=1, unified_diff=diff)
+    question = asked("*** Begin Patch", kind="patch", changes=(change,), reason=None)
+    texts = check(approval_rows(question, 0, 60, 23), 60, 23)
+    assert texts[1:8] == [
+        "change a.py -> b.py +61 -1", "  9   a", " 10 - b", " 10 + B", " 11   c", "      ⋮", " 91 + more",
+    ]  # fmt: skip
+    assert [line for line in texts if "not shown" in line] == ["… 51 lines are not shown …"]
+    assert texts[-7:-5] == ["150 + more", "in /work"]
+
+
+async def test_the_diff_of_a_patch_that_waits_has_line_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(1, 13)))
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n 10\n-11\n+eleven\n*** End Patch"
+    async with shown(tmp_path, [custom_tool_call("apply_patch", patch), "Ended."]) as screen:
+        await screen.say("go")
+        text = await screen.until("Write this patch")
+        assert " change a.txt +1 -1\n" in text and " 11 - 11\n" in text and " 11 + eleven\n" in text
+        await screen.press("n")
+        await screen.until("Ended.")
 
 
 @given(NASTY, NASTY, st.lists(NASTY, max_size=3), st.integers(20, 120), st.integers(11, 40))

@@ -184,6 +184,7 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
         proposed_network_host=None if network is None else network.host,
         fingerprint=fingerprint(effect),
         justification=justification,
+        changes=effect.changes if isinstance(effect, PatchEffect) else (),
     )
 
 

@@ -148,6 +148,17 @@ class WarningEvent(_Event, frozen=True, tag="warning"):
     message: str
 
 
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A patch's change to one file: add, delete or update; a unified diff for updates."""
+
+    kind: str
+    path: str
+    move_path: str | None = None
+    added: int = 0
+    deleted: int = 0
+    unified_diff: str = ""
+
+
 class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     """A command, patch or call waits for the user's approval, or a command for a host of the network. `text` is
     everything that will run, control characters escaped; `justification` is the model's, which `reason` has, too.
@@ -166,6 +177,8 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     fingerprint: str = ""
     agent_id: str = ""
     justification: str = ""
+    changes: tuple[FileChange, ...] = ()
+    """What a patch changes, file by file, for a front end that shows it as a diff; nothing in it is escaped."""
 
 
 class NetworkRefused(_Event, frozen=True, tag="network.refused"):
@@ -230,17 +243,6 @@ class TerminalInteraction(_Event, frozen=True, tag="terminal_interaction"):
     call_id: str
     process_id: int
     stdin: str
-
-
-class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A patch's change to one file: add, delete or update; a unified diff for updates."""
-
-    kind: str
-    path: str
-    move_path: str | None = None
-    added: int = 0
-    deleted: int = 0
-    unified_diff: str = ""
 
 
 class PatchApplyBegin(_Event, frozen=True, tag="patch_apply.begin"):

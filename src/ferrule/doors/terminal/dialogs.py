@@ -1,11 +1,15 @@
 """What somebody is asked before a call runs: a dialog in the place of the composer."""
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 import msgspec
 from textual.strip import Strip
 
 from ferrule.doors.terminal.panel import Panel, Rows
+from ferrule.doors.terminal.patches import DiffLine, change_title, diff_lines
 from ferrule.doors.terminal.strips import BOLD, CHOSEN, DIM, GREEN, PLAIN, QUESTION, RED, YELLOW, row
-from ferrule.protocol.events import ExecApproval
+from ferrule.protocol.events import ExecApproval, FileChange
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.rendering.lookalikes import unmistakable
 from ferrule.rendering.width import chopped, cut, folded
@@ -78,11 +82,16 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     place = [f"in {unmistakable(question.cwd, multiline=False)}"] if question.cwd else []
     if room - len(reason) - len(place) < PLACE_ROWS:
         place = []
-    text = fitted(unmistakable(question.text), width - 2, room - len(reason) - len(place))
+    room -= len(reason) + len(place)
+    if question.changes:
+        body = fitted_diff(question.changes, width, room)
+    else:
+        text = fitted(unmistakable(question.text), width - 2, room)
+        body = [_text_row(line, question.kind, first=index == 0) for index, line in enumerate(text)]
     labels = [_choice_row(choice, index == chosen, width) for index, choice in enumerate(choices)]
     return [
         title,
-        *(_text_row(line, question.kind, first=index == 0) for index, line in enumerate(text)),
+        *body,
         *(row((cut(line, width), DIM)) for line in place),
         *(row((line, YELLOW)) for line in reason),
         *labels,
@@ -105,9 +114,53 @@ def _choice_row(choice: Choice, chosen: bool, width: int) -> Strip:
 
 
 def _text_row(line: str, kind: str, *, first: bool) -> Strip:
-    style = {"+": GREEN, "-": RED}.get(line[:1], PLAIN) if kind == "patch" else PLAIN
     lead = "$ " if kind == "command" and first else "  "
-    return row((lead, DIM), (line, style))
+    return row((lead, DIM), (line, PLAIN))
+
+
+def fitted_diff(changes: Sequence[FileChange], width: int, rows: int) -> list[Strip]:
+    """Return what a patch changes, with line numbers, in at most `rows` rows: all of it, or its beginning, how much is
+    hidden, and its end."""
+    lines = [line for change in changes for line in _asked_lines(change)]
+    digits = len(str(max((line.number or 0 for line in lines), default=0)))
+    longest = width * max(rows, 1)
+
+    drawn = [_asked_rows(line, digits, width, longest) for line in lines[:rows]]
+    if len(lines) <= rows and sum(map(len, drawn)) <= rows:
+        return [strip for strips in drawn for strip in strips]
+    after = max(rows - 1, 0) // 3
+    last = [_asked_rows(line, digits, width, longest) for line in lines[-after:]] if after else []
+    head, shown = _first_rows(drawn, max(rows - 1 - after, 0))
+    tail, shown_last = _first_rows([strips[::-1] for strips in reversed(last)], after)
+    hidden = len(lines) - shown - shown_last
+    return [*head, row((cut(f"… {hidden:,} lines are not shown …", width), DIM)), *reversed(tail)][: max(rows, 0)]
+
+
+def _first_rows(lines: Sequence[list[Strip]], room: int) -> tuple[list[Strip], int]:
+    """Return the first rows of some lines, and how many lines are whole in them."""
+    ends = list(accumulate(map(len, lines)))
+    return [strip for strips in lines for strip in strips][:room], sum(end <= room for end in ends)
+
+
+def _asked_lines(change: FileChange) -> list[DiffLine]:
+    head = f"{change_title(change)} +{change.added} -{change.deleted}"
+    return [DiffLine(None, "", head), *diff_lines(change.unified_diff)]
+
+
+def _asked_rows(line: DiffLine, digits: int, width: int, longest: int) -> list[Strip]:
+    """Return a line behind a column for numbers, into which nothing of its text gets."""
+    text = unmistakable(line.text[:longest], multiline=False).expandtabs(4)
+    if len(line.text) > longest:
+        text += f" … {len(line.text) - longest:,} more characters"
+    if not line.sign:
+        return [row((part, BOLD)) for part in chopped(text, width)]
+    lead, style = digits + 3, {"+": GREEN, "-": RED}.get(line.sign, PLAIN)
+    first, *rest = chopped(text, width - lead)
+    number = "" if line.number is None else str(line.number)
+    return [
+        row((f"{number:>{digits}} ", DIM), (f"{line.sign} ", style), (first, style)),
+        *(row((" " * lead, PLAIN), (part, style)) for part in rest),
+    ]
 
 
 def middle_cut(text: str, width: int) -> str:

@@ -140,12 +140,16 @@ class PatchCell(Call):
         return [*rows, *super().body(width)] if failed or not rows else rows
 
 
+def change_title(change: FileChange) -> str:
+    """Return what happens to which file."""
+    verb = change.kind if change.kind in ("add", "delete") else "change"
+    return f"{verb} {change.path} -> {change.move_path}" if change.move_path else f"{verb} {change.path}"
+
+
 def _change_head(change: FileChange, width: int) -> list[Strip]:
-    verb = {"add": "add", "delete": "delete"}.get(change.kind, "change")
-    target = f" -> {change.move_path}" if change.move_path else ""
     counts: list[tuple[str, Style]] = [(f" +{change.added}", GREEN), (f" -{change.deleted}", RED)]
     room = width - sum(len(text) for text, _ in counts)
-    return [row((cut(safe(f"{verb} {change.path}{target}"), room), PLAIN), *counts)]
+    return [row((cut(safe(change_title(change)), room), PLAIN), *counts)]
 
 
 def newest_lines(text: str, *, escaped: bool) -> list[str]:
