@@ -112,6 +112,21 @@ async def test_html_that_does_not_end_is_read_as_fast_as_any() -> None:
         assert text.startswith("\nx") and (len(text) > 30_000) is bool(shown), tag
 
 
+async def test_blanks_without_end_are_read_as_fast_as_any() -> None:
+    blanks = " \t" * 500_000
+    assert html_text(f"<pre>x{blanks}y \n{blanks}\nz</pre>") == f"\nx{blanks}y\n\nz\n\n"
+
+
+async def test_a_process_that_was_ended_while_it_waited_spoils_no_file() -> None:
+    extractor = Extractor()
+    assert await read(extractor, "before.txt", b"begins") == "begins"
+    child = extractor._idle[0]._child
+    await child.kill_tree()
+    await child.wait()
+    assert await read(extractor, "after.txt", b"goes on") == "goes on"
+    await extractor.aclose()
+
+
 async def test_what_takes_too_long_is_ended_and_the_next_file_is_read() -> None:
     extractor = Extractor(file_seconds=1)
     assert await read(extractor, "before.txt", b"begins") == "begins"

@@ -20,7 +20,8 @@ _NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]*)")
 _LONGEST = 512
 """Characters in which a tag ends that has `>` in its quotes."""
 _SPACES = re.compile(r"\s+")
-_GAPS = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
+_GAPS = re.compile(r"(?<![ \t])[ \t]*+\n(?:[ \t]*+\n)+")
+"""Begins at the first of some blanks, not at each of them: there may be a million."""
 
 
 def html_text(source: str) -> str:
