@@ -149,7 +149,7 @@ class Extractor:
         """Hand a document over and return what is in it. Raises `KernelLost`, `_Damaged` and `LaunchError`."""
         async with self._turns:
             self._keep_alive()
-            kernel = self._idle.pop() if self._idle else await self._place.start()
+            kernel = await self._free()
             try:
                 output = await _answer(kernel, blocks, kind, name, seconds)
             except _Damaged:
@@ -164,6 +164,20 @@ class Extractor:
             finally:
                 self._end_later()
         return msgspec.json.decode(output, type=Extracted)
+
+    async def _free(self) -> Kernel:
+        """Return a process that waits and lives still, or a new one. Raises `LaunchError`."""
+        while self._idle:
+            kernel = self._idle.pop()
+            try:
+                await kernel.run("", int(self._seconds * 1000))
+            except KernelLost:  # it was ended while nobody asked it, and says nothing about this document
+                continue
+            except BaseException:
+                await uninterrupted(kernel.kill())
+                raise
+            return kernel
+        return await self._place.start()
 
     def _keep_alive(self) -> None:
         if self._ending is not None:
