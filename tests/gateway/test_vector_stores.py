@@ -196,6 +196,7 @@ WRONG: dict[str, tuple[str, Json, int, str]] = {
     "key": ("/files", {"attributes": {"k" * 65: 1}}, 400, "attributes"),
     "value": ("/files", {"attributes": {"k": "v" * 513}}, 400, "attributes"),
     "kind": ("/files", {"attributes": {"k": [1]}}, 400, "attributes"),
+    "number": ("/files", {"attributes": {"k": 10**309}}, 400, "attributes"),
     "file": ("/files", {"file_id": "file-none"}, 404, "file_id"),
     "batch": ("/file_batches", {"file_ids": ["file-none"]}, 404, "file_ids[0]"),
     "both": ("/file_batches", {"file_ids": [], "files": []}, 400, "file_ids"),

@@ -1,5 +1,6 @@
 """The routes of vector stores."""
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeVar, get_args
@@ -395,6 +396,8 @@ def _checked(attributes: Mapping[str, Attribute] | None, param: str) -> bytes:
             raise _bad_attributes(f"a key has at most {MAX_KEY} characters, not {len(key)}", param)
         if isinstance(value, str) and len(value) > MAX_VALUE:
             raise _bad_attributes(f"a value has at most {MAX_VALUE} characters, not {len(value)}", param)
+        if isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise _bad_attributes(f"a number is at most {sys.float_info.max:.1e}", param)
     return msgspec.json.encode(attributes)
 
 
