@@ -154,6 +154,13 @@ async def test_weights_decide_which_ranking_counts(index: Index) -> None:
     assert len(await names(index, "zebra", weights=Weights(text=0))) == 2
 
 
+@pytest.mark.parametrize("weights", [Weights(5e-324, 5e-324), Weights(5e-324, 1e308), Weights(1e308, 1e308)])
+async def test_weights_of_any_size_are_only_compared(index: Index, weights: Weights) -> None:
+    await fill(index)
+    assert (await index.search(["sea ships"], limit=1, weights=weights))[0].score == 1.0
+    assert len(await index.search(["zebra"], limit=5, weights=weights)) == 3, "no word is found"
+
+
 async def test_a_vector_of_nothing_finds_nothing(index: Index, embedder: ToyEmbedder) -> None:
     await fill(index)
 
@@ -169,6 +176,13 @@ async def test_each_of_several_questions_is_answered(index: Index) -> None:
     found = await index.search(["lazy dog", "open sea"], limit=2)
     assert {hit.document for hit in found} == {"fox", "sea"}
     assert await index.search([], limit=2) == []
+
+
+async def test_a_blank_question_is_not_sent_to_the_embedder(index: Index, embedder: ToyEmbedder) -> None:
+    await fill(index)
+    embedder.asked.clear()
+    assert len(await index.search([" ", "lazy", ""], limit=10)) == 3 and embedder.asked == ["lazy"]
+    assert await index.search([""], limit=10) == [] and embedder.asked == ["lazy"]
 
 
 async def test_filters_hold_for_words_and_vectors(index: Index) -> None:

@@ -21,8 +21,11 @@ class Weights(msgspec.Struct, frozen=True):
 def fused(rankings: Sequence[tuple[float, Sequence[K]]]) -> dict[K, float]:
     """Return the score of each key in rankings with weights. 1 is the first place in all that found anything."""
     scores: dict[K, float] = {}
-    whole = sum(weight for weight, ranking in rankings if ranking) / (SMOOTHING + 1)
-    for weight, ranking in rankings:
+    found = [(weight, ranking) for weight, ranking in rankings if ranking]
+    most = max((weight for weight, _ in found), default=1.0)
+    found = [(weight / most, ranking) for weight, ranking in found]  # no sum is too large or too small for a number
+    whole = sum(weight for weight, _ in found) / (SMOOTHING + 1)
+    for weight, ranking in found:
         for place, key in enumerate(ranking, SMOOTHING + 1):
             scores[key] = scores.get(key, 0.0) + weight / place / whole
     return scores

@@ -152,13 +152,22 @@ class Index(AsyncClosing):
         return [hit for _, hit in await search_all([self], wanted)]
 
     async def question_vectors(self, queries: Sequence[str]) -> Vectors | None:
-        """Return the vectors of questions, None if they are not to be had now."""
-        if self._embedder is None or not queries:
+        """Return the vectors of questions, None if they are not to be had now. Blank ones, which servers refuse, have
+        vectors of nothing."""
+        asked = [query for query in queries if query.strip()]
+        if self._embedder is None or not asked:
             return None
         try:
-            return await self._embedded(self._embedder, queries, query=True, seconds=PUT_SECONDS)
+            made = await self._embedded(self._embedder, asked, query=True, seconds=PUT_SECONDS)
         except EmbedderDown:
             return None
+        if len(asked) == len(queries):
+            return made
+        import numpy as np
+
+        rows = np.zeros((len(queries), made.rows.shape[1]), np.float32)
+        rows[[place for place, query in enumerate(queries) if query.strip()]] = made.rows
+        return Vectors(made.model, rows)
 
     async def rank(self, search: Search, vectors: Vectors | None) -> list[Rankings]:
         """Return the chunks that each question finds. Raises `IndexFault`."""
