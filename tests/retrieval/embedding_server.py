@@ -22,6 +22,8 @@ class EmbeddingServer:
         """Is sent instead of vectors."""
         self.longest = 10**9
         """Longer texts are refused."""
+        self.spoilt = "nothing is"
+        """Vectors of texts with this hold no numbers."""
         self.hang = threading.Event()
         """Set: nothing is held back."""
         self.hang.set()
@@ -48,6 +50,9 @@ class EmbeddingServer:
             return 400, {"error": {"message": "input is too long"}}
         rows = toy_vectors(request["input"], self.width) * np.float32(3)
         data = [{"object": "embedding", "index": n, "embedding": self._written(row)} for n, row in enumerate(rows)]
+        for one, text in zip(data, request["input"], strict=True):
+            if self.spoilt in text:
+                one["embedding"] = [None] * self.width
         return 200, {"object": "list", "model": request["model"], "data": data[::-1]}
 
     def _written(self, row: Any) -> object:

@@ -70,7 +70,6 @@ NAN = base64.b64encode(np.array([np.nan, 1], "<f4").tobytes()).decode()
         (200, {"data": [{"embedding": []}]}, "did not answer with"),
         (200, {"data": [{"embedding": ["x"]}]}, "did not answer with"),
         (200, {"data": [{"embedding": "AAA"}]}, "did not answer with"),
-        (200, {"data": [{"embedding": NAN}]}, "did not answer with"),
         (401, {"error": {"message": f"bad key {KEY}"}}, r"does not accept the key in EMBED_KEY: bad key \(the key\)"),
         (404, {"error": "no model toy"}, "answered with the status 404: no model toy"),
         (503, b"", "answered with the status 503"),
@@ -91,6 +90,25 @@ async def test_a_server_that_does_not_answer_as_it_should_is_told(
         await embedder.embed(["x"])
     assert not isinstance(caught.value, TextRefused)
     assert KEY not in str(caught.value) and KEY not in caplog.text
+
+
+@pytest.mark.parametrize("vector", [NAN, [None, None], [1e300, 1.0]])
+async def test_a_text_of_which_a_model_makes_no_numbers_is_told_apart(
+    server: EmbeddingServer, embedder: Embedder, vector: object
+) -> None:
+    server.answer = {"data": [{"embedding": vector}]}
+    with pytest.raises(TextRefused, match="no numbers"):
+        await embedder.embed(["x"])
+
+
+async def test_a_text_of_which_a_model_makes_no_numbers_keeps_no_other_from_its_vector(
+    server: EmbeddingServer, embedder: Embedder, tmp_path: Path
+) -> None:
+    server.spoilt = "poison"
+    async with await Index.open(tmp_path / "i", embedder=embedder, memory=VectorMemory()) as index:
+        await index.put("d", [Chunk("poison", 0), Chunk("words", 11)], title="")
+        assert await index.embed_missing() == 1
+        assert (await index.counts()).waiting == 0 and index.mode == "hybrid"
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 500])

@@ -33,7 +33,7 @@ _SHOWN = 200
 class _Data(msgspec.Struct):
     """One vector of an answer."""
 
-    embedding: list[float] | str
+    embedding: list[float | None] | str
     index: int | None = None
 
 
@@ -80,6 +80,8 @@ class ServerEmbedder:
         if rows is None:
             raise self._down("did not answer with a vector for each text")
         self._failed = None
+        if not await asyncio.to_thread(_are_numbers, rows):
+            raise TextRefused(_sentence("answered a text with a vector that holds no numbers"))
         return rows
 
     async def aclose(self) -> None:
@@ -137,24 +139,31 @@ def _sentence(what: str) -> str:
 
 
 def _vectors(body: bytes, count: int) -> "NDArray[np.float32] | None":
-    """Return the vectors of an answer in the order of the texts, each of length 1; None if it has others."""
+    """Return the vectors of an answer in the order of the texts, each of length 1; None if it has not as many. Models
+    make NaN of some texts, which servers send as null."""
     import numpy as np
 
     try:
         data = msgspec.json.decode(body, type=_Answer).data
-        rows = [
-            np.frombuffer(base64.b64decode(one.embedding), "<f4")
-            if isinstance(one.embedding, str)
-            else np.array(one.embedding, np.float32)
-            for one in sorted(data, key=lambda one: one.index or 0)
-        ]
+        with np.errstate(over="ignore"):
+            rows = [
+                np.frombuffer(base64.b64decode(one.embedding), "<f4")
+                if isinstance(one.embedding, str)
+                else np.array(one.embedding, np.float32)
+                for one in sorted(data, key=lambda one: one.index or 0)
+            ]
     except (msgspec.MsgspecError, ValueError, UnicodeError, RecursionError):
         return None
     if len(rows) != count or len({len(row) for row in rows}) > 1 or not len(rows[0]):
         return None
     matrix = np.stack(rows)
-    norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
-    if not np.isfinite(norms).all():
-        return None
-    unit: NDArray[np.float32] = (matrix / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # the caller looks whether they are numbers
+        norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (matrix / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
     return unit
+
+
+def _are_numbers(rows: "NDArray[np.float32]") -> bool:
+    import numpy as np
+
+    return bool(np.isfinite(rows).all())
