@@ -53,12 +53,11 @@ class Pump:
             raise error
 
     def _begin(self, pair: "_Pair") -> "_Worker":
-        worker = self._worker
-        if worker is None or not worker.ask(lambda: worker.add(pair)):
-            new = self._worker = _Worker(asyncio.get_running_loop())
-            new.ask(lambda: new.add(pair))
-            return new
-        return worker
+        running = self._worker
+        if running is not None and running.ask(lambda: running.add(pair)):
+            return running
+        self._worker = _Worker(asyncio.get_running_loop(), pair)
+        return self._worker
 
     async def aclose(self) -> None:
         """End the thread, and the tunnels that are left."""
@@ -129,9 +128,10 @@ class _Pair:
 
 
 class _Worker:
-    """The thread. All but `ask` runs in it."""
+    """The thread. All but `ask` runs in it. It begins with its first pair: without one it might have ended before it
+    is asked for anything."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, first: _Pair) -> None:
         self.loop = loop
         self.ended: asyncio.Future[OSError | None] = loop.create_future()
         self._epoll = select.epoll()
@@ -143,6 +143,7 @@ class _Worker:
         self._spare: list[tuple[int, int]] = []
         self._asking = threading.Lock()
         self._goes_on = True
+        self.ask(lambda: self.add(first))
         self.thread = threading.Thread(target=self._run, name="ferrule-tunnels", daemon=True)
         self.thread.start()
 
