@@ -1,7 +1,7 @@
 """Files of vector stores while they are read: deleted, cancelled, added again, and by whom."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ from numpy import float32
 from numpy.typing import NDArray
 
 from ferrule.documents.extraction import Extractor
+from ferrule.hosted import ingestion
 from ferrule.hosted.ingestion import Ingestion, Queue
 from ferrule.hosted.vector_stores import ClientStores, Indexes, UnknownStore, WatchedEmbedder, search_of
+from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.vectors import VectorMemory
-from ferrule.store import FileBatch, FileRecord, NewStoreFile, Store, VectorStore
+from ferrule.store import FileBatch, FileRecord, NewStoreFile, Store, StoreError, VectorStore
 from ferrule.store.vector_stores import Unread
 from tests.retrieval.toy import toy_vectors
 
@@ -41,6 +43,7 @@ class Place:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
+        self.folder = folder
         self.embedder = Held()
         watched = WatchedEmbedder(self.embedder)
         self.indexes = Indexes(folder / "indexes", watched, VectorMemory())
@@ -60,10 +63,29 @@ class Place:
             while await self.store.unread_files() or self.ingestion.busy:  # noqa: ASYNC110 - as clients wait
                 await asyncio.sleep(0.01)
 
+    async def finds(self, file: str) -> bool:
+        """Whether a search finds the file."""
+        try:
+            hits = await self.stores.search("", ["vs_1"], search_of(["plums"], 10))
+        except IndexFault:
+            return False
+        return [hit.file for hit in hits] == [file]
+
     async def documents(self) -> set[str]:
         """What is in the index."""
         async with self.indexes.use("vs_1") as index:
             return set(await index.stamps())
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while not await holds():  # noqa: ASYNC110 - as clients wait
+            await asyncio.sleep(0.01)
+
+
+def another_version(index: bytes) -> bytes:
+    """Return the file of an index with another `user_version`, which is at byte 60 of SQLite's files."""
+    return index[:60] + (99).to_bytes(4, "big") + index[64:]
 
 
 @pytest.fixture
@@ -133,6 +155,55 @@ async def test_a_fault_with_one_file_leaves_the_others(place: Place, monkeypatch
     failed = await place.store.store_file("", "vs_1", "file-1")
     assert failed is not None and (failed.status, failed.error_code) == ("failed", "server_error")
     assert await place.documents() == {"file-2"}
+
+
+async def test_a_fault_while_the_store_cannot_be_written_ends_no_worker(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.embedder.go.set()
+    monkeypatch.setattr(ingestion, "RETRY_SECONDS", 0.0)
+    read, end = place.ingestion._extractor.read_file, place.store.end_store_file
+    faults = [RuntimeError("a fault")] * ingestion.WORKERS
+    refusals = [StoreError("The disk is full.")] * ingestion.WORKERS
+
+    async def breaks(*args: Any) -> str:
+        if faults:
+            raise faults.pop()
+        return await read(*args)
+
+    async def refuses(number: int, **more: Any) -> bytes | None:
+        if refusals:
+            raise refusals.pop()
+        return await end(number, **more)
+
+    monkeypatch.setattr(place.ingestion._extractor, "read_file", breaks)
+    monkeypatch.setattr(place.store, "end_store_file", refuses)
+    await place.add("file-1")
+    await place.settle()
+    assert await place.documents() == {"file-1"}
+
+
+async def test_an_index_that_was_lost_is_made_again_at_the_next_start(place: Place) -> None:
+    await place.add("file-1")
+    await place.settle()
+    await place.indexes.remove("vs_1")
+    again = Ingestion(place.stores, Extractor())
+    await again.start()
+    await until(lambda: place.finds("file-1"))
+    await again.aclose()
+
+
+async def test_an_index_that_is_damaged_is_made_again(place: Place) -> None:
+    await place.add("file-1")
+    await place.settle()
+    await place.indexes.aclose()
+    [path] = (one for one in place.folder.rglob("*.index"))
+    for bad in (b"damage" * 1000, another_version(path.read_bytes())):
+        path.write_bytes(bad)
+        with pytest.raises(IndexFault):
+            await place.stores.search("", ["vs_1"], search_of(["plums"], 10))
+        await until(lambda: place.finds("file-1"))
+        await place.indexes.aclose()
 
 
 async def test_another_client_s_store_is_not_searched(place: Place) -> None:

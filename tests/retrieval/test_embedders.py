@@ -143,6 +143,17 @@ async def test_a_missing_key_is_told_by_its_variable(server: EmbeddingServer) ->
     assert server.requests == []
 
 
+async def test_a_key_that_no_header_can_hold_is_told_and_blanks_around_it_are_not_sent(server: EmbeddingServer) -> None:
+    for key in ("sk-s\u00e9cret", "sk-s\x01cret"):
+        async with aclosing(opened(server, {"EMBED_KEY": key})) as embedder:
+            with pytest.raises(EmbedderDown, match="variable EMBED_KEY is no key") as caught:
+                await embedder.embed(["x"])
+        assert key not in str(caught.value) and server.requests == []
+    async with aclosing(opened(server, {"EMBED_KEY": f" {KEY}\n"})) as embedder:
+        await embedder.embed(["x"])
+    assert server.keys == [f"Bearer {KEY}"]
+
+
 async def test_a_vector_of_nothing_is_no_number_that_spoils_others(server: EmbeddingServer, embedder: Embedder) -> None:
     server.answer = {"data": [{"embedding": [0.0, 0.0]}]}
     assert (await embedder.embed(["x"])).tolist() == [[0.0, 0.0]]

@@ -15,7 +15,7 @@ from ferrule.documents.extraction import Extractor, Unreadable
 from ferrule.hosted.vector_stores import ClientStores
 from ferrule.process.run import uninterrupted
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
-from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.lanes import IndexClosed, IndexDamaged, IndexFault
 from ferrule.store import StoreError, StoreFile
 from ferrule.store.vector_stores import Unread
 
@@ -94,7 +94,8 @@ class Ingestion:
         """Go on with what is not read yet, and clean up in the background."""
         self.add(await self._store.unread_files())
         work = [self._work() for _ in range(WORKERS)]
-        self._tasks = [asyncio.create_task(one) for one in (*work, self._tidy(), self._complete())]
+        rest = (self._tidy(), self._restore(), self._complete())
+        self._tasks = [asyncio.create_task(one) for one in (*work, *rest)]
 
     @property
     def busy(self) -> bool:
@@ -120,15 +121,27 @@ class Ingestion:
             file = await self._queue.take()
             try:
                 await self._ingest(file)
+            except IndexClosed:  # its store is gone, or its index is made again
+                self.add([file])
             except (StoreError, IndexFault):
                 log.exception(NOT_PUT, file.file, file.store)
-                await asyncio.sleep(RETRY_SECONDS)
-                self.add([file])
+                await self._try_again(file)
             except Exception:  # a fault of ours with one file leaves the others to be read
                 log.exception(NOT_PUT, file.file, file.store)
-                await self._store.end_store_file(file.number, error=("server_error", NOT_KEPT))
+                await self._give_up(file)
             finally:
                 self._queue.done(file)
+
+    async def _try_again(self, file: Unread) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self.add([file])
+
+    async def _give_up(self, file: Unread) -> None:
+        try:
+            await self._store.end_store_file(file.number, error=("server_error", NOT_KEPT))
+        except StoreError:
+            log.exception(NOT_PUT, file.file, file.store)
+            await self._try_again(file)
 
     async def _ingest(self, file: Unread) -> None:
         found = await self._store.unread_file(file.number)
@@ -143,6 +156,8 @@ class Ingestion:
             self._lack(file.store)
         except Unreadable as error:
             await self._end(file, record, error=(error.code, str(error)))
+        except (IndexClosed, IndexDamaged):
+            raise
         except IndexFault:
             log.exception(NOT_PUT, file.file, file.store)
             await self._end(file, record, error=("server_error", NOT_KEPT))
@@ -182,10 +197,11 @@ class Ingestion:
         self._lacks.set()
 
     async def _tidy(self) -> None:
-        """Take out what was in an index though its store or its file is gone: the last run was killed in between."""
+        """Take out what was in an index though its store or its file is gone: the last run was killed in between. Read
+        again what is missing there: the index was lost."""
         known = await asyncio.to_thread(self._stores.indexes.known)
         kept = await self._store.all_store_files()
-        for store_id in known:
+        for store_id in {**dict.fromkeys(known), **{store_id: None for store_id, files in kept.items() if files}}:
             try:
                 await self._tidied(store_id, kept.get(store_id))
             except IndexFault:
@@ -196,10 +212,23 @@ class Ingestion:
             await self._stores.indexes.remove(store_id)
             return
         async with self._stores.indexes.use(store_id) as index:
-            gone = (await index.stamps()).keys() - kept
+            there = (await index.stamps()).keys()
+            gone = there - kept
             for file_id in gone - (await self._store.filenames(store_id, gone)).keys():  # was it added just now?
                 await index.remove(file_id)
+        self.add(await self._store.read_again(store_id, there))
         self._lack(store_id)
+
+    async def _restore(self) -> None:
+        """Read all files of a store again whose index is damaged."""
+        while True:
+            try:
+                store_id = await self._stores.indexes.remove_damaged()
+                log.warning("the index of the vector store %s is damaged: its files are read again", store_id)
+                self.add(await self._store.read_again(store_id, ()))
+            except (StoreError, OSError):
+                log.exception("a damaged index could not be made again")
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _complete(self) -> None:
         """Give vectors to what has none, or those of another model, as soon as the embedder answers."""

@@ -15,7 +15,7 @@ from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, 
 from ferrule.retrieval.filters import Value, read_filter
 from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.index import NO_EMBEDDER, SHORT, Index, Mode
-from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.lanes import IndexDamaged, IndexFault
 from ferrule.retrieval.searching import Hit, Search, search_all
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.store import Store
@@ -134,6 +134,8 @@ class Indexes:
         self._open: dict[str, Index] = {}
         self._uses: dict[str, int] = {}
         self._opening = asyncio.Lock()
+        self._damaged: dict[str, None] = {}
+        self._found_damaged = asyncio.Event()
 
     def known(self) -> list[str]:
         """Return the ids of the stores that have an index on the disk. Blocking."""
@@ -145,16 +147,32 @@ class Indexes:
     async def use(self, store_id: str) -> AsyncIterator[Index]:
         """Give a store's index, which stays open until the block is left. Raises `IndexFault`."""
         self._uses[store_id] = self._uses.get(store_id, 0) + 1
+        index: Index | None = None
         try:
             async with self._opening:
                 index = self._open.pop(store_id, None) or await self._opened(store_id)
                 self._open[store_id] = index  # the newest is the last
                 await self._close_unused()
             yield index
+        except IndexDamaged:
+            if self._open.get(store_id) is index:  # it was not made again meanwhile
+                self._damaged[store_id] = None
+                self._found_damaged.set()
+            raise
         finally:
             self._uses[store_id] -= 1
             if not self._uses[store_id]:
                 del self._uses[store_id]
+
+    async def remove_damaged(self) -> str:
+        """Wait until the index of a store is found damaged, and remove it. Returns the store."""
+        while not self._damaged:
+            self._found_damaged.clear()
+            await self._found_damaged.wait()
+        store_id = next(iter(self._damaged))
+        await self.remove(store_id)
+        self._damaged.pop(store_id, None)
+        return store_id
 
     async def remove(self, store_id: str) -> None:
         """Remove a store's index with all that is in it."""
@@ -171,7 +189,10 @@ class Indexes:
                 await self._open.popitem()[1].aclose()
 
     async def _opened(self, store_id: str) -> Index:
-        await asyncio.to_thread(self._folder.mkdir, FOLDER_MODE, exist_ok=True)
+        try:
+            await asyncio.to_thread(self._folder.mkdir, FOLDER_MODE, exist_ok=True)
+        except OSError as error:
+            raise IndexFault(f"The folder {self._folder} cannot be made: {error.strerror}.") from error
         embedder = self._embedder if self._embedder.embedder is not None else None
         return await Index.open(self._path(store_id), embedder=embedder, memory=self._memory)
 

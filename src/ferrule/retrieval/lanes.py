@@ -33,6 +33,10 @@ class IndexDamaged(IndexFault):
     """It is no index that this version can use."""
 
 
+class IndexClosed(IndexFault):
+    """Its owner has closed it meanwhile."""
+
+
 class Lane:
     """Runs functions of a connection as transactions, `begin` beginning each."""
 
@@ -54,7 +58,7 @@ class Lane:
         try:
             future = self._thread.submit(whole)
         except RuntimeError as error:  # the thread was shut down
-            raise IndexFault(f"The index {self._path} is closed.") from error
+            raise IndexClosed(f"The index {self._path} is closed.") from error
         return await asyncio.wrap_future(future)
 
     async def aclose(self) -> None:

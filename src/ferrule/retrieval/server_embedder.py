@@ -50,7 +50,7 @@ class ServerEmbedder:
         self.name = model
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._env_key = env_key
-        self._key = env.get(env_key, "") if env_key else ""
+        self._key = env.get(env_key, "").strip() if env_key else ""
         self._ca_file = ca_file
         self._client: httpx2.AsyncClient | None = None
         self._failed: tuple[float, str] | None = None
@@ -63,6 +63,8 @@ class ServerEmbedder:
             raise EmbedderDown(
                 f"The variable {self._env_key}, in which embeddings.env_key expects the key, has no value."
             )
+        if not self._key.isascii() or not self._key.isprintable():
+            raise EmbedderDown(f"The variable {self._env_key} is no key: it has characters that no header can hold.")
         if self._failed is not None and time.monotonic() < self._failed[0] + REST_SECONDS:
             raise EmbedderDown(self._failed[1])
         try:

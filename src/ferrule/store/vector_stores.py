@@ -1,7 +1,7 @@
 """Vector stores, their files and batches: what is in them and how far it is. Their indexes lie elsewhere."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, update
@@ -24,6 +24,8 @@ from ferrule.store.records import (
     VectorStore,
 )
 from ferrule.store.schema import file_batch_entries, file_batches, files, uploads, vector_store_files, vector_stores
+
+T = TypeVar("T")
 
 REMEMBERED_SECONDS = 30 * DAY_SECONDS
 """How long a store that has expired can still be asked for."""
@@ -119,6 +121,10 @@ class VectorStores(Part):
     async def unread_files(self) -> list[Unread]:
         """Return the files of all owners that are not read yet, oldest first."""
         return await self._database.read(_unread)
+
+    async def read_again(self, store_id: str, kept: Collection[str]) -> list[Unread]:
+        """Let all files of a store that have been read, but for those that are kept, be read again. Returns them."""
+        return await self._database.write(_read_again, store_id, kept)
 
     async def unread_file(self, number: int) -> tuple[StoreFile, str] | None:
         """Return a file that is not read yet and its name; None if it is not to be read any more."""
@@ -243,7 +249,7 @@ def _row(file: NewStoreFile, store: int, now: int) -> dict[str, object]:
     }
 
 
-def _batched(added: Sequence[NewStoreFile], size: int) -> Iterator[Sequence[NewStoreFile]]:
+def _batched(added: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yield files in groups of this size."""
     for start in range(0, len(added), size):
         yield added[start : start + size]
@@ -375,6 +381,20 @@ def _unread(tx: Connection) -> list[Unread]:
         .where(own.status == "in_progress")
     )
     return [Unread(*row) for row in tx.execute(rows.order_by(own.number))]
+
+
+def _read_again(tx: Connection, store_id: str, kept: Collection[str]) -> list[Unread]:
+    own = vector_store_files.c
+    rows = (
+        select(own.number, vector_stores.c.owner, vector_stores.c.id, own.file)
+        .join(vector_stores, own.store == vector_stores.c.number)
+        .where(vector_stores.c.id == store_id, own.status == "completed")
+    )
+    lost = [Unread(*row) for row in tx.execute(rows.order_by(own.number)) if row.file not in kept]
+    for some in _batched(lost, MOST_PARAMETERS):
+        these = own.number.in_([one.number for one in some])
+        tx.execute(update(vector_store_files).where(these).values(status="in_progress"))
+    return lost
 
 
 def _unread_file(tx: Connection, number: int) -> tuple[StoreFile, str] | None:
