@@ -1,7 +1,7 @@
 """What each event of a session looks like, without a screen."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from rich.text import Text
 from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.cells import Answer
 from ferrule.doors.terminal.conversation import Conversation
+from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.output import HEAD_BYTES, TAIL_BYTES, Output
 from ferrule.doors.terminal.patches import DiffLine, diff_lines
 from ferrule.doors.terminal.plan import plan_rows
@@ -47,9 +48,9 @@ from ferrule.tools.events import ActionEvent, ChildEvent, ToolEvent
 class Told:
     """A conversation that is told events."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Callable[[str], Picture | None] = lambda url: None) -> None:
         self.cells: list[Cell] = []
-        self.conversation = Conversation(self.cells.append, lambda cell: None)
+        self.conversation = Conversation(self.cells.append, lambda cell: None, place)
 
     def hear(self, *events: Event | ToolEvent) -> "Told":
         """Take events."""

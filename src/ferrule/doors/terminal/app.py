@@ -3,6 +3,7 @@
 It imports little, so that it is there at once; the desk, with all that a session needs, is loaded behind it.
 """
 
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
@@ -15,6 +16,7 @@ from textual.widgets import Static
 
 from ferrule.doors.terminal.composer import Composer
 from ferrule.doors.terminal.driver import LastingDriver
+from ferrule.doors.terminal.images import Pictures, can_place
 from ferrule.doors.terminal.panel import Panel
 from ferrule.doors.terminal.plan import PlanView
 from ferrule.doors.terminal.signals import RESTORE_TITLE, SAVE_TITLE
@@ -67,6 +69,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         self.composer = Composer(PLACEHOLDER, self.suggestions)
         self.status = StatusLine()
         self.plan = PlanView()
+        self.pictures = Pictures(self.tell_terminal, can_place(os.environ, self.console.color_system))
         self.panel: Panel | None = None
         """The dialog in the composer's place."""
         self.desk: Desk | None = None
@@ -209,7 +212,17 @@ class TerminalApp(App[int], inherit_bindings=False):
         except SuspendNotSupported:
             return None
         finally:
-            self.refresh(layout=True)
+            self.draw_again(images=True)
+
+    def withdraw(self) -> None:
+        """See `Drawn`."""
+        self.pictures.withdraw()
+
+    def draw_again(self, images: bool) -> None:
+        """See `Drawn`."""
+        if images:
+            self.pictures.send_again()
+        self.refresh(layout=True)
 
     def action_interrupt(self) -> None:
         """End what runs; never the program. Twice where nothing runs: go back to an earlier message."""

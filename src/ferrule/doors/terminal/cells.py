@@ -7,6 +7,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from ferrule.doors.terminal.cell import Cell
+from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.output import Output
 from ferrule.doors.terminal.strips import (
     BLANK,
@@ -296,15 +297,24 @@ def _rendered(renderable: object, width: int) -> list[Strip]:
 
 
 class Image(Cell):
-    """An image that the model looks at."""
+    """An image that somebody looks at: what it is and, where the terminal has it, the image."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, title: str, picture: Picture | None = None) -> None:
         super().__init__()
-        self.path = path
+        self._title = title
+        self.picture = picture
+
+    def rows(self, width: int) -> list[Strip]:
+        """See `Cell`."""
+        if self.picture is not None and not self.picture.is_there:
+            self.picture = None
+            self.forget()
+        return super().rows(width)
 
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
-        return wrapped(safe(self.path), PLAIN, width, [("image ", CYAN)])
+        head = wrapped(safe(self._title), PLAIN, width, [("image ", CYAN)])
+        return [*head, *self.picture.rows()] if self.picture is not None and self.picture.columns <= width else head
 
 
 class Child(Cell):

@@ -1,6 +1,6 @@
 """From a session's events to the cells of its conversation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ferrule._version import __version__
 from ferrule.doors.terminal.cell import Cell
@@ -19,11 +19,12 @@ from ferrule.doors.terminal.cells import (
     failure,
     warning,
 )
+from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.patches import BEGIN, PatchCell
 from ferrule.doors.terminal.strips import CYAN, DIM
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
-from ferrule.protocol.content import cited_pages, text_of
+from ferrule.protocol.content import ContentPart, InputImage, cited_pages, text_of
 from ferrule.protocol.events import (
     ContextCompacted,
     ErrorEvent,
@@ -76,10 +77,18 @@ LOOKED_AT = 256
 
 
 class Conversation:
-    """Makes the cells. `add` shows a new one, `changed` says that one looks different now."""
+    """Makes the cells. `add` shows a new one, `changed` says that one looks different now, `place` gives an image to
+    the terminal."""
 
-    def __init__(self, add: Callable[[Cell], None], changed: Callable[[Cell], None]) -> None:
-        self._add, self._changed = add, changed
+    def __init__(
+        self,
+        add: Callable[[Cell], None],
+        changed: Callable[[Cell], None],
+        place: Callable[[str], Picture | None] = lambda url: None,
+    ) -> None:
+        self._add, self._changed, self._place = add, changed, place
+        self._looked: dict[str, Image] = {}
+        """The images that calls look at, until their answers bring them."""
         self._calls: dict[str, Call] = {}
         """The calls that run, and the commands that outlive theirs."""
         self._commands: dict[str, Call] = {}
@@ -98,10 +107,10 @@ class Conversation:
         if sandbox is not None:
             self._put(sandbox_cell(sandbox))
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, parts: Sequence[ContentPart] = ()) -> None:
         """Show what the user says."""
-        self._end_text()
-        self._add(Said(text))
+        self._put(Said(text))
+        self._show_images(parts, "of yours")
 
     def note(self, text: str) -> None:
         """Show a line of the program itself."""
@@ -126,6 +135,9 @@ class Conversation:
                 self._finish(item, output)
             case ChildEvent():
                 self._follow_child(event)
+            case ViewImage(call_id=call_id, path=path):
+                self._looked[call_id] = Image(path)
+                self._put(self._looked[call_id])
             case _ if (cell := _of_session(event)) is not None:
                 self._put(cell)
             case _:
@@ -287,6 +299,8 @@ class Conversation:
 
     def _finish(self, item: ResponseItem, output: ToolOutput) -> None:
         call_id = called_id(item.view) or ""
+        if isinstance(output.body, tuple):
+            self._show_images(output.body, "of a tool", self._looked.pop(call_id, None))
         cell = self._calls.pop(call_id, None)
         if cell is None:
             self._complete(item)
@@ -300,6 +314,18 @@ class Conversation:
             self._whole(Answer, output.text)
             cell.output.replace("")
         self._end_call(cell, failed, "failed" if failed else "done")
+
+    def _show_images(self, parts: Sequence[ContentPart], title: str, known: Image | None = None) -> None:
+        """Show images where they can be, the first in the cell that names it."""
+        for part in parts:
+            if isinstance(part, InputImage):
+                picture = self._place(part.image_url or "")
+                if known is None:
+                    self._put(Image(title, picture))
+                else:
+                    known.picture = picture
+                    self._touch(known)
+                known = None
 
     def _begin_command(self, event: ExecCommandBegin) -> None:
         """Note a command. A call may run several, and code may run one without a call of the model."""
@@ -364,8 +390,6 @@ def _of_session(event: Event | ToolEvent) -> Cell | None:
             return Note("\n".join(undone_lines(event)))
         case McpServerStatus(status="waiting" | "failed", message=message):
             return warning(message)
-        case ViewImage(path=path):
-            return Image(path)
     return None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from ferrule.doors.terminal.dialogs import ApprovalPanel
 from ferrule.doors.terminal.editor import edited, editor_command
 from ferrule.doors.terminal.forms import FormPanel, form_of
 from ferrule.doors.terminal.history import PromptHistory
+from ferrule.doors.terminal.images import Pictures
 from ferrule.doors.terminal.panel import Panel
 from ferrule.doors.terminal.pickers import Item, Picker
 from ferrule.doors.terminal.plan import PlanView
@@ -63,6 +65,8 @@ class Stage(Protocol):
     @property
     def panel(self) -> Panel | None: ...
     @property
+    def pictures(self) -> Pictures: ...
+    @property
     def themes(self) -> list[str]: ...
     @property
     def is_looked_at(self) -> bool: ...
@@ -104,7 +108,8 @@ class Desk:
     def __init__(self, stage: Stage, opening: Opening) -> None:
         self._stage = stage
         self._opening = opening
-        self.conversation = Conversation(stage.transcript.add, stage.transcript.touch)
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.conversation = Conversation(stage.transcript.add, stage.transcript.touch, stage.pictures.place)
         self.talk = Talk(opening, self.show_event)
         self.mcp_states: dict[str, str] = {}
         self._answered: set[str] = set()
@@ -160,7 +165,7 @@ class Desk:
             except FerruleError as error:
                 self.note(str(error))
                 return
-        self.conversation.say(text)
+        self.conversation.say(text, parts)
         self._stage.transcript.follows = True
         if self.talk.say(parts):
             self._stage.start(self.talk.work())
@@ -196,7 +201,14 @@ class Desk:
             self.talk.tell_model(f"The user has run a command here:\n$ {script}\n{output.text}")
 
     def show_event(self, event: Event | ToolEvent) -> None:
-        """Show an event of the session. Quick: it stands in the session's way."""
+        """Show an event of the session, which a tool may send from a thread of its own."""
+        if threading.get_ident() == self._thread:
+            self._show_event(event)
+        else:
+            self._loop.call_soon_threadsafe(self._show_event, event)
+
+    def _show_event(self, event: Event | ToolEvent) -> None:
+        """Show it. Quick: it stands in the session's way."""
         if isinstance(event, Question):
             self.look_for_questions()
             return
@@ -316,9 +328,11 @@ class Desk:
         self.note(f"now {self._stage.status.about}")
 
     async def _show_anew(self, stored: StoredSession | None) -> None:
-        self._stage.transcript.clear()
-        self.conversation = Conversation(self._stage.transcript.add, self._stage.transcript.touch)
-        self._stage.plan.show(())
+        stage = self._stage
+        stage.transcript.clear()
+        stage.pictures.clear()
+        self.conversation = Conversation(stage.transcript.add, stage.transcript.touch, stage.pictures.place)
+        stage.plan.show(())
         await self._show_session(stored)
 
     def interrupt(self) -> bool:
