@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -268,6 +269,34 @@ async def test_a_damaged_index_is_made_again(place: Place) -> None:
     assert await place.names("tower") == ["a.txt"]
     index_path(str(place.home), str(place.folder)).write_bytes(b"damage" * 1000)
     assert await place.names("tower") == ["a.txt"]
+
+
+async def test_an_index_whose_damage_shows_late_is_made_again(place: Place) -> None:
+    for number in range(40):
+        place.write(f"{number}.txt", f"{ANSWER} number{number} " * 10)
+    assert await place.names("number7") == ["7.txt"]
+    path = index_path(str(place.home), str(place.folder))
+    whole = path.read_bytes()
+    third = len(whole) // 3
+    path.write_bytes(whole[:third] + b"damage" * (third // 6) + whole[third // 6 * 6 + third :])
+    assert await place.names("number7") == ["7.txt"]
+    path.write_bytes(whole[:third] + b"damage" * (third // 3))
+    async with place.opened(place.folder) as search:
+        place.write("7.txt", "It is another one")
+        assert [hit.line for hit in (await search.search("another")).hits] == [1]
+
+
+async def test_an_index_that_is_removed_while_it_is_used_is_made_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_index, "FRESH_SECONDS", 0.0)
+    place.write("a.txt", ANSWER)
+    async with place.opened(place.folder) as search:
+        assert len((await search.search("tower")).hits) == 1
+        shutil.rmtree(place.home)
+        place.write("b.txt", ANSWER)
+        assert len((await search.search("tower")).hits) == 2
+        assert index_path(str(place.home), str(place.folder)).exists()
 
 
 async def test_files_too_large_or_too_many_are_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -41,12 +41,20 @@ FOLDER = "file_search"
 """Where the indexes lie, below the folder of Ferrule's own files."""
 
 
+Reopen = Callable[[], Awaitable[Index]]
+"""Opens the index of a folder, or makes it. Raises `IndexFault`."""
+
+
 class FolderIndex(AsyncClosing):
     """A folder and its index. `shown` are the folders outside of which nothing is read."""
 
-    def __init__(self, top: str, path: Path, index: Index, shown: Shown, parser: DocumentParser | None) -> None:
+    def __init__(
+        self, top: str, path: Path, index: Index, reopen: Reopen, shown: Shown, parser: DocumentParser | None
+    ) -> None:
         self.top = top
         self.index = index
+        self.damaged = False
+        """Whether a search has found it damaged: the next look makes it again."""
         self.problem: str | None = None
         """Why the folder cannot be looked at: the rest of a sentence about it."""
         self.readable = False
@@ -54,6 +62,8 @@ class FolderIndex(AsyncClosing):
         self.left_out = 0
         """Files that are not taken, because they are too large or too many."""
         self._path = path
+        self._reopen = reopen
+        self._inode = _inode(path)
         self._shown = shown
         self._parser = parser
         self._left: int | None = None
@@ -75,16 +85,11 @@ class FolderIndex(AsyncClosing):
         `IndexFault`."""
         top = os.path.realpath(folder)
         path = index_path(home, top)
-        with _explained(path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            index = await Index.open(path, embedder=embedder, memory=memory)
-        except IndexDamaged:
-            remove_index(path)
-            index = await Index.open(path, embedder=embedder, memory=memory)
-        if await index.fact(TOP) != (shown_top := _as_text(top)):
-            await index.set_fact(TOP, shown_top)
-        return cls(top, path, index, shown, parser)
+
+        async def reopen() -> Index:
+            return await _opened(path, top, embedder, memory)
+
+        return cls(top, path, await reopen(), reopen, shown, parser)
 
     @property
     def state(self) -> str | None:
@@ -98,7 +103,8 @@ class FolderIndex(AsyncClosing):
     def start(self) -> "asyncio.Task[None]":
         """Bring the index up to date in the background, unless that was done just now."""
         running = self._looking
-        if running is not None and (not running.done() or time.monotonic() < self._looked + FRESH_SECONDS):
+        fresh = time.monotonic() < self._looked + FRESH_SECONDS and not self.damaged
+        if running is not None and (fresh or not running.done()):
             return running
         self._looking = asyncio.create_task(self._look())
         return self._looking
@@ -115,10 +121,11 @@ class FolderIndex(AsyncClosing):
         """Read what has changed. What goes wrong is in `problem`."""
         try:
             await self._check()
+            _make_folder(self._path)
             async with _alone(self._path.with_suffix(".reading")) as alone:
                 self.problem = None if alone else "is being indexed by another program"
                 if alone:
-                    await self._read_changed()
+                    await self._bring_up_to_date()
         except (IndexFault, OSError) as error:
             log.info("%s is not indexed: %s", self.top, error)
             self.problem = f"cannot be indexed: {error.strerror if isinstance(error, OSError) else error}".rstrip(".")
@@ -134,6 +141,24 @@ class FolderIndex(AsyncClosing):
             self.readable = False
             raise
         self.readable = True
+
+    async def _bring_up_to_date(self) -> None:
+        if self.damaged or _inode(self._path) != self._inode:
+            await self._make_again()
+        try:
+            await self._read_changed()
+        except IndexDamaged:
+            await self._make_again()
+            await self._read_changed()
+
+    async def _make_again(self) -> None:
+        """Open what is there now, without what is damaged. Another program may have made it again already."""
+        self.damaged, self._left = True, None
+        await self.index.aclose()
+        if _inode(self._path) in (None, self._inode):
+            _remove(self._path, SUFFIXES[:3])
+        self.index = await self._reopen()
+        self._inode, self.damaged = _inode(self._path), False
 
     async def _read_changed(self) -> None:
         known = await self.index.stamps()
@@ -205,9 +230,38 @@ def index_path(home: str, top: str) -> Path:
 
 def remove_index(path: Path) -> None:
     """Remove the file of an index and those beside it. Raises `IndexFault`."""
+    _remove(path, SUFFIXES)
+
+
+def _remove(path: Path, suffixes: Sequence[str]) -> None:
     with _explained(path):
-        for suffix in SUFFIXES:
+        for suffix in suffixes:
             path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _make_folder(path: Path) -> None:
+    with _explained(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+async def _opened(path: Path, top: str, embedder: Embedder | None, memory: VectorMemory) -> Index:
+    """Open the index of a folder, or make it where there is none that can be used. Raises `IndexFault`."""
+    _make_folder(path)
+    try:
+        index = await Index.open(path, embedder=embedder, memory=memory)
+    except IndexDamaged:
+        remove_index(path)
+        index = await Index.open(path, embedder=embedder, memory=memory)
+    if await index.fact(TOP) != (shown_top := _as_text(top)):
+        await index.set_fact(TOP, shown_top)
+    return index
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import msgspec
 from ferrule.kernel_files import Shown
 from ferrule.retrieval.embedder import Embedder
 from ferrule.retrieval.folder_index import FolderIndex
-from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.lanes import IndexClosed, IndexDamaged, IndexFault
 from ferrule.retrieval.parser import DocumentParser
 from ferrule.retrieval.searching import Search, search_all
 from ferrule.retrieval.vectors import VectorMemory
@@ -74,13 +74,14 @@ class FolderSearch(AsyncClosing):
         self.start()
         assert self._opening is not None
         await asyncio.shield(self._opening)
-        looking = [index.start() for index in self._indexes]
-        if looking:
-            done, _ = await asyncio.wait(looking, timeout=self._wait)
-            for task in done:
-                task.result()  # raises only what is a fault of ours
-        searched = [index for index in self._indexes if index.readable]
-        hits = await search_all([index.index for index in searched], Search([question], HITS))
+        wanted = Search([question], HITS)
+        searched = await self._looked_at()
+        try:
+            hits = await search_all([index.index for index in searched], wanted)
+        except (IndexClosed, IndexDamaged):
+            await _note_damage(searched, wanted)
+            searched = await self._looked_at()
+            hits = await search_all([index.index for index in searched], wanted)
         found = {
             (path, hit.start): FileHit(path, hit.start, hit.text, hit.score)
             for place, hit in hits
@@ -97,6 +98,15 @@ class FolderSearch(AsyncClosing):
         for owned in (self._embedder, self._parser):
             if owned is not None:
                 await owned.aclose()
+
+    async def _looked_at(self) -> list[FolderIndex]:
+        """Return what can be searched, once what has changed is indexed, or the time for that is over."""
+        looking = [index.start() for index in self._indexes]
+        if looking:
+            done, _ = await asyncio.wait(looking, timeout=self._wait)
+            for task in done:
+                task.result()  # raises only what is a fault of ours
+        return [index for index in self._indexes if index.readable]
 
     async def _open(self) -> None:
         for folder in self._folders:
@@ -120,3 +130,14 @@ class FolderSearch(AsyncClosing):
         if any(index.index.mode == "lexical" for index in self._indexes):
             notes.append("Passages are found by their words alone: use words that they contain.")
         return notes
+
+
+async def _note_damage(indexes: Sequence[FolderIndex], wanted: Search) -> None:
+    """Find out which of several indexes cannot be searched. Raises `IndexFault`."""
+    for index in indexes:
+        try:
+            await search_all([index.index], wanted)
+        except IndexClosed:  # it is made again just now
+            continue
+        except IndexDamaged:
+            index.damaged = True
