@@ -28,6 +28,7 @@ WHY = {
     "containers/project.py": "commands, in a container",
     "containers/stack_build.py": "the system's python3, and pip, at the user's own command",
     "containers/subordinate.py": "our interpreter",
+    "doors/terminal/clipboard.py": "what reads the clipboard, located",
     "doors/terminal/editor.py": "the user's editor, located",
     "documents/parsing/answers.py": "itself, by fork",
     "execpolicy/local_host.py": "looks for what a command would start, to judge it",

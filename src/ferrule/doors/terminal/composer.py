@@ -1,7 +1,7 @@
 """Where the user writes."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,6 +9,7 @@ from textual import events, work
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ferrule.doors.terminal.clipboard import LONGEST_IMAGE
 from ferrule.doors.terminal.completion import Files, command_word, commands_for, file_word
 from ferrule.doors.terminal.history import PromptHistory
 from ferrule.doors.terminal.suggestions import Suggestions
@@ -20,9 +21,6 @@ NEW_LINE_KEYS = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 LONG_PASTE = 1000
 """Characters from which on a pasted text stands in the composer as a chip."""
 LONG_PASTE_LINES = 8
-LONGEST_IMAGE = 20 * 1024 * 1024
-"""Bytes of an image that a prompt takes; servers refuse larger ones."""
-
 _CHIP = re.compile(r"\[(?:Pasted text|Image) #\d+[^\]\n]*\]")
 
 
@@ -32,6 +30,9 @@ class Helper(msgspec.Struct, frozen=True):
     past: "PromptHistory"
     files: "Files"
     commands: Callable[[], Sequence[tuple[str, str]]]
+    clipboard: Callable[[], Awaitable[bytes]]
+    """Returns the image on the clipboard. Raises `UsageError`."""
+    tell: Callable[[str], None]
 
 
 class Composer(TextArea):
@@ -76,6 +77,8 @@ class Composer(TextArea):
             self.submit()
         elif key in NEW_LINE_KEYS:
             self.insert("\n")
+        elif key == "ctrl+v":
+            self._paste_image()
         elif key == "up" and self.cursor_location[0] == 0:
             self._recall(self.helper.past.earlier(self.text) if self.helper else None)
         elif key == "down" and self.cursor_location[0] == self.document.line_count - 1:
@@ -150,14 +153,34 @@ class Composer(TextArea):
         event.stop()
         text = _printable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         image = _image_at(text.strip())
-        if image is not None:
-            name, part = image
-            self.insert(self._chip(f"Image #{len(self._pasted) + 1} {name}", part))
+        if not event.text:  # what terminals send where the clipboard holds no text
+            self._paste_image()
+        elif image is not None:
+            self._insert_image(*image)
         elif len(text) > LONG_PASTE or text.count("\n") >= LONG_PASTE_LINES:
             lines = text.count("\n") + 1
             self.insert(self._chip(f"Pasted text #{len(self._pasted) + 1}, {lines} lines", InputText(text)))
         else:
             self.insert(text)
+
+    @work(exclusive=True, group="clipboard")
+    async def _paste_image(self) -> None:
+        """Take the image on the clipboard; without one, what was cut or copied here."""
+        from ferrule.session.images import image_of
+
+        if self.helper is None:
+            return
+        try:
+            data = await self.helper.clipboard()
+            self._insert_image("from the clipboard", image_of(data, "what is on the clipboard"))
+        except UsageError as error:
+            if self.app.clipboard:
+                self.action_paste()
+            else:
+                self.helper.tell(str(error))
+
+    def _insert_image(self, name: str, part: ContentPart) -> None:
+        self.insert(self._chip(f"Image #{len(self._pasted) + 1} {name}", part))
 
     def _chip(self, name: str, part: ContentPart) -> str:
         chip = f"[{name.replace(']', ')')}]"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ferrule.doors.terminal import signals
+from ferrule.doors.terminal.clipboard import clipboard_image
 from ferrule.doors.terminal.commands import run_command, suggested
 from ferrule.doors.terminal.completion import Files
 from ferrule.doors.terminal.composer import Composer, Helper
@@ -118,7 +119,9 @@ class Desk:
         self._dress(opening.settings.tui)
         home = opening.settings.home
         files, past = Files(opening.settings.cwd), PromptHistory(home)
-        stage.composer.helper = Helper(past, files, lambda: suggested(home))
+        stage.composer.helper = Helper(
+            past, files, lambda: suggested(home), lambda: clipboard_image(self.talk.settings), self.note
+        )
 
     def _dress(self, tui: TuiSettings) -> None:
         """Set the user's keys and colours; tell what is not there."""
