@@ -2,14 +2,18 @@
 
 import io
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
 from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.theme import Theme
+
+from ferrule.rendering.safe import safe
 
 CODE_THEME = "ansi_dark"
 """The terminal's own colours, on its own background."""
@@ -82,7 +86,15 @@ def _console(file: io.StringIO, width: int, color_system: Literal["standard"] | 
 def _markdown(text: str) -> _Markdown:
     shown = _Markdown(text, code_theme=CODE_THEME, hyperlinks=False)
     shown.parsed = _PARSER.parse(text)
+    _make_safe(shown.parsed)
     return shown
+
+
+def _make_safe(tokens: Sequence[Token]) -> None:
+    """Take away what acts on a terminal, as entities may have brought it: `&#x202e;`."""
+    for token in tokens:
+        token.content = safe(token.content)
+        _make_safe(token.children or ())
 
 
 def finished_lines(text: str) -> int:

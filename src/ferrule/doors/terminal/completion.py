@@ -9,6 +9,7 @@ from itertools import islice
 
 import msgspec
 
+from ferrule.rendering.safe import writable
 from ferrule.tools.tasks import run_blocking
 
 MOST = 8
@@ -82,7 +83,8 @@ class Files:
 def _listed(cwd: str) -> list[str]:
     from ferrule.ignores.walk import Walk
 
-    return [os.path.relpath(path, cwd) for path in islice(Walk(cwd, cwd), MOST_FILES)]
+    paths = (os.path.relpath(path, cwd) for path in islice(Walk(cwd, cwd), MOST_FILES))
+    return [path for path in paths if "\n" not in path and writable(path) == path]  # others cannot be written here
 
 
 def commands_for(word: str, commands: Iterable[tuple[str, str]]) -> list[Suggestion]:

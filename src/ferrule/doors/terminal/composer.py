@@ -15,6 +15,7 @@ from ferrule.doors.terminal.history import PromptHistory
 from ferrule.doors.terminal.suggestions import Suggestions
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import UsageError
+from ferrule.rendering.safe import writable
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 """Keys that break the line; terminals differ in which of them they can send."""
@@ -64,6 +65,10 @@ class Composer(TextArea):
         self.helper: Helper | None = None
         """Who knows the files, the commands and the earlier messages; None until the session opens."""
         self._pasted: dict[str, ContentPart] = {}
+
+    def load_text(self, text: str) -> None:
+        """Put another text in place of what is written; it may come from a file."""
+        super().load_text(writable(text))
 
     async def _on_key(self, event: events.Key) -> None:
         if self._on_suggestion_key(event.key) or self._on_own_key(event.key):
@@ -151,7 +156,7 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
-        text = _printable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = writable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         image = _image_at(text.strip())
         if not event.text:  # what terminals send where the clipboard holds no text
             self._paste_image()
@@ -210,10 +215,6 @@ class Composer(TextArea):
         return (*images, InputText(_CHIP.sub(whole, text)))
 
 
-def _printable(text: str) -> str:
-    return "".join(char for char in text if char.isprintable() or char in "\n\t")
-
-
 def _image_at(text: str) -> tuple[str, ContentPart] | None:
     """Return the name and the image whose path was pasted, as terminals do with a file that is dropped; None for
     another text."""
@@ -223,11 +224,11 @@ def _image_at(text: str) -> tuple[str, ContentPart] | None:
     path = text.strip("'\"").replace("\\ ", " ")
     if "\n" in path or not path.startswith(("/", "~", "./")):
         return None
-    file = Path(path).expanduser()
     try:
+        file = Path(path).expanduser()
         if not file.is_file() or file.stat().st_size > LONGEST_IMAGE:
             return None
         data = file.read_bytes()
         return (file.name, image_of(data, path)) if read_header(data) is not None else None
-    except (OSError, ValueError, UsageError):
+    except (OSError, ValueError, RuntimeError, UsageError):  # RuntimeError: a `~` before no user
         return None

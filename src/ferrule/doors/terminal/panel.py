@@ -13,6 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ferrule.doors.terminal.strips import BOLD, CHOSEN, PLAIN, row
+from ferrule.rendering.safe import plain
 from ferrule.rendering.width import width_of
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ class TextEntry:
 
     def paste(self, text: str) -> None:
         """Take a pasted text, in one line."""
-        self.text += " ".join(text.split())
+        self.text += plain(text)
 
     def rows(self, title: str, width: int) -> list[Strip]:
         """Return a row that says what to type, and one with what was typed: its end, where it is long."""
-        shown = "•" * len(self.text) if self._secret else self.text
+        end = self.text[-width:]
+        shown = "•" * len(end) if self._secret else end
         while width_of(shown) > width - 4:
             shown = shown[1:]
         return [row((title[:width], BOLD)), row(("› ", BOLD), (shown, PLAIN), (" ", CHOSEN))]
@@ -85,6 +87,11 @@ class Panel(Widget, can_focus=True):
         self._given = False
         self._deaf_until = 0.0
         self._rows: list[Strip] = []
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether keys are words here."""
+        return self.entry is not None
 
     def compose_rows(self, width: int, height: int) -> Rows:
         """Return what is shown, in at most `height` rows."""

@@ -39,6 +39,11 @@ class Picker(Panel):
         words = self._filter.lower().split()
         return [item for item in self._items if all(word in f"{item.label} {item.about}".lower() for word in words)]
 
+    @property
+    def is_typed(self) -> bool:
+        """See `Panel`."""
+        return True
+
     def compose_rows(self, width: int, height: int) -> Rows:
         """See `Panel`."""
         found = self._found

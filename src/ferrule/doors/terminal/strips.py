@@ -20,11 +20,12 @@ CHOSEN = Style(reverse=True)
 
 Piece = tuple[str, Style]
 BLANK = Strip([])
+_BLANKS = str.maketrans("\t\n", "  ")
 
 
 def row(*pieces: Piece) -> Strip:
-    """Return one row."""
-    return Strip([Segment(text, style) for text, style in pieces if text])
+    """Return one row. A tab or a line break in a name would move the cursor: it is a blank."""
+    return Strip([Segment(text.translate(_BLANKS), style) for text, style in pieces if text])
 
 
 def wrapped(text: str, style: Style, width: int, first: Sequence[Piece] = (), indent: int | None = None) -> list[Strip]:
