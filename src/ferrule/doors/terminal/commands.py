@@ -259,3 +259,4 @@ async def run_command(desk: Target, text: str) -> None:
         await command.run(desk, rest.strip())
     except FerruleError as error:
         desk.note(str(error))
+    await desk.talk.catch_up()

@@ -170,7 +170,12 @@ class Desk:
                 return
         self.conversation.say(text, parts)
         self._stage.transcript.follows = True
-        if self.talk.say(parts):
+        try:
+            must_work = self.talk.say(parts)
+        except FerruleError as error:
+            self.note(str(error))
+            return
+        if must_work:
             self._stage.start(self.talk.work())
 
     def send(self, text: str) -> None:
@@ -262,11 +267,15 @@ class Desk:
     def look_for_questions(self) -> None:
         """Put the oldest question in the composer's place; take away the dialog of one that no longer waits."""
         waiting = [one for one in self.talk.questions() if one.request_id not in self._answered]
-        shown = None if self._stage.panel is None else self._stage.panel.request_id
+        before = self._stage.panel
+        shown = None if before is None else before.request_id
         if shown is not None and (waiting if not shown else all(one.request_id != shown for one in waiting)):
             self._stage.close_panel()
         if self._stage.panel is None and waiting:
-            self._stage.open_panel(panel_for(waiting[0]))
+            panel = panel_for(waiting[0])
+            self._stage.open_panel(panel)
+            if before is not None and before.is_typed:
+                panel.wait_for_pause()
             self._show_title()
             self._notify_user("Ferrule asks you something")
         if self._stage.panel is not None and waiting and self._stage.panel.waiting != len(waiting):

@@ -58,11 +58,23 @@ class Talk:
         """Questions that come before the session."""
         self._waiting: list[Words] = []
         self._for_model: list[str] = []
-        self._working = False
+        self._working = self._opening = False
 
     async def open(self, settings: Settings, stored: StoredSession | None = None) -> None:
-        """Open a session in place of the one before. Raises what `open_session` does; then nothing is open."""
-        await self.close()
+        """Open a session in place of the one before. Raises what `open_session` does; then that one goes on."""
+        before, session = self.settings, self.session
+        self._opening = True
+        try:
+            await self.close()
+            await self._open(settings, stored)
+        except FerruleError:
+            if session is not None:
+                await self._open(before, self._stored(session.id))
+            raise
+        finally:
+            self._opening = False
+
+    async def _open(self, settings: Settings, stored: StoredSession | None) -> None:
         self.settings = settings
         self.session = await open_session(settings, self, stored=stored)
         self.said = [] if stored is None else _turns(stored, settings.home)
@@ -99,15 +111,12 @@ class Talk:
             return
         if self.said and before.ephemeral:
             raise UsageError("this session is not stored, so it cannot go on under other settings; /new begins one")
-        await self.close()
-        try:
-            await self.open(settings, self._stored(session.id))
-        except FerruleError:
-            await self.open(before, self._stored(session.id))
-            raise
+        await self.open(settings, self._stored(session.id))
 
     def _stored(self, session_id: str) -> StoredSession | None:
-        return read_rollout(locate(self.settings.home, session_id)) if self.said else None
+        return (
+            read_rollout(locate(self.settings.home, session_id)) if self.said and not self.settings.ephemeral else None
+        )
 
     async def before_turn(self, number: int) -> StoredSession | None:
         """Go on in a copy of the session as it was before its turn `number`; in a new one before the first."""
@@ -137,12 +146,20 @@ class Talk:
         return self._working or (self.session is not None and self.session.is_running)
 
     def say(self, words: Words) -> bool:
-        """Take what the user says: to the running turn, where there is one. Return whether a turn must be run."""
+        """Take what the user says: to the running turn, where there is one. Return whether a turn must be run. Raises
+        `UsageError` where no session is open, and none will be."""
+        if self.session is None and not self._opening:
+            raise UsageError("no session is open, so this was not sent; /new begins one")
         if self._working and self.session is not None and self.session.is_running:
             self.session.steer(words)
             return False
         self._waiting.append(words)
         return not self.is_working and self.session is not None
+
+    async def catch_up(self) -> None:
+        """Run the turns of what was said while none could run: a compaction, a session that was being opened."""
+        if self._waiting and not self.is_working:
+            await self.work()
 
     def tell_model(self, text: str) -> None:
         """Let the model read a text before the user's next words."""
