@@ -45,6 +45,8 @@ ROWS = 24
 TWICE = 2.0
 """Seconds within which a second Ctrl-C quits."""
 READ_BYTES = 65536
+TICK = 0.2
+"""Seconds between two looks whether a question still waits."""
 MARKS = {"completed": "done", "in_progress": "now"}
 
 
@@ -164,11 +166,11 @@ class Plain:
 
     def _say(self, line: str) -> None:
         try:
-            words = as_words(expand_prompt(line, self.talk.settings.home))
+            must_work = self.talk.say(as_words(expand_prompt(line, self.talk.settings.home)))
         except FerruleError as error:
             self.note(str(error))
             return
-        if self.talk.say(words):
+        if must_work:
             self._start(self.talk.work())
 
     async def _ask(self, question: Question) -> None:
@@ -186,14 +188,14 @@ class Plain:
     async def _ask_approval(self, question: ExecApproval) -> None:
         choices = choices_of(question)
         self._print("\n".join(strip.text for strip in approval_rows(question, -1, self._columns, ROWS)))
-        line = await self._answer(f"{', '.join(choice.key for choice in choices)}? ")
+        line = await self._answer(question.request_id, f"{', '.join(choice.key for choice in choices)}? ")
         key, _, words = (line or "n").strip().partition(" ")
         chosen = next((choice for choice in choices if choice.key == key.lower()), None)
         if chosen is None:
             self._print("that is none of the answers")
             return
         if chosen.asks_words and not words:
-            words = await self._answer("what is the model to read? ") or ""
+            words = await self._answer(question.request_id, "what is the model to read? ") or ""
         self._give(question.request_id, Decision(chosen.decision, words or None if chosen.asks_words else None))
 
     async def _ask_field(self, request_id: str, form: Form, place: int, values: dict[str, JsonValue]) -> bool:
@@ -201,7 +203,7 @@ class Plain:
         field = form.fields[place] if place < len(form.fields) else None
         self._print("\n".join(strip.text for strip in form_rows(form, place, -1, self._columns, ROWS)))
         while True:
-            line = await self._answer("? ")
+            line = await self._answer(request_id, "? ")
             keys = [key for key, _ in menu(form, place)]
             if line is None or (line == "n" and "n" in keys):
                 self._give(request_id, form.declined)
@@ -219,12 +221,28 @@ class Plain:
         self._answered.add(request_id)
         self.talk.answer(request_id, answer)
 
-    async def _answer(self, prompt: str) -> str | None:
+    async def _answer(self, request_id: str, prompt: str) -> str | None:
+        """Return the next line; None at the end of the input, and where nobody waits for it any more."""
         self._out.write(prompt)
         self._out.flush()
-        line = None if self._at_end else await self._lines.get()
-        self._at_end = line is None
-        return line
+        if self._at_end:
+            return None
+        line = asyncio.create_task(self._lines.get())
+        while not line.done() and not self._ended.is_set() and self._waits(request_id):
+            await asyncio.wait([line], timeout=TICK)
+        if not line.done():
+            line.cancel()
+            self._print("")
+            return None
+        answer = line.result()
+        self._at_end = answer is None
+        if answer is not None and not self._waits(request_id):
+            self._take(answer)  # it was written after the question was gone
+            return None
+        return answer
+
+    def _waits(self, request_id: str) -> bool:
+        return any(one.request_id == request_id for one in self.talk.questions())
 
     def _show_event(self, event: Event | ToolEvent) -> None:
         if isinstance(event, Question):
