@@ -37,7 +37,9 @@ class Pane:
         """Start the command after a line that has to come back."""
         command = shlex.join([*COMMAND, "--base-url", url, "--wire", "responses", "-m", "gpt-5.5", *flags])
         folder = shlex.quote(str(self._place.cwd))
-        script = f"cd {folder}; echo before; {command}; echo code $?; stty -a; echo ended; read end"
+        script = (
+            f"cd {folder}; export VISUAL=false; echo before; {command}; echo code $?; stty -a; echo ended; read end"
+        )
         self.tmux("new-session", "-d", "-x", "80", "-y", "24", f"/bin/sh -c {shlex.quote(script)}")
 
     @property
@@ -126,10 +128,12 @@ def test_a_task_is_approved_steered_interrupted_and_left(pane: Pane, tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_restores_the_terminal(pane: Pane, number: signal.Signals) -> None:
+def test_a_signal_and_an_editor_that_fails_restore_the_terminal(pane: Pane, number: signal.Signals) -> None:
     with ScriptedModel() as model:
         pane.start(model.base_url, "-s", "danger-full-access")
         pane.until("ferrule ")
+        pane.type("C-g")
+        pane.until("the editor ended with 1")  # the terminal was lent to it, and is taken back
         os.kill(pane.child(), number)
         screen = pane.until("ended\n")
         assert screen.startswith("before\ncode 130\n") and " echo " in screen and " icanon " in screen

@@ -206,13 +206,20 @@ class TerminalApp(App[int], inherit_bindings=False):
 
     async def lend(self, work: Callable[[], str]) -> str | None:
         """See `Stage`."""
+        failure: Exception | None = None
+        text = None
         try:
-            with self.suspend():
-                return await run_blocking(work)
+            with self.suspend():  # it takes the terminal back only where nothing is raised inside
+                try:
+                    text = await run_blocking(work)
+                except FerruleError as error:
+                    failure = error
         except SuspendNotSupported:
             return None
-        finally:
-            self.draw_again(images=True)
+        self.draw_again(images=True)
+        if failure is not None:
+            raise failure
+        return text
 
     def withdraw(self) -> None:
         """See `Drawn`."""

@@ -16,7 +16,11 @@ NO_EDITOR = "set VISUAL or EDITOR to the editor that you use"
 
 def editor_command(settings: Settings) -> list[str]:
     """Return the user's editor as argv. Raises `UsageError` where none is set or found in a safe place."""
-    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    set_as = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(set_as)
+    except ValueError as error:
+        raise UsageError(f"the editor {set_as} cannot be read as a command: {error}; {NO_EDITOR}") from error
     if not words:
         raise UsageError(NO_EDITOR)
     places = command_places(settings.sandbox_policy, settings.cwd, settings.home)
@@ -31,7 +35,11 @@ def edited(argv: list[str], text: str) -> str:
     with tempfile.TemporaryDirectory(prefix="ferrule-") as folder:
         file = Path(folder, "message.md")
         file.write_text(text, encoding="utf-8")
-        code = subprocess.run([*argv, str(file)], check=False).returncode
+        try:
+            code = subprocess.run([*argv, str(file)], check=False).returncode
+            edited_text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UsageError(f"the editor left no message: {error}; it stays as it was") from error
         if code:
             raise UsageError(f"the editor ended with {code}; the message stays as it was")
-        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        return edited_text.rstrip("\n")
