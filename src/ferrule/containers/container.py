@@ -39,6 +39,9 @@ SPARE_SECONDS = 30.0
 """A container that nobody has used for so long keeps no process ready, which takes memory."""
 REFILL_DELAY = 0.002
 """Seconds: the next process is made when the command has started, not meanwhile."""
+NOTICED_SECONDS = (0.0, 0.05)
+"""Until it is noticed that its processes have ended, and they are begun anew: a turn of the loop, on a busy machine
+more."""
 ONE_ID = (
     "the image's user {} cannot be had, because this container has one user id only (`ferrule doctor` says why): "
     "commands run as the image's root"
@@ -260,13 +263,12 @@ class Container(Closing):
         ends with the last of these, before the command starts.
         """
         request = {**request_of(argv, env, cwd, self._bounded(limits)), "covers": list(covers)}
-        holder = await self._running_holder()
-        try:
-            return await self._attempt(holder, request, stdio, on_init)
-        except _NotStarted:
-            if not holder.alive:
+        for seconds in NOTICED_SECONDS:
+            try:
                 return await self._attempt(await self._running_holder(), request, stdio, on_init)
-            raise
+            except _NotStarted:  # nothing has run
+                await asyncio.sleep(seconds)
+        return await self._attempt(await self._running_holder(), request, stdio, on_init)
 
     async def run(
         self,
