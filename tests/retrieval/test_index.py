@@ -1,8 +1,10 @@
 """The index: what is found, in which order, and what happens when the embedder or the program ends."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from ferrule.retrieval import vectors
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
 from ferrule.retrieval.filters import read_filter
 from ferrule.retrieval.fusion import Weights
-from ferrule.retrieval.index import BATCH, NO_EMBEDDER, Index
+from ferrule.retrieval.index import BATCH, CHANGED, NO_EMBEDDER, Index
 from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.searching import Search, search_all
 from ferrule.retrieval.tables import Document
@@ -287,6 +289,28 @@ async def test_a_server_whose_dimension_changes_is_followed(index: Index, embedd
     assert await names(index, "lazy") == ["fox"]
     assert await index.embed_missing() == 3
     assert len(await names(index, "lazy")) == 3
+
+
+async def test_models_that_take_turns_are_not_asked_for_ever(
+    index: Index, embedder: ToyEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = embedder.embed
+
+    async def turns(texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
+        embedder.width = 24 - embedder.width if embedder.width < 24 else 8
+        return await embed(texts, **how)
+
+    embedder.down = True
+    await index.put("many", [Chunk(f"text {n}", n) for n in range(3 * BATCH)], title="")
+    embedder.down = False
+    monkeypatch.setattr(embedder, "embed", turns)
+    async with asyncio.timeout(10):
+        await index.embed_missing()
+    assert (index.mode, index.reason) == ("lexical", CHANGED)
+    monkeypatch.setattr(embedder, "embed", embed)
+    while index.mode == "lexical":
+        await index.embed_missing()
+    assert (await index.counts()).waiting == 0
 
 
 async def test_a_text_that_the_model_refuses_keeps_no_other_from_its_vector(

@@ -35,6 +35,7 @@ PROBE = "dimension"
 """What a server is asked for to see whether it answers, and with how many numbers."""
 SHORT = 200
 """Characters of a text that no model finds too long."""
+CHANGED = "The model of the vectors has just changed: what has those of another gets new ones."
 NO_EMBEDDER = "There are no vectors: set embeddings.base_url and embeddings.model, or install 'ferrule[search]'."
 
 
@@ -179,7 +180,7 @@ class Index(AsyncClosing):
 
     async def embed_missing(self) -> int:
         """Give vectors to chunks that have none of the embedder's model. Returns how many got theirs; while the
-        embedder does not answer, none more. Raises `IndexFault`."""
+        embedder does not answer, or has become another, none more. Raises `IndexFault`."""
         if self._embedder is None:
             return 0
         async with self._embedding:
@@ -187,9 +188,13 @@ class Index(AsyncClosing):
             try:
                 if not self._model:
                     await self._probe(self._embedder)
-                await self._writes.run(tables.adopt, self._model)
+                model = self._model
+                await self._writes.run(tables.adopt, model)
                 while some := await self._reads.run(tables.waiting, BATCH):
                     done += await self._embed(self._embedder, some)
+                    if self._model != model:  # two models that take turns would be asked for ever
+                        self._down = CHANGED
+                        break
             except EmbedderDown:
                 pass  # `reason` says it
             return done
