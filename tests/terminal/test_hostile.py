@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,39 @@ async def test_a_line_behind_an_interrupted_question_is_a_message(tmp_path: Path
         await lines.until("interrupted")
         lines.type("again")
         await lines.until("Second.")
+
+
+async def test_a_long_command_leaves_every_choice_in_a_small_window(tmp_path: Path) -> None:
+    async with shown(tmp_path, [execute("touch " + "x" * 5000, 10_000)], size=(40, 12)) as screen:
+        await screen.say("go")
+        await screen.until("Run this command")
+        await screen.until("t no, and tell the model")
+        assert "$ touch xxx" in screen.text
+        assert not screen.app.screen.show_vertical_scrollbar, "it takes two columns from the dialog"
+
+
+async def test_ctrl_c_in_an_editor_is_the_editors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def edited() -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "edited"
+
+    before = signal.getsignal(signal.SIGINT)
+    async with shown(tmp_path) as screen:
+        monkeypatch.setattr(screen.app, "suspend", nullcontext)  # there is no terminal to lend
+        assert await screen.app.lend(edited) == "edited"
+        assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_a_program_that_was_stopped_draws_its_screen_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shown(tmp_path) as screen:
+        drawn: list[bool] = []
+
+        def draw(*, images: bool) -> None:
+            drawn.append(images)
+
+        monkeypatch.setattr(screen.app, "draw_again", draw)
+        screen.app.app_resume_signal.publish(screen.app)
+        await screen.pilot.pause()
+        assert drawn == [True]

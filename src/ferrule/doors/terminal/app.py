@@ -4,6 +4,7 @@ It imports little, so that it is there at once; the desk, with all that a sessio
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
@@ -54,7 +55,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         Binding("pagedown", "scroll(1)", "down", priority=True, id="page_down"),
     ]
     CSS = """
-    Screen { layout: vertical; background: transparent; }
+    Screen { layout: vertical; overflow: hidden; background: transparent; }
     #write { height: auto; max-height: 8; padding: 0 1; }
     #mark { width: 2; height: 1; }
     """
@@ -90,6 +91,7 @@ class TerminalApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         """Show the screen first; the session opens meanwhile."""
         self.composer.focus()
+        self.app_resume_signal.subscribe(self, lambda _: self.draw_again(images=True))
         self.status.do("Starting")
         self.tell_terminal(SAVE_TITLE)
         self.set_interval(TICK, self._tick)
@@ -208,6 +210,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         """See `Stage`."""
         failure: Exception | None = None
         text = None
+        before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's, while it has the terminal
         try:
             with self.suspend():  # it takes the terminal back only where nothing is raised inside
                 try:
@@ -216,6 +219,8 @@ class TerminalApp(App[int], inherit_bindings=False):
                     failure = error
         except SuspendNotSupported:
             return None
+        finally:
+            signal.signal(signal.SIGINT, before)
         self.draw_again(images=True)
         if failure is not None:
             raise failure
