@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from textual import events
 
 from ferrule.doors.terminal.completion import Files
+from ferrule.doors.terminal.dialogs import fitted
 from ferrule.doors.terminal.panel import TextEntry
 from ferrule.protocol.errors import UsageError
 from ferrule.rendering.markdown import styled_rows
@@ -200,3 +203,12 @@ async def test_a_program_that_was_stopped_draws_its_screen_again(
         screen.app.app_resume_signal.publish(screen.app)
         await screen.pilot.pause()
         assert drawn == [True]
+
+
+@pytest.mark.parametrize("text", ["а " * 1_000_000, "；" * 2_000_000])
+def test_a_huge_command_is_shown_at_once(text: str) -> None:
+    started = time.process_time()
+    head, *_, hidden, end = fitted(f"rm -rf {text}end", 40, 5)
+    assert time.process_time() - started < 1.0, "the whole of it takes many seconds"
+    assert head.startswith(r"rm -rf \u") and end.endswith("end")
+    assert int(re.sub(r"\D", "", hidden)) > len(text) - 2000

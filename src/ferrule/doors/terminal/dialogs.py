@@ -18,6 +18,8 @@ from ferrule.tools.questions import Decision
 LEAST_TEXT_ROWS = 2
 """Rows of a command that are always shown: its beginning, and its end or how much is hidden."""
 MOST_REASON_ROWS = 4
+LONGEST_CELL = 4
+"""More characters than one cell of the screen holds: a letter with marks that are not shown as escapes."""
 PLACE_ROWS = 3
 """Rows beside the choices from which on there is room to name the directory."""
 
@@ -86,7 +88,7 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     if question.changes:
         body = fitted_diff(question.changes, width, room)
     else:
-        text = fitted(unmistakable(question.text), width - 2, room)
+        text = fitted(question.text, width - 2, room)
         body = [_text_row(line, question.kind, first=index == 0) for index, line in enumerate(text)]
     labels = [_choice_row(choice, index == chosen, width) for index, choice in enumerate(choices)]
     return [
@@ -103,9 +105,9 @@ def _reason(question: ExecApproval, width: int, room: int) -> list[str]:
     said = question.justification
     why = (question.reason or "").removesuffix(f" (the model says: {said})")
     rows = max(min(MOST_REASON_ROWS, (room - LEAST_TEXT_ROWS) // 2), 1)
-    model = fitted(unmistakable(f"The model: {said}", multiline=False), width, rows, words=True) if said else []
+    model = fitted(f"The model: {said}", width, rows, words=True, multiline=False) if said else []
     left = min(room - LEAST_TEXT_ROWS - len(model), MOST_REASON_ROWS)
-    return [*fitted(unmistakable(why, multiline=False), width, left, words=True), *model]
+    return [*fitted(why, width, left, words=True, multiline=False), *model]
 
 
 def _choice_row(choice: Choice, chosen: bool, width: int) -> Strip:
@@ -171,24 +173,34 @@ def middle_cut(text: str, width: int) -> str:
     return cut(f"{text[: width - 1 - half]}…{text[len(text) - half :] if half else ''}", width)
 
 
-def fitted(text: str, width: int, rows: int, *, words: bool = False) -> list[str]:
-    """Return a text in at most `rows` rows: all of it, or its beginning, how much is hidden, and its end."""
+def fitted(text: str, width: int, rows: int, *, words: bool = False, multiline: bool = True) -> list[str]:
+    """Return a text of others, made unmistakable, in at most `rows` rows: all of it, or its beginning, how much is
+    hidden, and its end."""
     if rows <= 0 or not text:
         return []
     most = width * rows
+    text, unseen = _ends(text, LONGEST_CELL * most, multiline=multiline)
     wrap = folded if words else chopped
-    if len(text) <= 2 * most:
+    if not unseen and len(text) <= 2 * most:
         lines = [part for line in text.split("\n") for part in wrap(line.expandtabs(4), width)]
         if len(lines) <= rows:
             return lines
     after = (rows - 1) // 3
     head = _rows_of(text[: most * 2], width)[: rows - 1 - after] if rows > 1 else []
     tail = _rows_of(text[-most * 2 :], width)[-after:] if after else []
-    hidden = max(len(text) - sum(map(len, head)) - sum(map(len, tail)), 0)
+    hidden = unseen + max(len(text) - sum(map(len, head)) - sum(map(len, tail)), 0)
     if rows == 1:
-        note = f" … {len(text):,} characters"
+        note = f" … {len(text) + unseen:,} characters"
         return [cut(text.split("\n", maxsplit=1)[0], max(width - len(note), 0)).removesuffix("…") + note]
     return [*head, cut(f"… {hidden:,} characters are not shown …", width), *tail]
+
+
+def _ends(text: str, most: int, *, multiline: bool) -> tuple[str, int]:
+    """Return a text, made unmistakable, without the middle of a long one, and how many characters that has: making a
+    whole one of a megabyte so takes seconds, at every key."""
+    unseen = max(len(text) - 2 * most, 0)
+    ends = (text[:most], text[-most:]) if unseen else (text,)
+    return "".join(unmistakable(end, multiline=multiline) for end in ends), unseen
 
 
 def _rows_of(text: str, width: int) -> list[str]:

@@ -154,8 +154,8 @@ def form_rows(
     told = [row((cut(problem, width), RED))] if problem else []
     room = max(height - len(labels) - len(told), 1)
     count = f" ({place + 1} of {len(form.fields)})" if len(form.fields) > 1 else ""
-    heading = fitted(unmistakable(form.heading, multiline=False) + count, width, max(room // 3, 1), words=True)
-    title = fitted(unmistakable(field.title), width, max(room - len(heading), 0), words=True) if field else []
+    heading = fitted(form.heading + count, width, max(room // 3, 1), words=True, multiline=False)
+    title = fitted(field.title, width, max(room - len(heading), 0), words=True) if field else []
     above = [*(row((line, QUESTION)) for line in heading), *(row((line, BOLD)) for line in title)]
     return [*above[:room], *told, *labels][-max(height, len(labels)) :]
 
