@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.testing import Gate, ScriptedModel, Stall, custom_tool_call, step
+from ferrule.testing import Gate, ScriptedModel, Stall, custom_tool_call, function_call, step
 from ferrule.testing.steps import StepLike
 from tests.cli.command import COMMAND, Place, wait_until
 from tests.cli.played import execute
 from tests.processes import alive
 from tests.programs import need
 from tests.terminal.test_first_steps import PATCH
+from tests.terminal.test_output import PLACEHOLDER, whole_png
 
 
 class Pane:
@@ -35,12 +36,21 @@ class Pane:
 
     def start(self, url: str, *flags: str) -> None:
         """Start the command after a line that has to come back."""
-        command = shlex.join([*COMMAND, "--base-url", url, "--wire", "responses", "-m", "gpt-5.5", *flags])
+        self.tmux("new-session", "-d", "-x", "80", "-y", "24", self._shell(url, *flags))
+
+    def start_again(self, url: str, *words: str) -> None:
+        """Start it in the same terminal, in place of what was there."""
+        self.tmux("respawn-pane", "-k", self._shell(url, *words))
+
+    def _shell(self, url: str, *words: str) -> str:
+        """Return a shell that runs the command, and tells how it ended and left the terminal."""
+        first, rest = (words[:1], words[1:]) if words[:1] == ("resume",) else ((), words)
+        command = shlex.join([*COMMAND, *first, "--base-url", url, "--wire", "responses", "-m", "gpt-5.5", *rest])
         folder = shlex.quote(str(self._place.cwd))
         script = (
             f"cd {folder}; export VISUAL=false; echo before; {command}; echo code $?; stty -a; echo ended; read end"
         )
-        self.tmux("new-session", "-d", "-x", "80", "-y", "24", f"/bin/sh -c {shlex.quote(script)}")
+        return f"/bin/sh -c {shlex.quote(script)}"
 
     @property
     def screen(self) -> str:
@@ -125,6 +135,42 @@ def test_a_task_is_approved_steered_interrupted_and_left(pane: Pane, tmp_path: P
         assert screen.startswith("before\ncode 0\n") and "ferrule " not in screen
         assert " echo " in screen and " icanon " in screen, "the terminal is as it was"
         assert not alive(int((tmp_path / "work" / "pid").read_text()))
+
+
+def test_a_child_a_compaction_and_a_resume(pane: Pane, tmp_path: Path) -> None:
+    (tmp_path / "work" / "p.png").write_bytes(whole_png())
+    script: list[StepLike] = [
+        function_call("spawn_agent", {"message": "the childs task"}),
+        "Started.",
+        function_call("view_image", {"path": "p.png"}),
+        "Seen.",
+        "A summary of it.",
+        "Later.",
+    ]
+    with ScriptedModel(script) as model:
+        model.play(execute("touch made", 10_000), "Childs words.", when="the childs task")
+        pane.start(model.base_url, "-s", "danger-full-access", "-a", "untrusted", "-c", "features.multi_agent=true")
+        pane.until("ferrule ")
+        pane.say("go")
+        pane.until("(sub-agent ")
+        pane.type("y")
+        pane.until(" is done")
+        assert (tmp_path / "work" / "made").exists() and "Childs words." in pane.until("Started.")
+        pane.say("look")
+        seen = pane.until("Seen.")
+        assert " image /" in seen and PLACEHOLDER not in seen
+        pane.say("/compact")
+        pane.until("conversation compacted: ")
+        pane.say("/quit")
+        pane.until("ended\n")
+        pane.start_again(model.base_url, "resume", "--last")
+        pane.until("› look")
+        pane.say("and later")
+        pane.until("Later.")
+        assert "A summary of it." in model.last_request.raw.decode()
+        pane.say("/quit")
+        screen = pane.until("ended\n")
+        assert screen.startswith("before\ncode 0\n") and " echo " in screen and " icanon " in screen
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
