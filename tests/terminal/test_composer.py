@@ -180,3 +180,14 @@ async def test_a_model_and_a_policy_are_chosen_and_the_conversation_goes_on(tmp_
         await screen.until("Two.")
         assert screen.model.last_request.body["model"] == "scripted-model"
         assert "first" in screen.model.last_request.user_text
+
+
+async def test_enter_takes_the_command_that_is_written_and_not_what_was_suggested_before(tmp_path: Path) -> None:
+    async with shown(tmp_path) as screen:
+        await screen.press("/")
+        await screen.until("^ /model")
+        composer = screen.app.composer
+        composer.insert("status")
+        if not composer._on_suggestion_key("enter"):
+            composer.submit()
+        await screen.until("^ session +[0-9a-f]")

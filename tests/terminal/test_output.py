@@ -191,17 +191,17 @@ async def test_a_terminal_that_nobody_reads_holds_nothing_up_and_gets_the_screen
         app = TerminalApp(lambda: Opening(settings=asking(tmp_path, model.base_url, approval_policy="never")))
         running = asyncio.create_task(app.run_async())
         await until(lambda: app._is_open)
-        for _ in range(100):  # more than Textual's own queue takes
-            app.draw_again(images=False)
-            await asyncio.sleep(0.001)
         os.write(terminal, b"look\r")
         desk = app.desk
         await until(lambda: desk is not None and desk.conversation.last_answer == "Ended.")
+        for _ in range(200):  # Textual's own queue takes 30, and then waits
+            app.tell_terminal("\x1b[m" * 1000)
         seen = bytearray()
         threading.Thread(target=drain, args=(terminal, seen), daemon=True).start()
         await until(lambda: b"Ended." in seen)
         os.write(terminal, b"/quit\r")
         assert await running == 0
+        await app.close()
         await until(lambda: b"\x1b[?25h" in seen)
     text = seen.decode(errors="replace")
     [number] = re.findall(r"\x1b_Ga=T,U=1,f=100,i=(\d+),", text)

@@ -129,7 +129,7 @@ class LastingDriver(LinuxDriver):
 
     def _draw_again(self, images: bool) -> None:
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(cast("Drawn", self._app).draw_again, images)
+            self._loop.call_soon_threadsafe(self._app.call_later, cast("Drawn", self._app).draw_again, images)
 
     def stop_application_mode(self) -> None:
         """Leave the screen, without images on it."""
