@@ -190,7 +190,7 @@ async def test_ctrl_c_in_an_editor_is_the_editors(tmp_path: Path, monkeypatch: p
         assert signal.getsignal(signal.SIGINT) is before
 
 
-async def test_a_program_that_was_stopped_draws_its_screen_again(
+async def test_after_a_stop_or_a_resize_the_whole_screen_is_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shown(tmp_path) as screen:
@@ -203,6 +203,9 @@ async def test_a_program_that_was_stopped_draws_its_screen_again(
         screen.app.app_resume_signal.publish(screen.app)
         await screen.pilot.pause()
         assert drawn == [True]
+        await screen.pilot.resize_terminal(80, 24)  # as it is: it was another one within the same frame
+        await screen.pilot.pause()
+        assert drawn[1:] == [False]
 
 
 @pytest.mark.parametrize("text", ["а " * 1_000_000, "；" * 2_000_000])

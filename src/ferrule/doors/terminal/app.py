@@ -97,6 +97,10 @@ class TerminalApp(App[int], inherit_bindings=False):
         self.set_interval(TICK, self._tick)
         self.call_after_refresh(self.start, self._open())
 
+    def on_resize(self) -> None:
+        """Draw all again: a terminal that came back to its size within a frame has lost what it showed."""
+        self.call_after_refresh(self.draw_again, images=False)
+
     def on_unmount(self) -> None:
         """Leave the window as it was."""
         self.tell_terminal(RESTORE_TITLE)
