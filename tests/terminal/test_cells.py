@@ -155,6 +155,20 @@ def test_a_users_tool_is_shown_as_it_wants_and_no_control_character_of_it_is() -
     assert told.text().endswith("  all well\n  ✓ done")
 
 
+class Faulty(Action):
+    """A user's action whose own code fails."""
+
+    @property
+    def visualize(self) -> Text:
+        """Fail."""
+        raise ValueError("no\x1bthing")
+
+
+def test_a_users_tool_that_cannot_show_itself_says_so_and_the_screen_goes_on() -> None:
+    told = Told().hear(ItemStarted(item=call("weigh", {})), ActionEvent("c", "weigh", Faulty()))
+    assert "Faulty.visualize failed: ValueError('no" in told.text() and "\x1b" not in told.text()
+
+
 def test_an_mcp_call_tells_its_progress() -> None:
     told = Told().hear(
         ItemStarted(item=call("mcp__files__find", {"name": "x"})),

@@ -255,7 +255,7 @@ def fold_text(text: str, width: int) -> str:
 
 
 class ToolCell(Call):
-    """A call of a tool. `shown` is how the tool itself shows its action, `result` its answer."""
+    """A call of a tool. `shown` is its action, `result` its answer, if they draw themselves by `visualize`."""
 
     def __init__(self, title: str, *, wrong: bool = False) -> None:
         super().__init__()
@@ -268,12 +268,12 @@ class ToolCell(Call):
     def head(self, width: int) -> list[Strip]:
         """See `Call`."""
         rows = wrapped(safe(self.title), RED if self._wrong else TITLE, width)
-        return rows if self.shown is None else [*rows, *indented(_rendered(self.shown, width - 2), ("  ", PLAIN))]
+        return rows if self.shown is None else [*rows, *indented(_drawn(self.shown, width - 2), ("  ", PLAIN))]
 
     def body(self, width: int) -> list[Strip]:
         """See `Call`."""
         if self.result is not None:
-            rows = _rendered(self.result, width)
+            rows = _drawn(self.result, width)
             return rows if self.is_open else _excerpt(rows)
         progress = [row((cut(safe(self.progress), width), DIM))] if self.is_running and self.progress else []
         return [*progress, *super().body(width)]
@@ -284,6 +284,14 @@ def _excerpt(rows: Sequence[Strip]) -> list[Strip]:
         return list(rows)
     half = OUTPUT_LINES // 2
     return [*rows[:half], row((f"… {len(rows) - OUTPUT_LINES} more lines …", DIM)), *rows[-half:]]
+
+
+def _drawn(shown: object, width: int) -> list[Strip]:
+    """Return how an action or an answer draws itself. A fault of the tool's own code stands in its place."""
+    try:
+        return _rendered(shown.visualize, width)  # type: ignore[attr-defined]
+    except Exception as fault:  # noqa: BLE001 - whatever a user's code raises is told, and the screen goes on
+        return wrapped(safe(f"{type(shown).__name__}.visualize failed: {fault!r}"), RED, width)
 
 
 def _rendered(renderable: object, width: int) -> list[Strip]:

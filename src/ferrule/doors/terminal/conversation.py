@@ -196,9 +196,9 @@ class Conversation:
         if not isinstance(cell, ToolCell) or type(shown).__module__.startswith("ferrule."):
             return
         if done:
-            cell.result = shown.visualize  # type: ignore[attr-defined]
+            cell.result = shown
         else:
-            cell.shown = shown.visualize  # type: ignore[attr-defined]
+            cell.shown = shown
         self._touch(cell)
 
     def _put(self, cell: Cell) -> None:
