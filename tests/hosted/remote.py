@@ -43,7 +43,7 @@ class Remote:
     @property
     def methods(self) -> list[str]:
         """The methods that it was asked for, without those of the connection."""
-        named = [str(asked.json.get("method")) for asked in self.asked if asked.method == "POST"]
+        named = [str(asked.json.get("method")) for asked in self.asked if asked.method == "POST" and asked.raw]
         return [method for method in named if method.startswith("tools/")]
 
     def answer(self, asked: Asked) -> Reply:

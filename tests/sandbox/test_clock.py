@@ -13,6 +13,8 @@ from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.repositories import STAMP_LAG_NS
 
 HOUR = 3_600_000_000_000
+TRIES = 20
+"""The kernel may write a page back at any moment: the next write then gets a new stamp after all."""
 
 
 class Clock:
@@ -87,13 +89,16 @@ async def test_attack_a_write_without_a_new_time_stamp_after_the_clock_was_set_b
     clock.ahead = 0
     path = workspace / "sub/.git/config"
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        mapped[:1] = mapped[:1]
-        assert protection._held is not None
-        protection._held.changes()
-        stamp = os.stat(path).st_ctime_ns
-        while time.time_ns() < stamp + 2 * STAMP_LAG_NS:
-            time.sleep(0.001)  # noqa: ASYNC251
-        mapped[:6] = b"[xxxx]"
+        for number in range(TRIES):
+            mapped[:1] = mapped[:1]
+            assert protection._held is not None
+            protection._held.changes()
+            stamp = os.stat(path).st_ctime_ns
+            while time.time_ns() < stamp + 2 * STAMP_LAG_NS:
+                time.sleep(0.001)  # noqa: ASYNC251
+            mapped[:6] = b"[x%03d]" % number
+            if os.stat(path).st_ctime_ns == stamp:
+                break
     assert os.stat(path).st_ctime_ns == stamp
     (told,) = await protection.ended()
     assert f"{path}" in told

@@ -100,8 +100,8 @@ CALLS: dict[str, Call] = {
 
 OF_NO_OWNER = {
     "all_store_files", "append_events", "end_store_file", "expire", "expire_approvals", "expire_containers",
-    "expire_files", "expire_vector_stores", "expiring_store_files", "filenames", "has_expired", "secret",
-    "unfinished", "unread_file", "unread_files",
+    "expire_files", "expire_vector_stores", "expiring_store_files", "filenames", "has_expired", "read_again",
+    "secret", "unfinished", "unread_file", "unread_files",
 }  # fmt: skip
 """Called by the gateway itself, never with an id that a client sent."""
 

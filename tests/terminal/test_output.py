@@ -143,7 +143,7 @@ def test_what_nobody_reads_is_bounded_and_the_newest_comes_when_somebody_does() 
         seen = bytearray()
         thread = threading.Thread(target=drain, args=(reader, seen))
         thread.start()
-        assert caught_up.wait(SECONDS) and images == [False]
+        assert caught_up.wait(SECONDS) and not any(images)
         outlet.settle(SECONDS)
     thread.join(SECONDS)
     os.close(reader)
