@@ -1,7 +1,6 @@
 """A list of domains for commands in a container: the same way out, questions and refusals as in a sandbox."""
 
 import asyncio
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,16 +13,17 @@ from ferrule.dispatch.workspace import Workspace
 from ferrule.process.run import run
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.sandbox.local_way import ListOnly, LocalWay
-from ferrule.sandbox.plan import ConfinementPlan, Level, Root
+from ferrule.sandbox.plan import ConfinementPlan, Root
 from ferrule.sandbox.policy import reach_of
 from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.tools.questions import Decision
 from tests.containers.small import import_root, small_root
 from tests.containers.test_escape import readable_by
-from tests.package_index import NAME, SAID, PackageIndex, package_index
-from tests.sandbox.conftest import USERS, require
-from tests.sandbox.scene import Scene, temporary_folder
+from tests.package_index import NAME, SAID, PackageIndex
+from tests.sandbox.conftest import USERS
+from tests.sandbox.scene import Scene
+from tests.session import test_network_lists
 from tests.session.test_network_lists import BY_ITSELF, FETCH, GOT, opened
 
 ESCALATED = {"sandbox_permissions": "require_escalated", "justification": "to write what is protected"}
@@ -31,26 +31,7 @@ PROGRAMS = ("sh", "bash", "cat")
 ASK = r"ask() { exec 3<>/dev/tcp/$1/$2; printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' $3 $4 >&3; cat <&3; }; "
 """For bash: ask whom (address, port) for what of whose (path, host)."""
 
-
-@pytest.fixture(scope="module")
-def index() -> Iterator[PackageIndex]:
-    asyncio.run(require(Level.NAMESPACES))
-    with temporary_folder() as folder, package_index(folder) as index:
-        yield index
-
-
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with temporary_folder() as folder:
-        monkeypatch.setenv("FERRULE_HOME", str(folder / "home"))
-        yield folder / "home"
-
-
-@pytest.fixture
-def workspace(home: Path) -> Path:
-    folder = home.parent / "ws"
-    folder.mkdir()
-    return folder
+home, index, workspace = test_network_lists.home, test_network_lists.index, test_network_lists.workspace
 
 
 async def test_what_is_listed_is_reached_and_the_rest_refused_in_words(index: PackageIndex, workspace: Path) -> None:
