@@ -84,12 +84,12 @@ async def test_a_new_one_takes_its_place_and_who_runs_keeps_the_old(built: DataS
             built.remove()
         with built.shelf.staging() as (staged, lock):
             shutil.copytree(built.folder, staged, dirs_exist_ok=True)
-            (staged / "packages" / "numpy" / "__init__.py").write_text("VERSION = '2.0'\n")
+            (staged / "packages" / "numpy" / "__init__.py").write_text("VERSION = '2.0.0'\n")
             with built.shelf.locked():
                 built.shelf.publish(staged, lock, built.folder.name, replace=True)
         built.shelf.sweep()
         assert (await container.run(INSIDE)).stdout.text() == "1.0\n"
-        assert (await (await host.create()).run(INSIDE)).stdout.text() == "2.0\n"
+        assert (await (await host.create()).run(INSIDE)).stdout.text() == "2.0.0\n"
     built.shelf.sweep()
     assert sorted(os.listdir(built.shelf.folder)) == [LOCK, built.folder.name]
 
