@@ -5,6 +5,8 @@ from pathlib import Path
 
 from textual import events
 
+import pytest
+
 from ferrule.doors.terminal.completion import best, commands_for, file_word
 from ferrule.doors.terminal.history import FILE, PromptHistory
 from ferrule.protocol.content import InputImage
@@ -182,12 +184,15 @@ async def test_a_model_and_a_policy_are_chosen_and_the_conversation_goes_on(tmp_
         assert "first" in screen.model.last_request.user_text
 
 
-async def test_enter_takes_the_command_that_is_written_and_not_what_was_suggested_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rest", ["status", "status "])
+async def test_enter_takes_the_command_that_is_written_and_not_what_was_suggested_before(
+    tmp_path: Path, rest: str
+) -> None:
     async with shown(tmp_path) as screen:
         await screen.press("/")
         await screen.until("^ /model")
         composer = screen.app.composer
-        composer.insert("status")
+        composer.insert(rest)
         if not composer._on_suggestion_key("enter"):
             composer.submit()
         await screen.until("^ session +[0-9a-f]")

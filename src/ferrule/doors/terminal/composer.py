@@ -99,7 +99,7 @@ class Composer(TextArea):
             self._suggestions.show(())
 
     def _on_suggestion_key(self, key: str) -> bool:
-        if key in ("enter", "tab") and command_word(self.text) is not None:
+        if key in ("enter", "tab") and file_word(self._before) is None:
             self.on_text_area_changed()  # what is suggested may be for fewer letters: keys can come faster than that
         chosen = self._suggestions.chosen
         if chosen is None:
