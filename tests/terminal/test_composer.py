@@ -3,9 +3,8 @@
 import time
 from pathlib import Path
 
-from textual import events
-
 import pytest
+from textual import events
 
 from ferrule.doors.terminal.completion import best, commands_for, file_word
 from ferrule.doors.terminal.history import FILE, PromptHistory

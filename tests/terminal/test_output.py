@@ -3,13 +3,10 @@
 import asyncio
 import base64
 import os
-import pty
 import re
 import struct
-import sys
 import threading
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +14,7 @@ import pytest
 
 from ferrule.doors.terminal.app import TerminalApp
 from ferrule.doors.terminal.driver import MOST_FRAMES, MOST_WAITING, Outlet
-from ferrule.doors.terminal.images import APC, KEPT, LONGEST_IMAGE, PNG, Pictures, can_place
+from ferrule.doors.terminal.images import APC, KEPT, LONGEST_IMAGE, Pictures, can_place
 from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ViewImage
@@ -29,6 +26,7 @@ from tests.terminal.test_cells import Told, call
 from tests.terminal.test_composer import PIXEL
 
 KITTY = {"TERM": "xterm-kitty", "COLORTERM": "truecolor"}
+PNG = "data:image/png;base64,"
 PLACEHOLDER = "\U0010eeee"
 
 
@@ -167,25 +165,10 @@ def test_images_that_nobody_reads_are_bounded_and_sent_again() -> None:
     assert images == [True]
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A terminal of 80 by 24 that this process is on; its other end."""
-    master, slave = pty.openpty()
-    for name, value in (KITTY | {"COLUMNS": "80", "LINES": "24"}).items():
-        monkeypatch.setenv(name, value)
-    for name in ("TMUX", "STY", "ZELLIJ", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    with open(slave, closefd=False) as read, open(slave, "w", closefd=False) as write:
-        monkeypatch.setattr(sys, "__stdin__", read)
-        monkeypatch.setattr(sys, "__stderr__", write)
-        yield master
-    os.close(slave)
-    os.close(master)
-
-
 async def test_a_terminal_that_nobody_reads_holds_nothing_up_and_gets_the_screen_later(
-    terminal: int, tmp_path: Path
+    terminal: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TERM", KITTY["TERM"])
     (tmp_path / "p.png").write_bytes(whole_png())
     with ScriptedModel([function_call("view_image", {"path": "p.png"}), "Ended."]) as model:
         app = TerminalApp(lambda: Opening(settings=asking(tmp_path, model.base_url, approval_policy="never")))

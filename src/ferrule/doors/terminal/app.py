@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.timer import Timer
 from textual.widgets import Static
 
 from ferrule.doors.terminal.composer import Composer
-from ferrule.doors.terminal.driver import LastingDriver
-from ferrule.doors.terminal.images import Pictures, can_place
+from ferrule.doors.terminal.driver import LastingDriver, Outlet
+from ferrule.doors.terminal.images import Picture, Pictures, can_draw, can_place
+from ferrule.doors.terminal.inline import InlinePictures
 from ferrule.doors.terminal.panel import Panel
 from ferrule.doors.terminal.plan import PlanView
 from ferrule.doors.terminal.signals import RESTORE_TITLE, SAVE_TITLE
@@ -70,13 +72,20 @@ class TerminalApp(App[int], inherit_bindings=False):
         self.composer = Composer(PLACEHOLDER, self.suggestions)
         self.status = StatusLine()
         self.plan = PlanView()
-        self.pictures = Pictures(self.tell_terminal, can_place(os.environ, self.console.color_system))
+        self.pictures = self._make_pictures()
+        self._resting: Timer | None = None
+        """Ends when the screen has rested and images are drawn."""
         self.panel: Panel | None = None
         """The dialog in the composer's place."""
         self.desk: Desk | None = None
         self._said: list[Composer.Submitted] = []
         """What was sent before the session was open."""
         self._last_leave = self._last_escape = float("-inf")
+
+    def _make_pictures(self) -> Pictures:
+        if can_place(os.environ, self.console.color_system):
+            return Pictures(self.tell_terminal)
+        return InlinePictures(self.tell_terminal, self) if can_draw(os.environ) else Pictures(self.tell_terminal, False)
 
     def compose(self) -> ComposeResult:
         """Lay out the screen."""
@@ -238,7 +247,46 @@ class TerminalApp(App[int], inherit_bindings=False):
         """See `Drawn`."""
         if images:
             self.pictures.send_again()
+        self.pictures.drawn_over()
         self.refresh(layout=True)
+
+    def post_display_hook(self) -> None:
+        """Look at images after a frame."""
+        self.pictures.after_frame()
+
+    @property
+    def image_rows(self) -> Mapping[int, tuple[Picture, int]]:
+        """See `Canvas`."""
+        return self.transcript.image_rows
+
+    @property
+    def image_column(self) -> int:
+        """See `Canvas`."""
+        return self.transcript.content_region.x
+
+    @property
+    def is_behind(self) -> bool:
+        """See `Canvas`."""
+        return self._outlet is not None and self._outlet.is_behind
+
+    @property
+    def image_seconds(self) -> float:
+        """See `Canvas`."""
+        return 0.0 if self._outlet is None else self._outlet.image_seconds
+
+    @property
+    def _outlet(self) -> Outlet | None:
+        return self._driver.outlet if isinstance(self._driver, LastingDriver) else None
+
+    def refresh_images(self) -> None:
+        """See `Canvas`."""
+        self.transcript.refresh()
+
+    def after_rest(self, seconds: float, do: Callable[[], None]) -> None:
+        """See `Canvas`."""
+        if self._resting is not None:
+            self._resting.stop()
+        self._resting = self.set_timer(seconds, do)
 
     def action_interrupt(self) -> None:
         """End what runs; never the program. Twice where nothing runs: go back to an earlier message."""

@@ -1,8 +1,13 @@
 """The base of all that a conversation shows: rows, kept as long as somebody looks."""
 
+from typing import TYPE_CHECKING
+
 from textual.strip import Strip
 
 from ferrule.doors.terminal.strips import BLANK
+
+if TYPE_CHECKING:
+    from ferrule.doors.terminal.images import Picture
 
 LEAST_WIDTH = 8
 """Columns below which nothing is laid out."""
@@ -32,6 +37,10 @@ class Cell:
     def draw(self, width: int) -> list[Strip]:
         """Return the rows without the blank one."""
         raise NotImplementedError
+
+    def image_row(self, index: int) -> "tuple[Picture, int] | None":
+        """Return the image of which a row of it shows a row, and which; None for another row."""
+        return None
 
     def forget(self) -> None:
         """Drop the rows: something changed, or nobody looks."""

@@ -311,6 +311,8 @@ class Image(Cell):
         super().__init__()
         self._title = title
         self.picture = picture
+        self._first = self._lines = 0
+        """The row where the image begins, and how many it has."""
 
     def rows(self, width: int) -> list[Strip]:
         """See `Cell`."""
@@ -322,7 +324,14 @@ class Image(Cell):
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
         head = wrapped(safe(self._title), PLAIN, width, [("image ", CYAN)])
-        return [*head, *self.picture.rows()] if self.picture is not None and self.picture.columns <= width else head
+        shown = self.picture.rows() if self.picture is not None and self.picture.columns <= width else []
+        self._first, self._lines = len(head), len(shown)
+        return [*head, *shown]
+
+    def image_row(self, index: int) -> tuple[Picture, int] | None:
+        """See `Cell`."""
+        row = index - self._first
+        return (self.picture, row) if self.picture is not None and 0 <= row < self._lines else None
 
 
 class Child(Cell):

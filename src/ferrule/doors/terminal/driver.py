@@ -3,8 +3,10 @@ ended. Nothing waits for it: what it has not taken is kept up to a limit, then f
 drawn whole once it reads again."""
 
 import os
+import re
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +16,7 @@ from typing import IO, Any, Protocol, cast
 from textual.drivers.linux_driver import LinuxDriver
 
 from ferrule.doors.terminal.images import APC
+from ferrule.doors.terminal.inline import PASSED, START
 
 MOST_FRAMES = 256 * 1024
 """Bytes of frames that wait for the terminal: a few of the largest screens."""
@@ -22,6 +25,7 @@ MOST_WAITING = 16 * 1024 * 1024
 PATIENCE = 2.0
 """Seconds in which a terminal has to take the last of it when the program ends."""
 _PIECE = 64 * 1024
+_PASSED = re.compile(f"{PASSED}+")
 
 
 class Outlet:
@@ -36,6 +40,14 @@ class Outlet:
         self._busy = False
         self._dropped = self._dropped_images = False
         self._thread: threading.Thread | None = None
+        self.image_seconds = 0.0
+        """How long the terminal took for the last image."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the terminal has not taken all yet."""
+        with self._news:
+            return self._busy or bool(self._waiting)
 
     @property
     def waiting(self) -> int:
@@ -79,7 +91,10 @@ class Outlet:
                 self._news.notify_all()
                 self._news.wait_for(lambda: self._waiting)
                 data, self._busy = self._waiting.popleft(), True
+            started = time.monotonic()
             self._put(data)
+            if _is_image(data):
+                self.image_seconds = time.monotonic() - started
             with self._news:
                 dropped = self._dropped and not self._waiting
                 images = self._dropped_images
@@ -104,7 +119,7 @@ class Outlet:
 
 
 def _is_image(data: bytes) -> bool:
-    return data.startswith(APC.encode())
+    return data.startswith((APC.encode(), START.encode()))
 
 
 class Drawn(Protocol):
@@ -122,14 +137,19 @@ class LastingDriver(LinuxDriver):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._outlet: Outlet | None = None
+        self.outlet: Outlet | None = None
+        """Through which all goes to the terminal."""
         if self._file is not None:
-            self._outlet = Outlet(self._file, self._draw_again)
-            self._file = cast("TextIOWrapper", self._outlet)
+            self.outlet = Outlet(self._file, self._draw_again)
+            self._file = cast("TextIOWrapper", self.outlet)
 
     def _draw_again(self, images: bool) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._app.call_later, cast("Drawn", self._app).draw_again, images)
+
+    def write(self, data: str) -> None:
+        """Write to the terminal; cells that are passed over stay as they are."""
+        super().write(_PASSED.sub(lambda cells: f"\x1b[{len(cells[0])}C", data) if PASSED in data else data)
 
     def stop_application_mode(self) -> None:
         """Leave the screen, without images on it."""
@@ -139,5 +159,5 @@ class LastingDriver(LinuxDriver):
     def close(self) -> None:
         """Close it, once the terminal has taken the last of it, if it does."""
         super().close()
-        if self._outlet is not None:
-            self._outlet.settle(PATIENCE)
+        if self.outlet is not None:
+            self.outlet.settle(PATIENCE)

@@ -2,13 +2,13 @@
 
 An image is sent once; where it is seen stand placeholder characters, which scroll, are cut and are overwritten as any
 text, so nothing of it stays behind. Source: kitty's documentation, "Unicode placeholders" of its graphics protocol.
-iTerm2's protocol has no such characters: an image of it would stay where it was when the text scrolls.
 """
 
 import binascii
 import os
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -28,8 +28,6 @@ MOST_PIXELS = 32 * 1024 * 1024
 """Pixels that a terminal is asked to decode."""
 PIECE = 4096
 """Characters of an image in one sequence: the protocol's limit."""
-PNG = "data:image/png;base64,"
-"""The only format that the protocol takes as a file."""
 APC = "\x1b_G"
 
 _PLACEHOLDER = "\U0010eeee"
@@ -43,9 +41,19 @@ _MARKS = (
 def can_place(env: Mapping[str, str], color_system: str | None) -> bool:
     """Return whether the terminal is known to hang images on cells, and shows colours as they are: in them stands
     which image it is."""
-    inside = any(env.get(name) for name in ("TMUX", "STY", "ZELLIJ"))
     known = env.get("TERM") in ("xterm-kitty", "xterm-ghostty") or env.get("TERM_PROGRAM") == "ghostty"
-    return known and not inside and color_system == "truecolor" and not env.get("NO_COLOR")
+    return known and not _is_inside(env) and color_system == "truecolor" and not env.get("NO_COLOR")
+
+
+def can_draw(env: Mapping[str, str]) -> bool:
+    """Return whether the terminal is known to draw images as iTerm2 does."""
+    known = env.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm") or env.get("LC_TERMINAL") == "iTerm2"
+    return known and not _is_inside(env)
+
+
+def _is_inside(env: Mapping[str, str]) -> bool:
+    """Return whether a program that shows no images stands before the terminal."""
+    return any(env.get(name) for name in ("TMUX", "STY", "ZELLIJ"))
 
 
 class Picture:
@@ -66,40 +74,69 @@ class Picture:
             for y in range(self.lines)
         ]
 
+    def on_screen(self, strip: Strip, row: int, y: int) -> Strip:
+        """Return what stands for a row of it, which is `strip`, on row `y` of the screen."""
+        return strip
+
 
 class Pictures:
     """The images that the terminal has. `tell` writes to it; `is_able`: it shows images."""
 
+    formats: ClassVar[tuple[str, ...]] = ("image/png",)
+    """What the protocol takes as a file."""
+
     def __init__(self, tell: Callable[[str], None], is_able: bool = True) -> None:
-        self._tell = tell
+        self.tell = tell
         self._is_able = is_able
         self._kept: dict[Picture, str] = {}
         self._number = (os.getpid() & 0xFFFF) << 8
         """Numbers of other programs on the same terminal are others."""
 
     def place(self, url: str) -> Picture | None:
-        """Send an image, and return what is shown of it; None for one that is too large or no PNG, and
+        """Take an image, and return what is shown of it; None for one that is too large or of another format, and
         where the terminal cannot show any."""
-        size = _cells(url) if self._is_able else None
+        size = _cells(url, self.formats) if self._is_able else None
         if size is None:
             return None
         self._number = self._number % 0xFFFFFF + 1
-        picture = Picture(self._number, *size)
-        self._kept[picture] = _sequence(picture, url[len(PNG) :])
+        picture = self.make(self._number, *size)
+        self._kept[picture] = url
         while sum(map(len, self._kept.values())) > KEPT:
             self._drop(next(iter(self._kept)))
-        self._tell(self._kept[picture])
+        self.send(picture)
         return picture
+
+    def data(self, picture: Picture) -> str:
+        """Return an image in base64."""
+        return self._kept[picture].partition(",")[2]
+
+    def make(self, number: int, columns: int, lines: int) -> Picture:
+        """Return what is shown of an image."""
+        return Picture(number, columns, lines)
+
+    def send(self, picture: Picture) -> None:
+        """Give the terminal an image."""
+        self.tell(_sequence(picture, self.data(picture)))
+
+    def take_away(self, picture: Picture) -> None:
+        """Take an image from the terminal."""
+        self.tell(f"{APC}a=d,d=I,i={picture.number},q=2\x1b\\")
+
+    def after_frame(self) -> None:
+        """Look at what a frame has brought to the screen."""
+
+    def drawn_over(self) -> None:
+        """Know that all that was on the screen is gone."""
 
     def send_again(self) -> None:
         """Send all images again: the terminal may have lost them."""
-        for sequence in self._kept.values():
-            self._tell(sequence)
+        for picture in self._kept:
+            self.send(picture)
 
     def withdraw(self) -> None:
         """Take all images from the terminal for now."""
         for picture in self._kept:
-            self._tell(_deletion(picture))
+            self.take_away(picture)
 
     def clear(self) -> None:
         """Take all images from the terminal for good."""
@@ -109,22 +146,19 @@ class Pictures:
     def _drop(self, picture: Picture) -> None:
         del self._kept[picture]
         picture.is_there = False
-        self._tell(_deletion(picture))
+        self.take_away(picture)
 
 
-def _deletion(picture: Picture) -> str:
-    return f"{APC}a=d,d=I,i={picture.number},q=2\x1b\\"
-
-
-def _cells(url: str) -> tuple[int, int] | None:
+def _cells(url: str, formats: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns and rows of an image, if it is one that is sent."""
-    if not url.startswith(PNG) or len(url) > LONGEST_IMAGE:
+    mime = next((mime for mime in formats if url.startswith(f"data:{mime};base64,")), None)
+    if mime is None or len(url) > LONGEST_IMAGE:
         return None
     try:
-        header = read_header(b64decode(url[len(PNG) :], validate=True))
+        header = read_header(b64decode(url.partition(",")[2], validate=True))
     except binascii.Error:
         return None
-    if header is None or header.mime != "image/png" or not 0 < header.width * header.height <= MOST_PIXELS:
+    if header is None or header.mime != mime or not 0 < header.width * header.height <= MOST_PIXELS:
         return None
     scale = min(COLUMNS / header.width, 2 * ROWS / header.height, 1 / PIXELS_PER_COLUMN)
     columns, lines = round(header.width * scale), round(header.height * scale / 2)

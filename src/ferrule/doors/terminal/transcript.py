@@ -11,6 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ferrule.doors.terminal.cell import Cell
+from ferrule.doors.terminal.images import Picture
 
 FRAME = 1 / 30
 """Seconds between two updates: more often nobody sees."""
@@ -57,6 +58,7 @@ class Transcript(ScrollView, can_focus=False):
         self.follows = True
         self._settling = False
         self._pause = FRAME
+        self._image_rows: dict[int, tuple[Picture, int]] = {}
 
     def add(self, cell: Cell) -> None:
         """Show a new cell at the end."""
@@ -110,6 +112,11 @@ class Transcript(ScrollView, can_focus=False):
         self._unmeasured = len(self.cells)
         self._soon()
         return opened
+
+    @property
+    def image_rows(self) -> dict[int, tuple[Picture, int]]:
+        """The rows of the screen on which a row of an image was shown last, and which."""
+        return {y: image for y, image in self._image_rows.items() if y < self.size.height}
 
     @property
     def _columns(self) -> int:
@@ -222,6 +229,7 @@ class Transcript(ScrollView, can_focus=False):
     def render_line(self, y: int) -> Strip:
         """Return a row of the screen."""
         width, line = self._columns, int(self.scroll_offset.y) + y
+        self._image_rows.pop(y, None)
         place = bisect_right(self._ends, line)
         if place >= len(self._ends):
             return Strip.blank(width)
@@ -233,4 +241,7 @@ class Transcript(ScrollView, can_focus=False):
             self._soon()
         index = line - (self._ends[place - 1] if place else 0)
         strip = rows[index] if index < len(rows) else Strip([])
+        if (image := cell.image_row(index)) is not None:
+            self._image_rows[y] = image
+            strip = image[0].on_screen(strip, image[1], y)
         return strip.apply_style(Style()).adjust_cell_length(width)
