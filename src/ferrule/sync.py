@@ -157,6 +157,32 @@ class Closing(AsyncClosing):
         self.close()
 
 
+async def on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do `work` on another loop, which runs elsewhere. A wait that is cancelled cancels the work, and ends with it."""
+    running = asyncio.get_running_loop()
+    done = running.create_future()
+    task: asyncio.Task[T] | None = None
+
+    def start() -> None:
+        nonlocal task
+        task = loop.create_task(work())
+        task.add_done_callback(lambda _: running.call_soon_threadsafe(done.set_result, None))
+
+    loop.call_soon_threadsafe(start)
+    cancelled = False
+    while not done.done():
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError:
+            cancelled = True
+            loop.call_soon_threadsafe(lambda: task is not None and task.cancel())
+    assert task is not None
+    if cancelled:
+        task.cancelled() or task.exception()  # seen
+        raise asyncio.CancelledError
+    return task.result()
+
+
 class LoopBound(AsyncClosing):
     """A mix-in for objects bound to the loop that used them first."""
 

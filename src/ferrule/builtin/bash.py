@@ -51,15 +51,18 @@ class BashExecutor(KeptShellExecutor[BashAction, BashObservation]):
 
     patience = LIMIT_SECONDS
 
+    def starts(self, action: BashAction) -> bool:
+        """See `KeptShellExecutor.starts`."""
+        return bool(action.command)
+
     async def __call__(self, action: BashAction, ctx: ToolContext) -> BashObservation:
         """Run a command in the kept shell. Raises `RespondToModel`."""
-        if action.restart:
+        if action.restart and not action.command:
             await self._keeper.close()
-            if not action.command:
-                return BashObservation(output="tool has been restarted.")
+            return BashObservation(output="tool has been restarted.")
         if not action.command or not action.command.strip():
             raise RespondToModel("no command was given: `command` is required unless `restart` is true")
-        step = await self._keeper.run(ctx, action.command, None, self.patience)
+        step = await self._keeper.run(ctx, action.command, None, self.patience, anew=action.restart)
         note = "the shell ended with the command; the next one runs in a new shell" if step.ended else None
         if step.exit_code is None:
             await self._keeper.stop()

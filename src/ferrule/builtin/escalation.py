@@ -21,7 +21,8 @@ ESCALATION_FIELDS = ("sandbox_permissions", "justification", "prefix_rule")
 
 def may_ask(permissions: Permissions) -> bool:
     """Tell whether somebody may be asked to let a command run outside the sandbox."""
-    return permissions.approval_policy is not AskForApproval.NEVER and permissions.answers_approvals
+    answered = permissions.answers_approvals or permissions.answers_first
+    return answered and permissions.approval_policy is not AskForApproval.NEVER
 
 
 def without_escalation(parameters: JsonSchema) -> JsonSchema:

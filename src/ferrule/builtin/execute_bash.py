@@ -74,6 +74,11 @@ class ExecuteBashExecutor(KeptShellExecutor[ExecuteBashAction, ExecuteBashObserv
 
     patience = QUIET_SECONDS
 
+    def starts(self, action: ExecuteBashAction) -> bool:
+        """See `KeptShellExecutor.starts`."""
+        idle = self._keeper.running is None or action.reset
+        return idle and bool(action.command.strip()) and not action.is_input
+
     async def __call__(self, action: ExecuteBashAction, ctx: ToolContext) -> ExecuteBashObservation:
         """Run a command in the kept shell, or pass input to it. Raises `RespondToModel`."""
         keeper, command, limit = self._keeper, action.command.strip(), action.timeout
@@ -83,14 +88,15 @@ class ExecuteBashExecutor(KeptShellExecutor[ExecuteBashAction, ExecuteBashObserv
         if action.reset:
             if action.is_input:
                 raise RespondToModel("reset ends what runs; it cannot be used with is_input")
-            await keeper.close()
             if not command:
+                await keeper.close()
                 text = "A new shell will run the next command."
                 return ExecuteBashObservation(output=text, exit_code=0, working_dir=keeper.cwd)
-        if keeper.running is None:
+        if keeper.running is None or action.reset:
             if action.is_input or not command:
                 raise RespondToModel(NOTHING_RUNS)
-            return self._told(await keeper.run(ctx, action.command, quiet, limit), ctx, limit)
+            step = await keeper.run(ctx, action.command, quiet, limit, anew=action.reset)
+            return self._told(step, ctx, limit)
         if command and not action.is_input:
             note = f"Your command was NOT executed: the one before still runs. {WHAT_NOW}"
             return self._told(await keeper.wait(0, None), ctx, limit, note)

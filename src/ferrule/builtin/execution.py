@@ -28,6 +28,7 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect, CommandResult
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import always_asks_first
 
 DEFAULT_TIMEOUT_MS = 10_000
 """The default limit that models were trained with."""
@@ -97,6 +98,7 @@ class CommandTool(ToolDefinition[A, O]):
     windows_template: ClassVar[str]
     executor_type: ClassVar[type[CommandExecutor[Any, Any]]]
     starts_processes = True
+    asks_first = always_asks_first
 
     def __init__(self, state: ConversationState, executor: ToolExecutor[A, O]) -> None:
         self._permissions = state.permissions

@@ -12,6 +12,7 @@ from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import always_asks_first
 from ferrule.tools.tasks import run_blocking
 from ferrule.tools.turn_diff import TurnDiffTracker
 
@@ -86,6 +87,8 @@ class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
 
 class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
     """Reads through `ctx.files`, writes through `ctx.run`."""
+
+    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[FileEditorTool]":

@@ -16,6 +16,7 @@ from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import always_asks_first
 from ferrule.tools.registry import NATIVE
 from ferrule.tools.turn_diff import TurnDiffTracker
 
@@ -56,6 +57,8 @@ class NativeApplyPatchExecutor(ToolExecutor[NativeApplyPatchAction, NativeApplyP
 
 class NativeApplyPatchTool(ToolDefinition[NativeApplyPatchAction, NativeApplyPatchObservation]):
     """Writes one file through `ctx.run`."""
+
+    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[NativeApplyPatchTool]":

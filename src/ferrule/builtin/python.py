@@ -25,6 +25,7 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import always_asks_first
 
 DEFAULT_TIMEOUT_MS = 30_000
 """As in `js_repl`."""
@@ -178,6 +179,7 @@ class PythonTool(ToolDefinition[PythonAction, PythonObservation]):
     """Evaluates cells in the session's kernel, which starts with the first one."""
 
     starts_processes = True
+    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[PythonTool]":

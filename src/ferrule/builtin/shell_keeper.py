@@ -16,7 +16,7 @@ from ferrule.process.launcher import Launcher, LaunchError
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.commands import Commands
-from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import A, O, ToolExecutor
@@ -40,14 +40,24 @@ class ShellKeeper:
         self.cwd = cwd
 
     async def run(
-        self, ctx: ToolContext, script: str, quiet_seconds: float | None, limit_seconds: float | None
+        self,
+        ctx: ToolContext,
+        script: str,
+        quiet_seconds: float | None,
+        limit_seconds: float | None,
+        *,
+        anew: bool = False,
     ) -> Step:
-        """Run a script in the shell. Raises `RespondToModel` if it is refused or no shell can be started."""
+        """Run a script in the shell, in a new one with `anew`. Raises `RespondToModel` if it is refused or no shell can
+        be started."""
         env = await self._commands.environment(login=True)
-        cwd = self.cwd if self._commands.contained or os.path.isdir(self.cwd) else self._root
+        known = not anew and (self._commands.contained or os.path.isdir(self.cwd))
+        cwd = self.cwd if known else self._root
         command = Command(argv=(shell_word(self._commands, "bash", env), "-c", script), cwd=cwd, env=env, login=True)
 
         async def attempt(access: Access) -> Step:
+            if anew:
+                await self.close()
             shell = await self._shell(access, env, cwd)
             events, started, ongoing = CommandEvents(ctx, command), time.monotonic(), self._commands.ongoing
 
@@ -119,6 +129,10 @@ class KeptShellExecutor(ToolExecutor[A, O]):
     def __init__(self, commands: Commands, cwd: str) -> None:
         self._keeper = ShellKeeper(commands, cwd)
 
+    def starts(self, action: A) -> bool:
+        """Return whether the call would start a command."""
+        raise NotImplementedError
+
     async def close(self) -> None:
         """End the shells."""
         await self._keeper.close()
@@ -131,6 +145,11 @@ class KeptShellTool(ToolDefinition[A, O]):
     executor_type: ClassVar[type[KeptShellExecutor[Any, Any]]]
     starts_processes = True
     command_field = "command"
+
+    def asks_first(self, invocation: ToolInvocation) -> bool:
+        """See `ToolHandler.asks_first`: a call that starts a command does."""
+        assert isinstance(self.executor, KeptShellExecutor)
+        return self.executor.starts(self.read_action(invocation))
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> Sequence[Self]:

@@ -116,6 +116,9 @@ class Dispatcher:
             raise RespondToModel(_wrong_kind(invocation))
         if self.hooks is not None:
             return _hooked(handler, invocation, ctx, self.hooks)
+        return self._begin(handler, invocation, ctx)
+
+    def _begin(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
         return _run(handler, invocation, ctx)
 
 

@@ -77,7 +77,7 @@ class Orchestrator:
         Raises `RespondToModel` if it is refused.
         """
         boundary = await self._boundary(effect)
-        needs = self._confirmed(ctx, effect, await self._requirement(ctx, effect, boundary))
+        needs = await self._needs(ctx, effect, boundary)
         if isinstance(needs, Forbidden):
             raise RespondToModel(needs.reason)
         if isinstance(needs, NeedsApproval):
@@ -97,6 +97,16 @@ class Orchestrator:
     async def _boundary(self, effect: Effect) -> Boundary | None:
         """Return what may be written now. A command's launcher checks by itself."""
         return self._workspace.boundary if isinstance(effect, CommandEffect) else await self._workspace.look()
+
+    async def question_of(self, ctx: ToolContext, effect: Effect) -> ExecApproval | None:
+        """Return what the user would be asked before the first attempt; None if nothing, or if it is forbidden."""
+        needs = await self._needs(ctx, effect, await self._boundary(effect))
+        if not isinstance(needs, NeedsApproval) or self.is_approved(ctx, effect):
+            return None
+        return question(effect, ctx.call_id, needs)
+
+    async def _needs(self, ctx: ToolContext, effect: Effect, boundary: Boundary | None) -> ExecApprovalRequirement:
+        return self._confirmed(ctx, effect, await self._requirement(ctx, effect, boundary))
 
     def _confirmed(self, ctx: ToolContext, effect: Effect, needs: ExecApprovalRequirement) -> ExecApprovalRequirement:
         """Require confirmation for an effect that would simply proceed, if its risk is reason enough."""

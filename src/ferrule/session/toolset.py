@@ -1,11 +1,13 @@
 """The tools of one model, ready to run: for a session, or alone for somebody else's loop."""
 
+import asyncio
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import msgspec
 
@@ -15,13 +17,16 @@ from ferrule.dispatch.front_end import FrontEnd, answers_of, callbacks, policy_f
 from ferrule.dispatch.hooks import ToolHooks
 from ferrule.dispatch.host import SessionHost
 from ferrule.dispatch.pending import PendingTable
+from ferrule.dispatch.preview import DecidedHost, Preview
 from ferrule.history.pairs import answered_id, called_id
 from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
+from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.protocol.permissions import (
+    AskForApproval,
     SandboxMode,
     SandboxPolicy,
     as_policy,
@@ -43,10 +48,10 @@ from ferrule.session.sources import (
     function_form,
     split_tools,
 )
-from ferrule.sync import Closing, LoopBound, wait_for_coroutine
-from ferrule.tools.answering import Approver, Listener, Questioned
+from ferrule.sync import Closing, LoopBound, background_loop, on_loop, wait_for_coroutine
+from ferrule.tools.answering import Approval, Approver, Listener, Questioned, decision_of
 from ferrule.tools.children import Children
-from ferrule.tools.context import ToolCaller, ToolContext, ToolInvocation
+from ferrule.tools.context import ToolCaller, ToolContext, ToolHost, ToolInvocation
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.files import Files
 from ferrule.tools.local import LocalHost
@@ -56,6 +61,9 @@ from ferrule.tools.touched import Touched
 
 if TYPE_CHECKING:
     from ferrule.tools.dynamic import DynamicSource
+
+
+T = TypeVar("T")
 
 
 class CallSpans(Protocol):
@@ -109,6 +117,21 @@ class Toolset(LoopBound, Closing):
         self._children = children
         self._lent = frozenset(map(id, lent))
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
+        self._in_plain_code = False
+
+    def __enter__(self) -> Self:
+        self._in_plain_code = True
+        return self
+
+    async def on_own_loop(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do `work` on the loop that the toolset belongs to: for frameworks, which run calls on loops of their own. One
+        that plain code has opened (`with`) belongs to the loop behind plain code.
+
+        Raises `RuntimeError` where it belongs to a third loop."""
+        home = background_loop()
+        elsewhere = asyncio.get_running_loop() is not home
+        is_ours = getattr(self, "_owner", home if self._in_plain_code else None) is home
+        return await (on_loop(home, work) if is_ours and elsewhere else work())
 
     @classmethod
     def for_model(
@@ -221,11 +244,14 @@ class Toolset(LoopBound, Closing):
         functions = (function for form in forms.values() for function in as_functions(form))
         return [chat for function in functions if (chat := function.to_chat()) is not None]
 
-    def dispatcher(self, turn_id: str = "", on_interrupt: Callable[[], object] | None = None) -> Dispatcher:
-        """Make the dispatcher for the calls of one sampling step. `on_interrupt` ends the turn that they belong to."""
+    def dispatcher(
+        self, turn_id: str = "", on_interrupt: Callable[[], object] | None = None, host: ToolHost | None = None
+    ) -> Dispatcher:
+        """Make the dispatcher for the calls of one sampling step. `on_interrupt` ends the turn that they belong to;
+        `host` stands behind them instead of the toolset's own."""
         return self._make_dispatcher(
             self.current()[1],
-            self._context,
+            self._context if host is None else partial(self._context, host=host),
             hooks=self._hooks,
             session_id=self.session_id,
             turn_id=turn_id,
@@ -233,7 +259,7 @@ class Toolset(LoopBound, Closing):
             on_interrupt=on_interrupt,
         )
 
-    def _context(self, invocation: ToolInvocation, caller: ToolCaller) -> ToolContext:
+    def _context(self, invocation: ToolInvocation, caller: ToolCaller, host: ToolHost | None = None) -> ToolContext:
         state = self.conversation
         return ToolContext(
             invocation.call_id,
@@ -241,7 +267,7 @@ class Toolset(LoopBound, Closing):
             state.permissions,
             state.output_budget,
             self._files,
-            self.host,
+            host or self.host,
             invocation.turn_id,
             invocation.risk,
             caller,
@@ -256,8 +282,6 @@ class Toolset(LoopBound, Closing):
         calls whose answer is among the items, and what runs at the provider.
         """
         self.bind_to_running_loop()
-        import asyncio
-
         dispatcher = self.dispatcher()
         given = [_as_dict(item) for item in items]
         views = [None if _is_chat(item) else read_item(msgspec.json.encode(item)).view for item in given]
@@ -283,19 +307,53 @@ class Toolset(LoopBound, Closing):
         output = await dispatcher.run(routed)
         return {"role": "tool", "tool_call_id": call_id, "content": output.text}
 
-    async def call(
+    async def question_of(
         self, name: str, arguments: Mapping[str, JsonValue] | str = "{}", call_id: str | None = None
+    ) -> ExecApproval | None:
+        """Return what the user would be asked before this call begins; nothing of it runs, and nobody is asked.
+
+        None if nothing is asked, or only in the midst of the call: there `on_approval` answers. Of the tools that act
+        through their context it knows the questions only where `ToolHandler.asks_first`.
+        """
+        self.bind_to_running_loop()
+        await self.settled()
+        if self.conversation.permissions.approval_policy is AskForApproval.NEVER:
+            return None
+        registry = self.current()[1]
+        preview = Preview(registry, self._context, self._orchestrator, asks_for_risk=self.asks_for_risk)
+        return await preview.question_of(_call_of(name, arguments, call_id, registry))
+
+    def answer_first(self) -> None:
+        """Tell models that what their calls ask is answered: whoever runs them asks `question_of` before, and runs them
+        with the `decision`."""
+        conversation = self.conversation
+        conversation.permissions = msgspec.structs.replace(conversation.permissions, answers_first=True)
+        self._built = None
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | str = "{}",
+        call_id: str | None = None,
+        *,
+        decision: Approval | None = None,
+        shown: ExecApproval | None = None,
     ) -> ToolOutput:
         """Run one tool as a model's call of it would run: hooks, approvals, sandbox, and the output cut to the budget.
 
         `name` is that of a tool, or `NAMESPACE.NAME`. `arguments` are a mapping or its JSON; other text is the input of
         a freeform tool. Whatever goes wrong, an unknown name too, is told in the output, as the model would read it:
-        `output.text`, with `output.success` false. Calls that are made at once run beside each other. Raises `Fatal`,
-        and `TypeError` for arguments that JSON cannot say.
+        `output.text`, with `output.success` false. Calls that are made at once run beside each other.
+
+        `decision` answers what the call asks before it begins, if that is what was `shown` (from `question_of`; None:
+        whatever it is). Everything else goes to `on_approval`, and is refused without one.
+
+        Raises `Fatal`, and `TypeError` for arguments that JSON cannot say.
         """
         self.bind_to_running_loop()
         await self.settled()
-        dispatcher = self.dispatcher()
+        host = None if decision is None else DecidedHost(self.host, decision_of(decision), shown)
+        dispatcher = self.dispatcher(host=host)
         routed = dispatcher.route(_call_of(name, arguments, call_id, dispatcher.registry))
         assert routed is not None
         return await dispatcher.run(routed)

@@ -26,7 +26,7 @@ async def answer_of(question: Question, on_approval: Approver | None, on_questio
             if on_approval is None:
                 return NoAnswer("no on_approval callback was given")
             decided = on_approval(question)
-            return _decision(await decided if inspect.isawaitable(decided) else decided)
+            return decision_of(await decided if inspect.isawaitable(decided) else decided)
         if on_question is None:
             return NoAnswer("no on_question callback was given")
         answered = on_question(question)
@@ -37,7 +37,8 @@ async def answer_of(question: Question, on_approval: Approver | None, on_questio
         return NoAnswer(f"the callback that answers raised {type(error).__name__}: {error}")
 
 
-def _decision(given: object) -> Decision:
+def decision_of(given: object) -> Decision:
+    """Return what `on_approval` has decided. Raises `Fatal` for anything else than an `Approval`."""
     match given:
         case True:
             return Decision(ReviewDecision.APPROVED)

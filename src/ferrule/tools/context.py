@@ -56,6 +56,8 @@ class Permissions(msgspec.Struct, frozen=True):
     sandbox_policy: SandboxPolicy
     answers_approvals: bool = True
     answers_questions: bool = True
+    answers_first: bool = False
+    """What a call asks before it begins is answered, even if nobody can be asked while it runs."""
 
 
 class Access(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ class ConversationState(Protocol):
     def file_search(self) -> FolderAccess | None: ...
 
 
-class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class Conversation(msgspec.Struct, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
     sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web,
     `file_search` the search in folders."""

@@ -63,6 +63,11 @@ class ToolHandler:
         """Return whether the call might change the user's environment."""
         return False
 
+    def asks_first(self, invocation: ToolInvocation) -> bool:
+        """Return whether a call that acts through its context does nothing before its first `ctx.run`. What it asks can
+        then be told without running it (`Toolset.question_of`)."""
+        return False
+
     def whole_effect(self, invocation: ToolInvocation) -> ToolEffect:
         """Return what the user is asked about if the call is approved as a whole. Raises `RespondToModel` if its
         arguments are wrong."""
@@ -81,6 +86,11 @@ class ToolHandler:
 
     async def close(self) -> None:
         """Release resources; called once, when the session ends."""
+
+
+def always_asks_first(handler: ToolHandler, invocation: ToolInvocation) -> bool:
+    """Serve as the `asks_first` of a tool each of whose calls only looks before its first `ctx.run`."""
+    return True
 
 
 class DeferredHandler:

@@ -23,6 +23,7 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import PatchEffect
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import always_asks_first
 from ferrule.tools.turn_diff import TurnDiffTracker
 
 FREEFORM_DESCRIPTION = (
@@ -158,6 +159,8 @@ def _risk(operation: Operation) -> str:
 
 class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
     """Writes files through `ctx.run`, all or nothing."""
+
+    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ApplyPatchTool]":

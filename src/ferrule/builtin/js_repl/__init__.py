@@ -28,6 +28,7 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.handler import always_asks_first
 
 _WHAT = """\
 Runs JavaScript in a persistent Node kernel with top-level await. Top-level bindings of every kind are kept between \
@@ -147,6 +148,7 @@ class JsReplTool(ToolDefinition[JsReplAction, JsReplObservation]):
     """Evaluates cells in the session's kernel, which starts with the first one."""
 
     starts_processes = True
+    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[JsReplTool]":
