@@ -1,0 +1,97 @@
+"""What all adapters share: tools as functions, decisions for what was shown, results in parts."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferrule import ToolAnnotations, Toolset, tool
+from ferrule.integrations.offered import Calls, image_data, offered, parts_of
+from ferrule.protocol.content import InputImage, InputText
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.payload import ToolOutput
+
+TOUCH = {"command": "touch made"}
+
+
+def opened(tmp_path: Path, *tools: object, policy: str = "untrusted", model: str = "gpt-4.1") -> Toolset:
+    """A toolset without a sandbox."""
+    return Toolset.for_model(
+        model, cwd=tmp_path, sandbox="danger-full-access", approval_policy=policy, tools=tools or ("shell_command",)
+    )
+
+
+def test_tools_are_functions_with_what_they_declare(tmp_path: Path) -> None:
+    @tool(name="näh and näh", annotations=ToolAnnotations(readOnlyHint=True))
+    def look(name: str) -> str:
+        """Look at it."""
+        return name
+
+    with opened(tmp_path, "apply_patch", "local_shell", look, model="gpt-5.5") as tools:
+        patch, shell, looking = offered(tools)
+        assert (patch.name, patch.parameters["required"]) == ("apply_patch", ["input"])
+        assert patch.annotations.destructiveHint
+        assert (shell.name, shell.called) == ("shell_command", "shell_command")
+        assert (looking.name, looking.description) == ("n_h_and_n_h", "Look at it.")
+        assert looking.annotations.readOnlyHint
+        assert tools.call_sync(looking.called, {"name": "ö"}).text == "ö"
+
+
+def test_tools_with_one_name_for_the_server_are_refused(tmp_path: Path) -> None:
+    @tool(name="a b")
+    def first() -> str:
+        """One."""
+        return ""
+
+    @tool(name="a_b")
+    def second() -> str:
+        """Two."""
+        return ""
+
+    with opened(tmp_path, first, second) as tools, pytest.raises(UsageError, match="two tools are called 'a_b'"):
+        offered(tools)
+
+
+async def test_the_first_question_of_a_call_is_the_one_that_was_answered(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\nold\n")
+    patch = {"input": "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"}
+    async with opened(tmp_path, "apply_patch") as tools:
+        calls = Calls(tools)
+        shown = await calls.question("apply_patch", patch, "c")
+        (tmp_path / "a.txt").write_text("two\nold\n")
+        assert await calls.question("apply_patch", patch, "c") == shown
+        assert "what was approved is not" in (await calls.run("apply_patch", patch, "c", True)).text
+        assert (await calls.run("apply_patch", patch, "c", True)).success
+
+
+async def test_after_a_restart_the_decision_is_for_these_arguments(tmp_path: Path) -> None:
+    async with opened(tmp_path) as tools:
+        assert await Calls(tools).question("shell_command", TOUCH, "c") is not None
+        assert (await Calls(tools).run("shell_command", TOUCH, "c", True)).success
+    assert (tmp_path / "made").exists()
+
+
+def test_calls_come_from_any_loop_to_a_toolset_that_plain_code_has_opened(tmp_path: Path) -> None:
+    with opened(tmp_path) as tools:
+        calls = Calls(tools)
+        assert asyncio.run(calls.question("shell_command", TOUCH, "c")) is not None
+        assert asyncio.run(calls.run("shell_command", TOUCH, "c", True)).success
+    assert (tmp_path / "made").exists()
+
+
+def test_an_output_has_parts() -> None:
+    image = InputImage(image_url="data:image/png;base64,aGk=")
+    assert parts_of(ToolOutput("hi")) == (InputText("hi"),)
+    assert parts_of(ToolOutput(" ")) == (InputText("(no output)"),)
+    assert parts_of(ToolOutput((InputText(""), image))) == (image,)
+    assert image_data(image) == ("image/png", b"hi")
+    for other in ("https://example.org/a.png", "data:image/png;base64,*", None):
+        assert image_data(InputImage(image_url=other)) is None
+
+
+def test_the_room_is_light() -> None:
+    script = "import sys, ferrule.integrations; print(len([m for m in sys.modules if m.startswith('ferrule')]))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 5
