@@ -2,8 +2,11 @@
 
 import asyncio
 import fcntl
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 PATIENCE = 0.25
 """Seconds to wait for a lock held for one small write: a command can hold one forever on any file that it can read."""
@@ -53,3 +56,22 @@ async def take_in_time(take: Callable[[], bool], seconds: float) -> bool:
             return False
         await asyncio.sleep(POLL_SECONDS)
     return True
+
+
+@contextmanager
+def hold(file: Path, prepare: Callable[[], None]) -> Iterator[None]:
+    """Hold the exclusive lock of a file that whoever holds it may remove; `prepare` makes the folder it lies in.
+    Blocking, without a bound. Raises `OSError`, and what `prepare` raises."""
+    while True:
+        prepare()
+        try:
+            lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_nlink:
+                yield
+                return
+        finally:
+            os.close(lock)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.containers.images import Image, Images, Way, copy_root
-from ferrule.containers.images.writable import _copy_root
+from ferrule.containers.images.writable import copy_tree
 from tests.containers.layouts import file, folder, layer, layout, link, symlink
 
 
@@ -30,7 +30,7 @@ def test_a_copy_is_the_same_and_the_image_stays(tmp_path: Path, image: Image, wa
         holes.truncate(3 << 20)
     before = shown(image.root)
     made = tmp_path / "place"
-    assert _copy_root(image.root, made, way) in (way, Way.COPY)
+    assert copy_tree(image.root, made, way) in (way, Way.COPY)
     assert shown(made) == before
     assert (made / "a/x").stat().st_ino == (made / "a/y").stat().st_ino
     assert (made / "holes").read_bytes() == (image.root / "holes").read_bytes()

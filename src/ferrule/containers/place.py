@@ -11,7 +11,6 @@ The default place is `/var/tmp/ferrule-UID/`, because commands see the path of w
 user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes share nothing.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -29,7 +28,7 @@ import msgspec
 from ferrule.containers.errors import ContainerError, UnknownContainer
 from ferrule.containers.host import ContainerInfo, ContainerSettings
 from ferrule.containers.removal import remove_tree
-from ferrule.locks import try_lock
+from ferrule.locks import hold, try_lock
 
 PREFIX = "cntr_"
 SHARED = "/var/tmp"
@@ -140,19 +139,8 @@ class Slot:
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
     """Hold the lock of the place: nobody is making a container, or looking for those that nobody has."""
-    while True:
-        make_place(place)
-        try:
-            lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if os.fstat(lock).st_nlink:  # else `tidy` has removed it meanwhile
-                yield
-                return
-        finally:
-            os.close(lock)
+    with hold(place / LOCK, lambda: make_place(place)):
+        yield
 
 
 def new_slot(place: Path, settings: ContainerSettings) -> Slot:

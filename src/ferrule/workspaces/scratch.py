@@ -1,0 +1,127 @@
+"""The folder that holds workspaces on disk, shared by the processes that have it open.
+
+    SCRATCH/door              locked while somebody opens or closes
+            bases/KEY         what workspaces start from
+            bases/KEY.lock    locked while somebody makes it
+            owners/ID/lock    locked as long as its process lives
+            owners/ID/N/      one workspace, and what belongs to it
+
+A dead owner's lock is free: whoever opens next removes what it has left. With the last owner all goes.
+"""
+
+import logging
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+from ferrule.containers.removal import remove_tree
+from ferrule.locks import hold, take_in_time, try_lock
+from ferrule.workspaces.source import WorkspaceError
+
+DOOR, BASES, OWNERS, LOCK = "door", "bases", "owners", "lock"
+PRIVATE, LOCK_MODE = 0o700, 0o600
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+MAKING_SECONDS = 3600
+"""To wait for a base that another process makes: the largest repositories take minutes."""
+log = logging.getLogger("ferrule.workspaces")
+
+
+class Scratch:
+    """Our part of the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open it; remove what the dead have left. Blocking. Raises `WorkspaceError`."""
+        self.folder = Path(os.path.realpath(folder))
+        self._number = 0
+        try:
+            with self._door():
+                if not self._sweep():
+                    _remove(self.bases)
+                self.bases.mkdir(PRIVATE, exist_ok=True)
+                self._own = self.folder / OWNERS / secrets.token_hex(4)
+                self._own.mkdir(PRIVATE, parents=True)
+                self._lock = _open_lock(self._own)
+                try_lock(self._lock)
+        except OSError as error:
+            raise WorkspaceError(f"workspaces cannot be kept in {folder}: {error.strerror}") from error
+
+    @property
+    def bases(self) -> Path:
+        return self.folder / BASES
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """The device and inode of the folder."""
+        found = self.folder.stat()
+        return found.st_dev, found.st_ino
+
+    def new_folder(self) -> Path:
+        """Make a folder of our own."""
+        self._number += 1
+        folder = self._own / str(self._number)
+        folder.mkdir(PRIVATE)
+        return folder
+
+    @asynccontextmanager
+    async def making(self, base: Path) -> AsyncIterator[None]:
+        """Hold the lock of a base: nobody else makes it."""
+        lock = os.open(base.with_suffix(".lock"), _LOCK_FLAGS, LOCK_MODE)
+        try:
+            if not await take_in_time(lambda: try_lock(lock), MAKING_SECONDS):
+                raise WorkspaceError(f"another process has been making {base} for {MAKING_SECONDS // 60} minutes")
+            yield
+        finally:
+            os.close(lock)
+
+    def remove(self, folder: Path) -> None:
+        """Remove one of our folders. Blocking."""
+        _remove(folder)
+
+    def close(self) -> None:
+        """Remove what is ours, and all if nobody else is there. Blocking."""
+        _remove(self._own)
+        os.close(self._lock)
+        with suppress(OSError), self._door():
+            if self._sweep():
+                return
+            for folder in (self.bases, self.folder / OWNERS):
+                _remove(folder)
+            if os.listdir(self.folder) == [DOOR]:
+                (self.folder / DOOR).unlink()
+                self.folder.rmdir()
+
+    def _door(self) -> AbstractContextManager[None]:
+        return hold(self.folder / DOOR, lambda: self.folder.mkdir(PRIVATE, parents=True, exist_ok=True))
+
+    def _sweep(self) -> bool:
+        """Remove what dead owners have left. Returns whether some are alive. Hold the door: an owner may be half made
+        else."""
+        alive = False
+        try:
+            owners = sorted((self.folder / OWNERS).iterdir())
+        except FileNotFoundError:
+            return False
+        for owner in owners:
+            lock = _open_lock(owner)
+            try:
+                if try_lock(lock):
+                    _remove(owner)
+                else:
+                    alive = True
+            finally:
+                os.close(lock)
+        return alive
+
+
+def _open_lock(folder: Path) -> int:
+    return os.open(folder / LOCK, _LOCK_FLAGS, LOCK_MODE)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder. What cannot be removed stays for the next one to open: it must be in nobody's way."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", folder, error.strerror)
