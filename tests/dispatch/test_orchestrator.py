@@ -229,7 +229,7 @@ async def test_an_amendment_is_live_at_once_and_on_disk(asking: World) -> None:
     [question] = host.questions
     assert isinstance(question, ExecApproval)
     assert ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT in question.decisions
-    assert question.proposed_execpolicy_amendment == ("rm", "-f", "build.log")
+    assert question.proposed_execpolicy_amendment == ("rm", "-f", "build.log") and question.proposes_exact
     await asking.run(effect, AskingHost())
     rule = 'prefix_rule(pattern=["rm", "-f", "build.log"], decision="allow", exact=True)'
     assert rule in (asking.home / DEFAULT_RULES).read_text()

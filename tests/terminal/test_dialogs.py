@@ -124,6 +124,8 @@ def test_of_a_long_command_the_beginning_the_end_and_what_is_hidden_are_shown(wi
 def test_what_will_be_remembered_is_named() -> None:
     question = asked("git push", proposed_execpolicy_amendment=("git", "push"))
     assert "commands that begin with `git push`" in approval_rows(question, 0, 80, 20)[-3].text
+    exact = asked("touch a", proposed_execpolicy_amendment=("touch", "a"), proposes_exact=True)
+    assert "always: exactly `touch a`" in approval_rows(exact, 0, 80, 20)[-3].text
     host = asked("x", kind="network", proposed_execpolicy_amendment=None, proposed_network_host="a.example")
     assert "the host a.example" in approval_rows(host, 0, 80, 20)[-3].text
 

@@ -182,6 +182,7 @@ def question(effect: Effect, call_id: str, needs: NeedsApproval, *, reason: str 
         decisions=(*decisions, ReviewDecision.DENIED, ReviewDecision.ABORT),
         proposed_execpolicy_amendment=None if amendment is None else amendment.command,
         proposed_network_host=None if network is None else network.host,
+        proposes_exact=amendment is not None and amendment.exact,
         fingerprint=fingerprint(effect),
         justification=justification,
         changes=effect.changes if isinstance(effect, PatchEffect) else (),

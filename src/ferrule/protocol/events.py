@@ -163,7 +163,7 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     """A command, patch or call waits for the user's approval, or a command for a host of the network. `text` is
     everything that will run, control characters escaped; `justification` is the model's, which `reason` has, too.
     `agent_id` is the sub-agent that asks, in this and the other questions. What is proposed is a prefix of commands, or
-    a host, that the user may allow for good."""
+    a host, that the user may allow for good; `proposes_exact`: commands of exactly these words, not a prefix."""
 
     request_id: str
     call_id: str
@@ -174,6 +174,7 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     decisions: tuple[ReviewDecision, ...] = ()
     proposed_execpolicy_amendment: tuple[str, ...] | None = None
     proposed_network_host: str | None = None
+    proposes_exact: bool = False
     fingerprint: str = ""
     agent_id: str = ""
     justification: str = ""

@@ -70,7 +70,8 @@ def remembered(question: ExecApproval) -> str:
     if question.proposed_network_host is not None:
         return f"the host {unmistakable(question.proposed_network_host, multiline=False)}"
     prefix = shlex.join(question.proposed_execpolicy_amendment or ())
-    return f"commands that begin with `{unmistakable(prefix, multiline=False)}`"
+    what = "exactly" if question.proposes_exact else "commands that begin with"
+    return f"{what} `{unmistakable(prefix, multiline=False)}`"
 
 
 def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, waiting: int = 1) -> list[Strip]:
