@@ -45,6 +45,12 @@ def check(rows: list[Strip], width: int, height: int) -> list[str]:
     return [strip.text for strip in rows]
 
 
+def choice_keys(texts: list[str]) -> list[str]:
+    """The keys of the choices: in their column is nothing else, from the first choice on."""
+    choices = texts[max(place for place, line in enumerate(texts) if line.startswith(" y yes, once")) :]
+    return [line[1] for line in choices if line[:3].strip()]
+
+
 @given(
     NASTY, NASTY, NASTY, st.lists(st.text(max_size=40), max_size=4), st.integers(20, 120), st.integers(11, 40),
     st.sampled_from(["command", "patch", "mcp", "tool", "network"]),
@@ -54,9 +60,8 @@ def test_nothing_that_is_said_changes_what_an_approval_shows(
 ) -> None:
     question = asked(text, reason=reason, cwd=cwd, kind=kind, proposed_execpolicy_amendment=tuple(prefix))
     texts = check(approval_rows(question, 0, width, height), width, height)
-    keys = [choice.key for choice in choices_of(question)]
-    assert [line[1] for line in texts[-len(keys) :]] == keys == ["y", "s", "a", "n", "t"]
-    assert texts[-5].startswith(" y yes, once") and texts[-2].strip() == "n no"
+    assert choice_keys(texts) == [choice.key for choice in choices_of(question)] == ["y", "s", "a", "n", "t"]
+    assert texts[-2].strip() == "n no"
 
 
 @given(NASTY, NASTY, st.integers(20, 120), st.integers(11, 40))
@@ -67,7 +72,7 @@ def test_nothing_in_a_patch_gets_into_the_column_of_its_line_numbers(
     diff = f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
     change = FileChange("add", path, added=len(lines), unified_diff=diff)
     texts = check(approval_rows(asked("", kind="patch", changes=(change,)), 0, width, height), width, height)
-    assert [line[1] for line in texts[-5:]] == ["y", "s", "a", "n", "t"]
+    assert choice_keys(texts) == ["y", "s", "a", "n", "t"]
     digits = len(str(len(lines)))
     numbered = [line for line in texts[1:-5] if line[digits : digits + 3] == " + "]
     assert len({line[:digits] for line in numbered}) == len(numbered)
@@ -128,6 +133,22 @@ def test_what_will_be_remembered_is_named() -> None:
     assert "always: exactly `touch a`" in approval_rows(exact, 0, 80, 20)[-3].text
     host = asked("x", kind="network", proposed_execpolicy_amendment=None, proposed_network_host="a.example")
     assert "the host a.example" in approval_rows(host, 0, 80, 20)[-3].text
+
+
+@pytest.mark.parametrize(
+    ("prefix", "shown"),
+    [
+        ("git push origin", [" a always: commands that begin with `g", "   it push origin`"]),
+        ("git push " + "x" * 90, [" a always: commands that begin with `g", "   it push xxxxxxxxxxxxxxxxx… 74 more"]),
+    ],
+)
+def test_what_will_be_remembered_is_readable_in_a_small_window(prefix: str, shown: list[str]) -> None:
+    command = "git push " + "y" * 900
+    question = asked(command, justification="because", proposed_execpolicy_amendment=prefix.split())
+    texts = check(approval_rows(question, 0, 38, 11), 38, 11)
+    assert [line for line in texts if line[1] == "a" or "xxx" in line or "origin" in line] == shown
+    assert choice_keys(texts) == ["y", "s", "a", "n", "t"]
+    assert not any("…" in line for line in texts if line.startswith((" y", " s", " n", " t")))
 
 
 @pytest.mark.parametrize(

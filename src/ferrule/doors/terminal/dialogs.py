@@ -18,6 +18,8 @@ from ferrule.tools.questions import Decision
 LEAST_TEXT_ROWS = 2
 """Rows of a command that are always shown: its beginning, and its end or how much is hidden."""
 MOST_REASON_ROWS = 4
+MOST_LABEL_ROWS = 4
+"""Rows of a choice that names what will be remembered."""
 LONGEST_CELL = 4
 """More characters than one cell of the screen holds: a letter with marks that are not shown as escapes."""
 PLACE_ROWS = 3
@@ -31,8 +33,8 @@ _TITLES = {
     "network": "Let a command reach this host?",
 }
 _THIS = {
-    "command": "this very command, in this directory",
-    "patch": "patches to these files",
+    "command": "this command here",
+    "patch": "these files",
     "mcp": "this very call",
     "tool": "this very call",
     "network": "this host",
@@ -53,11 +55,9 @@ def choices_of(question: ExecApproval) -> tuple[Choice, ...]:
     choices = [Choice("y", "yes, once", ReviewDecision.APPROVED)]
     if ReviewDecision.APPROVED_FOR_SESSION in question.decisions:
         what = _THIS.get(question.kind, "this very call")
-        choices.append(Choice("s", f"yes, for this session: {what}", ReviewDecision.APPROVED_FOR_SESSION))
+        choices.append(Choice("s", f"for this session: {what}", ReviewDecision.APPROVED_FOR_SESSION))
     if ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT in question.decisions:
-        choices.append(
-            Choice("a", f"yes, always: {remembered(question)}", ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT)
-        )
+        choices.append(Choice("a", f"always: {remembered(question)}", ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT))
     choices.append(Choice("n", "no", ReviewDecision.DENIED))
     choices.append(Choice("t", "no, and tell the model", ReviewDecision.DENIED, asks_words=True))
     return tuple(choices)
@@ -80,7 +80,9 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     asker = f" (sub-agent {unmistakable(question.agent_id, multiline=False)})" if question.agent_id else ""
     more = f" · 1 of {waiting}" if waiting > 1 else ""
     title = row((cut(f"{_TITLES.get(question.kind, 'Allow this?')}{asker}{more}", width), QUESTION))
-    room = max(height - 1 - len(choices), 0)
+    spare = height - 1 - len(choices) - LEAST_TEXT_ROWS - bool(question.reason) - bool(question.justification)
+    labels = [_choice_rows(choice, index == chosen, width, spare) for index, choice in enumerate(choices)]
+    room = max(height - 1 - sum(map(len, labels)), 0)
     reason = _reason(question, width, room)
     place = [f"in {unmistakable(question.cwd, multiline=False)}"] if question.cwd else []
     if room - len(reason) - len(place) < PLACE_ROWS:
@@ -91,14 +93,13 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     else:
         text = fitted(question.text, width - 2, room)
         body = [_text_row(line, question.kind, first=index == 0) for index, line in enumerate(text)]
-    labels = [_choice_row(choice, index == chosen, width) for index, choice in enumerate(choices)]
     return [
         title,
         *body,
         *(row((cut(line, width), DIM)) for line in place),
         *(row((line, YELLOW)) for line in reason),
-        *labels,
-    ][: max(height, 1 + len(labels))]
+        *(strip for strips in labels for strip in strips),
+    ][: max(height, 1 + len(choices))]
 
 
 def _reason(question: ExecApproval, width: int, room: int) -> list[str]:
@@ -111,9 +112,13 @@ def _reason(question: ExecApproval, width: int, room: int) -> list[str]:
     return [*fitted(why, width, left, words=True, multiline=False), *model]
 
 
-def _choice_row(choice: Choice, chosen: bool, width: int) -> Strip:
+def _choice_rows(choice: Choice, chosen: bool, width: int, spare: int) -> list[Strip]:
+    """Return a choice in one row; what is remembered for good, in as many more as there are to spare. Nothing of it
+    gets into the column of the keys."""
     style = CHOSEN if chosen else PLAIN
-    return row((f" {choice.key} ", BOLD), (middle_cut(choice.label, width - 3), style))
+    for_good = choice.decision is ReviewDecision.APPROVED_EXECPOLICY_AMENDMENT
+    first, *rest = elided(choice.label, width - 3, 1 + max(min(spare, MOST_LABEL_ROWS - 1), 0) if for_good else 1)
+    return [row((f" {choice.key} ", BOLD), (first, style)), *(row(("   ", PLAIN), (line, style)) for line in rest)]
 
 
 def _text_row(line: str, kind: str, *, first: bool) -> Strip:
@@ -164,6 +169,18 @@ def _asked_rows(line: DiffLine, digits: int, width: int, longest: int) -> list[S
         row((f"{number:>{digits}} ", DIM), (f"{line.sign} ", style), (first, style)),
         *(row((" " * lead, PLAIN), (part, style)) for part in rest),
     ]
+
+
+def elided(text: str, width: int, rows: int) -> list[str]:
+    """Return a text in at most `rows` rows, one at least: all of it, or its beginning and how much is hidden."""
+    width = max(width, 1)
+    lines = chopped(text[: width * rows * LONGEST_CELL], width)[: rows + 1]
+    if len(lines) <= rows and len(text) <= width * rows * LONGEST_CELL:
+        return lines
+    note = f"… {len(text):,} more"
+    last = chopped(lines[rows - 1], max(width - len(note), 1))[0]
+    hidden = len(text) - sum(map(len, lines[: rows - 1])) - len(last)
+    return [*lines[: rows - 1], cut(f"{last}… {hidden:,} more", width)]
 
 
 def middle_cut(text: str, width: int) -> str:
