@@ -178,6 +178,8 @@ def test_a_signal_and_an_editor_that_fails_restore_the_terminal(pane: Pane, numb
     with ScriptedModel() as model:
         pane.start(model.base_url, "-s", "danger-full-access")
         pane.until("ferrule ")
+        pane.tmux("send-keys", "-H", "ff", "61")
+        pane.until("› \N{REPLACEMENT CHARACTER}a")  # a byte that is no text
         pane.type("C-g")
         pane.until("the editor ended with 1")  # the terminal was lent to it, and is taken back
         os.kill(pane.child(), number)

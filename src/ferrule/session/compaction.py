@@ -48,6 +48,9 @@ from ferrule.session.turn_hooks import TurnHooks
 
 Trigger = Literal["auto", "manual"]
 
+CONTEXT_FULL = "the context is full"
+"""How the failure begins of a turn that cannot be asked for: as no later one, unless what fills it is taken back."""
+
 DEFAULT_SHARE = 0.85
 """The share of the window at which history is compacted: an answer and its tool outputs still fit then."""
 LEAST_SHARE = 0.6
@@ -159,7 +162,7 @@ class Compactor:
         tokens = self.next_tokens()
         if tokens > window:
             raise CompactionFailed(
-                f"the context is full: what has to be sent takes about {tokens:,} of {window:,} tokens "
+                f"{CONTEXT_FULL}: what has to be sent takes about {tokens:,} of {window:,} tokens "
                 "(model_context_window), even without the earlier conversation; send less at once, offer fewer tools, "
                 "or choose a model with a larger window"
             )

@@ -12,6 +12,7 @@ from textual.widgets import TextArea
 from ferrule.doors.terminal.clipboard import LONGEST_IMAGE
 from ferrule.doors.terminal.completion import Files, command_word, commands_for, file_word
 from ferrule.doors.terminal.history import PromptHistory
+from ferrule.doors.terminal.keyboard import LONGEST_PASTE
 from ferrule.doors.terminal.suggestions import Suggestions
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import UsageError
@@ -22,6 +23,9 @@ NEW_LINE_KEYS = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 LONG_PASTE = 1000
 """Characters from which on a pasted text stands in the composer as a chip."""
 LONG_PASTE_LINES = 8
+LONGEST_WRITTEN = 32 * 1024
+"""Characters of a text that comes from elsewhere, from an editor or an earlier message, and can be changed key by key;
+a longer one stands as a chip, too."""
 _CHIP = re.compile(r"\[(?:Pasted text|Image) #\d+[^\]\n]*\]")
 
 
@@ -70,6 +74,15 @@ class Composer(TextArea):
         """Put another text in place of what is written; it may come from a file."""
         super().load_text(writable(text))
 
+    def write(self, text: str) -> None:
+        """Put a text in place of what is written, the cursor behind it; a very long one as a chip."""
+        if len(text) > LONGEST_WRITTEN:
+            self.load_text("")
+            self._insert_pasted(writable(text))
+        else:
+            self.load_text(text)
+            self.move_cursor(self.document.end)
+
     async def _on_key(self, event: events.Key) -> None:
         if self._on_suggestion_key(event.key) or self._on_own_key(event.key):
             event.stop()
@@ -94,8 +107,7 @@ class Composer(TextArea):
 
     def _recall(self, text: str | None) -> None:
         if text is not None:
-            self.load_text(text)
-            self.move_cursor(self.document.end)
+            self.write(text)
             self._suggestions.show(())
 
     def _on_suggestion_key(self, key: str) -> bool:
@@ -158,6 +170,10 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
+        if len(event.text) > LONGEST_PASTE:
+            most = LONGEST_PASTE // 1024**2
+            self._tell(f"more than {most} MB cannot be pasted: put it into a file, and name that by @")
+            return
         text = writable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         image = _image_at(text.strip())
         if not event.text:  # what terminals send where the clipboard holds no text
@@ -165,10 +181,14 @@ class Composer(TextArea):
         elif image is not None:
             self._insert_image(*image)
         elif len(text) > LONG_PASTE or text.count("\n") >= LONG_PASTE_LINES:
-            lines = text.count("\n") + 1
-            self.insert(self._chip(f"Pasted text #{len(self._pasted) + 1}, {lines} lines", InputText(text)))
+            self._insert_pasted(text)
         else:
             self.insert(text)
+
+    def _insert_pasted(self, text: str) -> None:
+        lines = text.count("\n") + 1
+        count = f"{lines} line{'' if lines == 1 else 's'}"
+        self.insert(self._chip(f"Pasted text #{len(self._pasted) + 1}, {count}", InputText(text)))
 
     @work(exclusive=True, group="clipboard")
     async def _paste_image(self) -> None:
@@ -185,6 +205,10 @@ class Composer(TextArea):
                 self.action_paste()
             else:
                 self.helper.tell(str(error))
+
+    def _tell(self, text: str) -> None:
+        if self.helper is not None:
+            self.helper.tell(text)
 
     def _insert_image(self, name: str, part: ContentPart) -> None:
         self.insert(self._chip(f"Image #{len(self._pasted) + 1} {name}", part))

@@ -43,6 +43,7 @@ from ferrule.protocol.events import (
 )
 from ferrule.protocol.settings import TuiSettings
 from ferrule.rendering.calls import call_line, read_call
+from ferrule.session.compaction import CONTEXT_FULL
 from ferrule.session.rollout import StoredSession
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
@@ -50,6 +51,9 @@ from ferrule.tools.tasks import end_tasks, run_blocking
 
 THINKING = "Thinking"
 PROMPTS = "/prompts:"
+WAY_BACK = "Esc twice goes back to before a message that is too long; /new begins a session"
+LONGEST_LABEL = 500
+"""Characters of an earlier message by which it is found: more than a row shows."""
 
 
 class Stage(Protocol):
@@ -239,6 +243,8 @@ class Desk:
                 self.conversation.abort()
                 self._end_turn()
             case TurnCompleted() | TurnFailed():
+                if isinstance(event, TurnFailed) and event.message.startswith(CONTEXT_FULL):
+                    self.note(WAY_BACK)
                 self._end_turn()
                 self._notify_user("Ferrule is done" if isinstance(event, TurnCompleted) else "Ferrule has failed")
 
@@ -358,7 +364,10 @@ class Desk:
     def pick_turn(self) -> None:
         """Let the user choose an earlier message to go back to."""
         said = [(number, text) for number, text in enumerate(self.talk.said, 1) if text]
-        items = [Item(" ".join(text.split()), str(number), f"turn {number}") for number, text in reversed(said)]
+        items = [
+            Item(" ".join(text[:LONGEST_LABEL].split()), str(number), f"turn {number}")
+            for number, text in reversed(said)
+        ]
         if items and not self.talk.is_working:
             self.pick("Go back to", items, self._go_back)
 
@@ -374,8 +383,7 @@ class Desk:
             self.note(str(error))
             return
         await self._show_anew(stored)
-        self._stage.composer.load_text(text)
-        self._stage.composer.move_cursor(self._stage.composer.document.end)
+        self._stage.composer.write(text)
 
     async def edit(self) -> None:
         """Let the user's editor change what is written."""
@@ -389,8 +397,7 @@ class Desk:
         if text is None:
             self.note("this terminal cannot be lent to an editor")
             return
-        composer.load_text(text)
-        composer.move_cursor(composer.document.end)
+        composer.write(text)
 
 
 def panel_for(question: Question) -> Panel:

@@ -5,6 +5,7 @@ drawn whole once it reads again."""
 import os
 import re
 import select
+import signal
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from ferrule.doors.terminal.images import APC
 from ferrule.doors.terminal.inline import PASSED, START
+from ferrule.doors.terminal.keyboard import Keyboard
 
 MOST_FRAMES = 256 * 1024
 """Bytes of frames that wait for the terminal: a few of the largest screens."""
@@ -26,6 +28,8 @@ PATIENCE = 2.0
 """Seconds in which a terminal has to take the last of it when the program ends."""
 _PIECE = 64 * 1024
 _PASSED = re.compile(f"{PASSED}+")
+LOOK, LOOK_AGAIN = 0.1, 0.02
+"""Seconds to wait for keys, and for the rest of what may be more than one key."""
 
 
 class Outlet:
@@ -150,6 +154,25 @@ class LastingDriver(LinuxDriver):
     def write(self, data: str) -> None:
         """Write to the terminal; cells that are passed over stay as they are."""
         super().write(_PASSED.sub(lambda cells: f"\x1b[{len(cells[0])}C", data) if PASSED in data else data)
+
+    def run_input_thread(self) -> None:
+        """Read keys and pasted texts until the program ends, or the terminal is gone."""
+        keyboard = Keyboard()
+        while not self.exit_event.is_set():
+            ready, _, _ = select.select((self.fileno,), (), (), LOOK_AGAIN if keyboard.holds else LOOK)
+            data = self._read() if ready else b""
+            if ready and not data:
+                os.kill(os.getpid(), signal.SIGHUP)  # nothing tells those who are started deaf to it
+                return
+            for message in keyboard.feed(data) if ready else keyboard.settle():
+                self.process_message(message)
+
+    def _read(self) -> bytes:
+        """Return what was typed; nothing where the terminal is gone."""
+        try:
+            return os.read(self.fileno, _PIECE)
+        except OSError:
+            return b""
 
     def stop_application_mode(self) -> None:
         """Leave the screen, without images on it."""
