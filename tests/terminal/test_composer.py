@@ -1,13 +1,15 @@
 """The composer: history, completion, pasted things, commands, shell commands, an editor."""
 
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from textual import events
 
 from ferrule.doors.terminal.completion import best, commands_for, file_word
-from ferrule.doors.terminal.history import FILE, PromptHistory
+from ferrule.doors.terminal.history import FILE, KEPT_BYTES, PromptHistory
 from ferrule.protocol.content import InputImage
 from ferrule.testing import Gate, Stall, step
 from tests.terminal.screen import Screen, shown
@@ -45,6 +47,45 @@ def test_a_history_that_is_damaged_or_cannot_be_written_is_a_shorter_one(tmp_pat
     nowhere = PromptHistory("/proc/nowhere")
     nowhere.add("kept here only")
     assert nowhere.earlier("") == "kept here only"
+
+
+@pytest.mark.parametrize("damage", ["pipe", "device", "folder", "link to itself"])
+def test_a_history_that_is_no_file_holds_nothing_up(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / FILE
+    match damage:
+        case "pipe":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case "folder":
+            file.mkdir()
+        case _:
+            file.symlink_to(file)
+    history = PromptHistory(str(tmp_path))
+    history.add("kept here only")
+    assert history.earlier("") == "kept here only"
+
+
+def test_a_line_behind_one_that_was_cut_is_a_line_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b'"a"\n"half')
+    PromptHistory(str(tmp_path)).add("whole")
+    assert PromptHistory(str(tmp_path)).entries == ["a", "whole"]
+
+
+def test_sessions_that_write_at_once_lose_nothing_also_where_the_file_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b'"old"\n' * (KEPT_BYTES // 6 - 200))
+    (tmp_path / FILE).symlink_to(tmp_path / "kept")
+    histories = [PromptHistory(str(tmp_path)) for _ in range(5)]
+
+    def write(number: int) -> None:
+        for turn in range(100):
+            histories[number].add(f"{number} {turn}")
+
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(write, range(5)))
+    found = PromptHistory(str(tmp_path)).entries
+    assert {f"{number} {turn}" for number in range(5) for turn in range(100)} <= set(found)
+    assert (tmp_path / "kept").stat().st_size < KEPT_BYTES and (tmp_path / FILE).is_symlink()
 
 
 async def test_a_file_is_completed_and_ignored_ones_are_not(tmp_path: Path) -> None:

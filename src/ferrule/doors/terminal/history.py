@@ -1,10 +1,15 @@
 """What the user has sent before, in this session and in others: one file in Ferrule's home."""
 
+import errno
 import os
-from contextlib import suppress
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+
+from ferrule.locks import lock_patiently
 
 FILE = "prompt_history.jsonl"
 MODE = 0o600
@@ -62,10 +67,9 @@ class PromptHistory:
 
 def _read(path: Path) -> list[str]:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - READ_BYTES, 0))
-            lines = file.read().split(b"\n")
+        with _opened(path, os.O_RDONLY) as file:
+            size = os.fstat(file).st_size
+            lines = os.pread(file, READ_BYTES, max(size - READ_BYTES, 0)).split(b"\n")
     except OSError:
         return []
     entries = []
@@ -75,18 +79,32 @@ def _read(path: Path) -> list[str]:
     return entries
 
 
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """Open the file. Raises `OSError`, too, for what is none: a pipe or a device could hold up the screen."""
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, MODE)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "not a file")
+        yield file
+    finally:
+        os.close(file)
+
+
 def _append(path: Path, line: bytes) -> None:
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
-        try:
-            os.write(descriptor, line)
-            too_long = os.fstat(descriptor).st_size > KEPT_BYTES
-        finally:
-            os.close(descriptor)
-        if too_long:
-            kept = path.read_bytes()[-KEPT_BYTES // 2 :].partition(b"\n")[2]
-            new = path.with_name(f"{FILE}.{os.getpid()}")
-            new.touch(MODE)
-            new.write_bytes(kept)
-            new.replace(path)
+        with _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+            lock_patiently(file)
+            size = os.fstat(file).st_size
+            torn = size and os.pread(file, 1, size - 1) != b"\n"
+            size += os.write(file, b"\n" + line if torn else line)
+            if size > KEPT_BYTES:
+                _shorten(path, os.pread(file, KEPT_BYTES // 2, size - KEPT_BYTES // 2).partition(b"\n")[2])
+
+
+def _shorten(path: Path, kept: bytes) -> None:
+    """Keep no more than this, in the same file: others may have it open, and it may be a link."""
+    with _opened(path, os.O_WRONLY) as file:
+        os.pwrite(file, kept, 0)
+        os.ftruncate(file, len(kept))
