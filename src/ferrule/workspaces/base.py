@@ -4,6 +4,7 @@ BASE/tree         the files; of a repository also `.git`
 BASE/manifest     what is in it, as git sees it
 """
 
+import asyncio
 import os
 import stat
 import time
@@ -13,15 +14,14 @@ from pathlib import Path
 import msgspec
 
 from ferrule.containers.images.writable import copy_tree
-from ferrule.workspaces.running import GitFailed, git
+from ferrule.workspaces.running import GitFailed, git, upload_pack
 from ferrule.workspaces.source import Empty, Folder, Repository, Source, WorkspaceError
 from ferrule.workspaces.threads import Stop, on_thread
 from ferrule.workspaces.tree import Tree, walk
 
 TREE, MANIFEST = "tree", "manifest"
 RACY_NS = 50_000_000
-"""A file that changed so shortly before it was looked at may change again within the same tick of the kernel's clock,
-and its stat would not tell."""
+"""A file may change again within the same tick of the kernel's clock, and its stat would not tell."""
 PLAIN, PROGRAM, LINK, SUBMODULE = "100644", "100755", "120000", "160000"
 """Modes as git writes them."""
 FETCH = ("fetch", "--quiet", "--no-recurse-submodules", "--update-shallow", "--update-head-ok")
@@ -47,7 +47,7 @@ Stamp = tuple[int, int, int, int]
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """A file of a base. `oid` is its content's name in the repository; "" without one. `stamp`: the stat by which an
-    unchanged file is known."""
+    unchanged file is known; None where that cannot be."""
 
     mode: str
     oid: str
@@ -111,6 +111,7 @@ async def make_base(folder: Path, source: Source, without: tuple[int, int]) -> N
                 base = await _check_out(await head_of(source), tree)
             except GitFailed as error:
                 raise WorkspaceError(f"{source.path} cannot be checked out: {error}") from error
+    await asyncio.sleep(RACY_NS / 1e9)  # so that no change of a task falls into the tick of the last one here
     (folder / MANIFEST).write_bytes(msgspec.msgpack.encode(base))
 
 
@@ -141,7 +142,13 @@ async def _check_out(commit: Commit, tree: Path) -> Base:
     object is shared with it."""
     inside = ("-C", str(tree))
     await git("init", "--quiet", "--template=", f"--object-format={commit.object_format}", str(tree))
-    await git(*inside, *FETCH, commit.repository, f"{commit.name}:{commit.branch or PASSING}")
+    await git(
+        *inside,
+        *FETCH,
+        f"--upload-pack={upload_pack()}",
+        commit.repository,
+        f"{commit.name}:{commit.branch or PASSING}",
+    )
     if commit.branch is None:
         await git(*inside, "update-ref", "--no-deref", "HEAD", commit.name)
         await git(*inside, "update-ref", "-d", PASSING)
@@ -156,34 +163,35 @@ async def _check_out(commit: Commit, tree: Path) -> Base:
 
 def _listed(listed: bytes, tree: Path, stop: Stop) -> dict[bytes, Entry]:
     """Return the files of a commit that was checked out, but for submodules."""
-    settled, entries = time.time_ns() - RACY_NS, {}
+    entries = {}
     for line in listed.split(b"\0")[:-1]:
         stop.check()
         head, _, path = line.partition(b"\t")
         mode, _, oid = head.decode().split(" ")
         if mode != SUBMODULE:
-            entries[path] = Entry(mode, oid, stamp_of(os.lstat(os.path.join(os.fsencode(tree), path)), settled))
+            entries[path] = Entry(mode, oid, stamp_of(os.lstat(os.path.join(os.fsencode(tree), path))))
     return entries
 
 
 def _entries(tree: Path, stop: Stop) -> dict[bytes, Entry]:
     """Return the files of a folder."""
-    settled, entries = time.time_ns() - RACY_NS, {}
+    entries = {}
     with Tree(tree) as opened:
         for path, found in walk(opened):
             stop.check()
             if (mode := mode_of(found)) is not None:
-                entries[path] = Entry(mode, "", stamp_of(found, settled))
+                entries[path] = Entry(mode, "", stamp_of(found))
     return entries
 
 
 def entries_of(tree: Path, entries: Mapping[bytes, Entry]) -> dict[bytes, Entry]:
-    """Return the entries of a base with the stamps of a copy."""
+    """Return the entries of a base with the stamps of a copy that was made just now."""
     settled, top = time.time_ns() - RACY_NS, os.fsencode(tree)
-    return {
-        path: msgspec.structs.replace(entry, stamp=stamp_of(os.lstat(os.path.join(top, path)), settled))
-        for path, entry in entries.items()
-    }
+    found = {}
+    for path, entry in entries.items():
+        status = os.lstat(os.path.join(top, path))
+        found[path] = Entry(entry.mode, entry.oid, stamp_of(status) if status.st_ctime_ns < settled else None)
+    return found
 
 
 def mode_of(found: os.stat_result) -> str | None:
@@ -195,8 +203,6 @@ def mode_of(found: os.stat_result) -> str | None:
     return None
 
 
-def stamp_of(found: os.stat_result, settled: int) -> Stamp | None:
-    """Return a file's stamp; None if it changed after `settled`, in ns."""
-    if found.st_ctime_ns >= settled:
-        return None
+def stamp_of(found: os.stat_result) -> Stamp:
+    """Return a file's stamp."""
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode

@@ -9,7 +9,7 @@ from typing import IO
 import msgspec
 
 from ferrule.ignores.walk import IGNORED, Folder, git_rules_of, git_verdict
-from ferrule.workspaces.base import LINK, Entry, mode_of
+from ferrule.workspaces.base import LINK, Entry, mode_of, stamp_of
 from ferrule.workspaces.threads import Stop
 from ferrule.workspaces.tree import Tree, is_gits, joined
 
@@ -84,7 +84,7 @@ def _is_ignored(path: bytes, rules: Folder | None, found: os.stat_result, top: s
 
 def _is_same(path: bytes, mode: str, before: Entry, now: os.stat_result, workspace: Tree, base: Tree) -> bool:
     """Tell whether a path has the content that it has in the base; the modes are equal."""
-    if before.stamp == (now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_mode):
+    if before.stamp == stamp_of(now):
         return True
     if mode == LINK:
         return workspace.link(path) == base.link(path)

@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from ferrule.containers.images.writable import copy_tree
 from ferrule.process.run import uninterrupted
 from ferrule.workspaces.base import TREE, Base, entries_of, make_base, read_base
+from ferrule.workspaces.mounts import NO_MOUNTS, Mounts
 from ferrule.workspaces.patch import make_patch
 from ferrule.workspaces.scratch import Scratch
-from ferrule.workspaces.source import Empty, Source, explained
+from ferrule.workspaces.source import Empty, Source, WorkspaceError, explained
 from ferrule.workspaces.threads import Stop, on_thread
 
 DEFAULT_NAME = "workspace"
@@ -43,17 +46,21 @@ class Workspace:
 class Workspaces:
     """The workspaces of one process; get it by `open`."""
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, scratch: Scratch, mounts: Mounts) -> None:
         self._scratch = scratch
+        self._mounts = mounts
+        self.notice = mounts.problem
+        """Why workspaces are whole copies; "" if they are layers over what they start from."""
         self._bases: dict[Source, asyncio.Task[tuple[Path, Base]]] = {}
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, scratch: str | os.PathLike[str]) -> "AsyncIterator[Workspaces]":
+    async def open(cls, scratch: str | os.PathLike[str], mounts: Mounts = NO_MOUNTS) -> "AsyncIterator[Workspaces]":
         """Open a folder that is ours alone: it is made, and removed with the last process that has it open. Removes
         what a dead process has left there. Raises `WorkspaceError`."""
-        workspaces = cls(await on_thread(lambda stop: Scratch(Path(scratch))))
+        workspaces = cls(await on_thread(lambda stop: Scratch(Path(scratch))), mounts)
         try:
+            await workspaces._try_layers()
             yield workspaces
         finally:
             await uninterrupted(workspaces._close())
@@ -69,12 +76,30 @@ class Workspaces:
                 workspace = await on_thread(lambda stop: self._fill(path, folder, base, stop))
             yield workspace
         finally:
-            await uninterrupted(asyncio.to_thread(self._scratch.remove, beside))
+            await uninterrupted(asyncio.to_thread(self._empty, path))
 
     def _fill(self, path: Path, folder: Path, base: Base, stop: Stop) -> Workspace:
-        copy_tree(folder / TREE, path, check=stop.check)
-        entries = entries_of(path, base.entries)
-        return Workspace(path, Base(entries, base.commit, base.object_format), folder / TREE, path.parent)
+        if self.notice:
+            copy_tree(folder / TREE, path, check=stop.check)
+            base = msgspec.structs.replace(base, entries=entries_of(path, base.entries))
+        else:
+            self._mounts.lay(folder / TREE, path.parent, path)
+        return Workspace(path, base, folder / TREE, path.parent)
+
+    def _empty(self, path: Path) -> None:
+        if not self.notice and path.is_mount():
+            self._mounts.lift(path)
+        self._scratch.remove(path.parent)
+
+    async def _try_layers(self) -> None:
+        """Find out whether this disk takes layers: those that are layers themselves do not."""
+        if self.notice:
+            return
+        try:
+            async with self.enter(Empty()) as workspace:
+                (workspace.path / "try").touch()
+        except (WorkspaceError, OSError) as error:
+            self.notice = f"workspaces are copied: {self._scratch.folder} takes no layers ({error})"
 
     async def _base(self, source: Source) -> tuple[Path, Base]:
         """Return the base of a source, which the first that asks makes."""

@@ -26,7 +26,7 @@ LANDLOCK_SOCKETS_SCOPE, LANDLOCK_SIGNALS_SCOPE = 1, 2  # abstract sockets and si
 OPEN_TREE_CLONE = 1
 MOVE_MOUNT_F_EMPTY_PATH = 4
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_IDMAP = 1, 2, 4, 1 << 20
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE, MS_SLAVE = 2, 4, 8, 1 << 14, 1 << 18, 1 << 19
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 15, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
@@ -94,14 +94,19 @@ def enter_namespaces(network: bool, more: int = 0, ids: tuple[int, int] | None =
     User and group get the numbers `ids`; without, they keep theirs, so that `id`, `~` and git's ownership check work as
     usual.
     """
+    enter_user(CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET) | more, ids)
+    if not network:
+        raise_loopback()
+
+
+def enter_user(flags: int, ids: tuple[int, int] | None = None) -> None:
+    """Create a user namespace, and those of `flags`, which it owns; user and group keep their numbers or get `ids`."""
     user, group = os.getuid(), os.getgid()
     inside = ids or (user, group)
-    unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET) | more)
+    unshare(CLONE_NEWUSER | flags)
     write_file("/proc/self/setgroups", "deny")
     write_file("/proc/self/gid_map", f"{inside[1]} {group} 1")
     write_file("/proc/self/uid_map", f"{inside[0]} {user} 1")
-    if not network:
-        raise_loopback()
 
 
 def bound_resources() -> None:
@@ -146,6 +151,19 @@ def clone_process(namespaces: bool) -> int:
 
 def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int = 0, data: bytes | None = None) -> None:
     checked(libc.mount(source, target, kind, ctypes.c_ulong(flags), data), "mount", target)
+
+
+def mount_overlay(lower: bytes, upper: bytes, work: bytes, target: bytes, options: bytes) -> None:
+    """Mount a folder with a layer over it. By descriptors: paths may hold what parts options, and commands would see
+    them. Raises `StepError`, `OSError`."""
+    fds: list[int] = []
+    try:
+        fds.extend(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (lower, upper, work))
+        layers = b",lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % tuple(fds)
+        mount(b"overlay", target, b"overlay", MS_NOSUID | MS_NODEV, options + layers)
+    finally:
+        for fd in fds:
+            os.close(fd)
 
 
 def clone_tree(path: bytes) -> int:

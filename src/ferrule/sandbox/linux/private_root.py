@@ -68,8 +68,7 @@ def new_tree(source: bytes, writable: bool) -> int:
 
 
 def mount_image(base: bytes, upper: bytes, work: bytes, made: Trees) -> None:
-    """Mount an image, with a writable layer or, if it is a copy, as it is. By descriptors: paths may hold what parts
-    options, and commands would see them."""
+    """Mount an image, with a writable layer or, if it is a copy, as it is."""
     if not upper:
         kernel.attach(made[b"base"] if made else new_tree(base, writable=True), STAGE)
         return
@@ -80,15 +79,11 @@ def mount_image(base: bytes, upper: bytes, work: bytes, made: Trees) -> None:
         for place, name in ((lower, b"base"), (layer, b"layer")):
             os.mkdir(place)
             kernel.attach(made[name], place)
-    paths = (lower, *(os.path.join(layer, os.path.basename(path)) for path in (upper, work)))
-    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in paths]
-    options = b"userxattr,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % tuple(fds)
+    upper, work = (os.path.join(layer, os.path.basename(path)) for path in (upper, work))
     try:
-        kernel.mount(b"overlay", STAGE, b"overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+        kernel.mount_overlay(lower, upper, work, STAGE, b"userxattr")
     except StepError as error:
         raise StepError(error.number, "overlay", base) from None
-    for fd in fds:
-        os.close(fd)
 
 
 def is_folder(tree: int) -> bool:
