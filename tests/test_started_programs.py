@@ -55,6 +55,7 @@ WHY = {
     "sandbox/watched.py": "commands",
     "session/hooks.py": "/bin/sh, with a safe PATH",
     "dispatch/workspace.py": "commands",
+    "workspaces/mounts.py": "itself, by fork",
     "workspaces/running.py": "git, located, with settings of nobody",
     "web/other_backends.py": "the user's search program, located",
 }
