@@ -1,6 +1,7 @@
 """Stored sessions: gone on with, searched, forked, gone back in."""
 
 import argparse
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -68,6 +69,31 @@ async def test_a_session_that_does_not_exist_is_told_and_the_present_one_stays(s
     await spoken.say("third words")
     await spoken.until("^ Three.")
     assert "first words" in spoken.model.last_request.user_text
+
+
+async def test_a_session_that_could_not_be_saved_whole_is_not_read_again(spoken: Screen) -> None:
+    session = spoken.app.desk.talk.session if spoken.app.desk is not None else None
+    assert session is not None and session._dialogue.record._rollout is not None
+    file = session._dialogue.record._rollout._fd
+    assert file is not None
+    kept = os.dup(file)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, file)
+    await spoken.say("third words")
+    await spoken.until("cannot be saved(.|\n)*No space left(.|\n)*^ Three.")
+    for command in ("/fork", "/model other"):
+        await spoken.say("/help")
+        await spoken.until("a part of this session", gone=True)
+        await spoken.say(command)
+        await spoken.until("a part of this session could not be saved(.|\n)*/compact saves it")
+    os.dup2(kept, file)  # there is room again
+    os.close(kept)
+    os.close(full)
+    await spoken.say("/compact")
+    await spoken.until("conversation compacted")
+    await spoken.say("/fork")
+    await spoken.until("this is a copy of")
+    assert "third words" in spoken.text
 
 
 async def test_the_command_line_opens_a_stored_session(

@@ -28,12 +28,14 @@ class Parentage(msgspec.Struct, frozen=True):
 class SessionRecord:
     """Writes to `rollout`, or nowhere without one. `report` is told when the file cannot be written."""
 
-    __slots__ = ("_report", "_rollout", "_told")
+    __slots__ = ("_report", "_rollout", "_told", "is_whole")
 
     def __init__(self, rollout: Rollout | None, report: Report) -> None:
         self._rollout = rollout
         self._report = report
         self._told = False
+        self.is_whole = True
+        """Whether the conversation can be read again from the file, if there is one."""
 
     def begin(self, session_id: str, cwd: str, settings: Settings, came_from: Parentage) -> None:
         """Write the head of a new session."""
@@ -59,7 +61,8 @@ class SessionRecord:
 
     def compacted(self, items: Sequence[ResponseItem], summary: str) -> None:
         """Write the history that replaces all before."""
-        self._write(lambda rollout: rollout.compacted(items, summary))
+        if self._write(lambda rollout: rollout.compacted(items, summary)):
+            self.is_whole = True
 
     def end_response(self, usage: TokenUsage | None) -> None:
         """Write that a response of the model is complete, with its calls."""
@@ -82,12 +85,15 @@ class SessionRecord:
         if self._rollout is not None:
             self._rollout.close()
 
-    def _write(self, write: Callable[[Rollout], None]) -> None:
+    def _write(self, write: Callable[[Rollout], None]) -> bool:
         if self._rollout is None:
-            return
+            return True
         try:
             write(self._rollout)
         except OSError as error:
+            self.is_whole = False
             if not self._told:
                 self._told = True
                 self._report(f"the session cannot be saved in {self._rollout.path}: {error.strerror}")
+            return False
+        return True

@@ -230,6 +230,11 @@ class Session(LoopBound):
         return self._turn is not None
 
     @property
+    def is_stored_whole(self) -> bool:
+        """Whether all that was said stands in the session's file, if it has one: a full disk may have prevented it."""
+        return self._dialogue.record.is_whole
+
+    @property
     def spent(self) -> TokenUsage:
         """The tokens so far, with those of the running turn."""
         return self.usage if self._current is None else self.usage + self._current.usage

@@ -141,7 +141,7 @@ async def _resume(desk: Target, word: str) -> None:
 async def _fork(desk: Target, word: str) -> None:
     session = desk.talk.session
     if session is not None:
-        await desk.go_on_with(SessionIndex(session.settings.home).fork(session.id))
+        await desk.go_on_with(desk.talk.fork(session))
         desk.note(f"this is a copy of {session.id}, which stays as it is")
 
 

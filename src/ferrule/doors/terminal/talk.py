@@ -27,6 +27,10 @@ from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 
 Words = tuple[ContentPart, ...]
+UNSAVED = (
+    "a part of this session could not be saved and would be lost: it can only go on as it is, until there is room in "
+    "its folder again and /compact saves it"
+)
 SHELLS = ("exec_command", "shell_command", "execute_bash", "bash", "shell")
 """Tools that run a script, the first that the session has."""
 
@@ -111,7 +115,18 @@ class Talk:
             return
         if self.said and before.ephemeral:
             raise UsageError("this session is not stored, so it cannot go on under other settings; /new begins one")
+        self._be_stored_whole(session)
         await self.open(settings, self._stored(session.id))
+
+    def _be_stored_whole(self, session: Session) -> None:
+        """Raise `UsageError` where the session's file lacks something, which would be lost if it was read again."""
+        if not session.is_stored_whole:
+            raise UsageError(UNSAVED)
+
+    def fork(self, session: Session, turns: int | None = None) -> str:
+        """Copy the session, up to the end of a turn; return the copy's id. Raises `UsageError`."""
+        self._be_stored_whole(session)
+        return SessionIndex(self.settings.home).fork(session.id, turns)
 
     def _stored(self, session_id: str) -> StoredSession | None:
         return (
@@ -123,7 +138,7 @@ class Talk:
         if self.session is None or number <= 1:
             await self.open(self.settings)
             return None
-        return await self.resume(SessionIndex(self.settings.home).fork(self.session.id, number - 1))
+        return await self.resume(self.fork(self.session, number - 1))
 
     @property
     def model_name(self) -> str:
