@@ -2,21 +2,25 @@
 
 import base64
 import binascii
+import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from ferrule.model.adapt import wire_name
+from ferrule.model.adapt import as_functions, wire_name
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.json_text import JsonValue
-from ferrule.protocol.payload import NO_OUTPUT, ToolOutput
+from ferrule.protocol.payload import NO_OUTPUT, ToolKind, ToolOutput
+from ferrule.protocol.permissions import AskForApproval
 from ferrule.session.toolset import Toolset
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.answering import Approval
+from ferrule.tools.handler import ToolHandler
+from ferrule.tools.search import ToolSearch, as_loaded_specs
 
 MAX_SHOWN = 1024
 """Questions that are remembered until their calls run; a refused call never does."""
@@ -26,7 +30,7 @@ Arguments = Mapping[str, JsonValue] | str
 
 class OfferedTool(msgspec.Struct, frozen=True):
     """A tool as a function: `parameters` is a JSON Schema. `name` is what a server takes, `called` what
-    `Toolset.call` takes. `strict`: the schema is one for strict mode."""
+    `Toolset.call` takes. `strict`: the schema is one for strict mode. `may_ask`: a call may need approval."""
 
     name: str
     called: str
@@ -34,6 +38,7 @@ class OfferedTool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
     annotations: ToolAnnotations
     strict: bool = False
+    may_ask: bool = True
 
 
 def offered(toolset: Toolset) -> list[OfferedTool]:
@@ -41,23 +46,55 @@ def offered(toolset: Toolset) -> list[OfferedTool]:
 
     Raises `UsageError` if two of them have one name for a server.
     """
+    return _tools(toolset, toolset.specs("chat"))
+
+
+def _tools(toolset: Toolset, specs: Iterable[Mapping[str, Any]]) -> list[OfferedTool]:
     registry = toolset.current()[1]
+    never = toolset.conversation.permissions.approval_policy is AskForApproval.NEVER
     tools: dict[str, OfferedTool] = {}
-    for spec in toolset.specs("chat"):
-        function: dict[str, Any] = spec["function"]
+    for spec in specs:
+        function = spec["function"]
         name = wire_name(function["name"])
         if name in tools:
             raise UsageError(f"two tools are called {name!r} for the model: give one of them another name")
         found = registry.find(function["name"])
+        handler = ToolHandler() if found is None else found.handler
         tools[name] = OfferedTool(
             name,
             function["name"],
             function.get("description", ""),
             function["parameters"],
-            ToolAnnotations() if found is None else found.handler.annotations,
+            handler.annotations,
             function.get("strict", False),
+            not never and (handler.kind is ToolKind.MCP or not handler.annotations.readOnlyHint),
         )
     return list(tools.values())
+
+
+class Offer:
+    """The tools of a toolset for a framework that takes them once, and asks before each request which of them count."""
+
+    def __init__(self, toolset: Toolset) -> None:
+        self._toolset = toolset
+        self._known: tuple[object, frozenset[str]] = (None, frozenset())
+
+    def all(self) -> list[OfferedTool]:
+        """Return the tools that there are now, and those that a model finds by a search only."""
+        listed = self._toolset.specs("chat")
+        names = {spec["function"]["name"] for spec in listed}
+        hidden = as_loaded_specs(self._toolset.conversation.shared.get(ToolSearch).tools)
+        functions = (function for spec in hidden for function in as_functions(spec) if function.name not in names)
+        return _tools(self._toolset, [*listed, *filter(None, (function.to_chat() for function in functions))])
+
+    async def names(self) -> frozenset[str]:
+        """Return the names that count now."""
+        await self._toolset.on_own_loop(self._toolset.settled)
+        current = self._toolset.current()[0]
+        if self._known[0] is not current:
+            names = frozenset(wire_name(spec["function"]["name"]) for spec in self._toolset.specs("chat"))
+            self._known = (current, names)
+        return self._known[1]
 
 
 class Calls:
@@ -72,29 +109,38 @@ class Calls:
         """From here on the toolset's tools tell the model that what calls ask is answered."""
         toolset.answer_first()
         self.toolset = toolset
-        self._shown: OrderedDict[tuple[str, str, str], ExecApproval] = OrderedDict()
+        self._shown: OrderedDict[tuple[str, str, str], ExecApproval | None] = OrderedDict()
 
     async def question(self, name: str, arguments: Arguments, call_id: str) -> ExecApproval | None:
         """Return what the user is to be asked before this call, None: nothing. See `Toolset.question_of`."""
         question = await self.toolset.on_own_loop(lambda: self.toolset.question_of(name, arguments, call_id))
         key = _key(name, arguments, call_id)
-        if question is None:
-            return self._shown.get(key)
-        while len(self._shown) >= MAX_SHOWN:
+        shown = self._shown.pop(key, None) or question
+        self._shown[key] = shown
+        while len(self._shown) > MAX_SHOWN:
             self._shown.popitem(last=False)
-        return self._shown.setdefault(key, question)
+        return shown
 
     async def run(self, name: str, arguments: Arguments, call_id: str, decision: Approval | None = None) -> ToolOutput:
-        """Run a call with the user's decision; None if there was no question. See `Toolset.call`."""
-        shown = self._shown.pop(_key(name, arguments, call_id), None)
+        """Run a call with the user's decision; None, or where this call was looked at and had no question: whatever it
+        asks is asked as always. See `Toolset.call`."""
+        key = _key(name, arguments, call_id)
+        undecided = key in self._shown and self._shown[key] is None
+        shown = self._shown.pop(key, None)
+        decided = None if undecided else decision
         return await self.toolset.on_own_loop(
-            lambda: self.toolset.call(name, arguments, call_id, decision=decision, shown=shown)
+            lambda: self.toolset.call(name, arguments, call_id, decision=decided, shown=shown)
         )
 
 
 def _key(name: str, arguments: Arguments, call_id: str) -> tuple[str, str, str]:
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return call_id, name, text
+    """Return the same key for arguments and for their JSON, whatever its order and white space."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return call_id, name, str(arguments)
+    return call_id, name, json.dumps(arguments, sort_keys=True)
 
 
 def parts_of(output: ToolOutput) -> tuple[ContentPart, ...]:

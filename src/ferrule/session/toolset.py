@@ -21,6 +21,7 @@ from ferrule.dispatch.preview import DecidedHost, Preview
 from ferrule.history.pairs import answered_id, called_id
 from ferrule.model.adapt import as_functions, searched_for
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
 from ferrule.protocol.json_text import JsonValue
@@ -118,6 +119,13 @@ class Toolset(LoopBound, Closing):
         self._lent = frozenset(map(id, lent))
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
         self._in_plain_code = False
+        self._closed = False
+
+    def _begin(self) -> None:
+        """Raise `UsageError` if the toolset is closed, and `RuntimeError` if it belongs to another loop."""
+        if self._closed:
+            raise UsageError("this toolset is closed: call its tools inside of its `with`")
+        self.bind_to_running_loop()
 
     def __enter__(self) -> Self:
         self._in_plain_code = True
@@ -281,7 +289,7 @@ class Toolset(LoopBound, Closing):
         objects. Answers have the form of the wire that the call came over. What waits for nobody is passed over, as are
         calls whose answer is among the items, and what runs at the provider.
         """
-        self.bind_to_running_loop()
+        self._begin()
         dispatcher = self.dispatcher()
         given = [_as_dict(item) for item in items]
         views = [None if _is_chat(item) else read_item(msgspec.json.encode(item)).view for item in given]
@@ -315,7 +323,7 @@ class Toolset(LoopBound, Closing):
         None if nothing is asked, or only in the midst of the call: there `on_approval` answers. Of the tools that act
         through their context it knows the questions only where `ToolHandler.asks_first`.
         """
-        self.bind_to_running_loop()
+        self._begin()
         await self.settled()
         if self.conversation.permissions.approval_policy is AskForApproval.NEVER:
             return None
@@ -348,9 +356,9 @@ class Toolset(LoopBound, Closing):
         `decision` answers what the call asks before it begins, if that is what was `shown` (from `question_of`; None:
         whatever it is). Everything else goes to `on_approval`, and is refused without one.
 
-        Raises `Fatal`, and `TypeError` for arguments that JSON cannot say.
+        Raises `Fatal`, `TypeError` for arguments that JSON cannot say, and `UsageError` once the toolset is closed.
         """
-        self.bind_to_running_loop()
+        self._begin()
         await self.settled()
         host = None if decision is None else DecidedHost(self.host, decision_of(decision), shown)
         dispatcher = self.dispatcher(host=host)
@@ -396,6 +404,7 @@ class Toolset(LoopBound, Closing):
 
     async def aclose(self) -> None:
         """End the children and close the tools; each, even if another one fails to end."""
+        self._closed = True
         self.pending.withdraw_all("the session ended")
         async with AsyncExitStack() as ends:
             ends.push_async_callback(self.workspace.close)
