@@ -12,6 +12,8 @@ from ferrule.doors.terminal.completion import best, commands_for, file_word
 from ferrule.doors.terminal.history import FILE, KEPT_BYTES, PromptHistory
 from ferrule.protocol.content import InputImage
 from ferrule.testing import Gate, Stall, step
+from ferrule.testing.steps import StepLike
+from tests.processes import until
 from tests.terminal.screen import Screen, shown
 
 PIXEL = bytes.fromhex(
@@ -200,12 +202,73 @@ async def test_a_shell_command_runs_and_the_model_reads_of_it(tmp_path: Path) ->
         assert b"by hand" in screen.model.last_request.raw
 
 
-async def test_esc_ends_a_shell_command(tmp_path: Path) -> None:
-    async with shown(tmp_path, approval_policy="never") as screen:
-        await screen.say("!sleep 60")
-        await screen.until(r"… \d s")
+async def test_a_shell_command_that_fails_is_told_once_and_one_that_is_refused_is_told(tmp_path: Path) -> None:
+    async with shown(tmp_path) as screen:
+        await screen.say("!echo out; exit 3")
+        await screen.until("Run this command")
+        await screen.press("y")
+        text = await screen.until("✗ exit 3")
+        assert "Output:" not in text
+        await screen.say("!touch never")
+        await screen.until("Run this command")
+        await screen.press("n")
+        await screen.until("rejected by user")
+
+
+@pytest.mark.parametrize("waits", [250, 30_000])
+async def test_esc_ends_a_shell_command_also_when_its_tool_no_longer_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: int
+) -> None:
+    monkeypatch.setattr("ferrule.builtin.exec_command.DEFAULT_YIELD_MS", waits)
+    async with shown(tmp_path, ["Seen."], approval_policy="never") as screen:
+        await screen.say("!echo begun; sleep 60")
+        await screen.until("^   begun")
+        talk = screen.app.desk.talk if screen.app.desk else None
+        assert talk is not None
+        if waits == 250:
+            await until(lambda: bool(talk._for_model))
+        assert "! echo begun; sleep 60 · " in screen.lines[-1]
         await screen.press("escape")
         await screen.until("✗ ")
+        await screen.until("! echo", gone=True)
+        await screen.say("go on")
+        await screen.until("Seen.")
+        assert b"has ended this command" in screen.model.last_request.raw
+
+
+@pytest.mark.parametrize(
+    ("tool", "limit"), [("exec_command", "DEFAULT_YIELD_MS"), ("shell_command", "DEFAULT_TIMEOUT_MS")]
+)
+async def test_a_shell_command_runs_to_its_end_and_the_model_reads_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, limit: str
+) -> None:
+    monkeypatch.setattr(f"ferrule.builtin.{tool}.{limit}", 100)
+    async with shown(tmp_path, ["Seen."], approval_policy="never", tools=(tool,)) as screen:
+        await screen.say("!echo early; sleep 0.5; echo la''te")
+        await screen.until("^   late")
+        await screen.until("^   ✓ exit 0")
+        await screen.until("! echo", gone=True)
+        await screen.say("go on")
+        await screen.until("Seen.")
+        assert b"early" in screen.model.last_request.raw and b"late" in screen.model.last_request.raw
+
+
+async def test_a_shell_command_leaves_the_turn_what_it_does_and_the_other_way_round(tmp_path: Path) -> None:
+    gate = Gate()
+    script: list[StepLike] = [step("Answer.", stall=Stall(at="Ans", gate=gate))]
+    async with shown(tmp_path, script, approval_policy="never") as screen:
+        await screen.say("go")
+        await screen.until("^ Answering · ")
+        await screen.say("!sleep 60; true")
+        await screen.until("sleep 60")
+        await screen.say("!echo by hand")
+        await screen.until("^   by hand")
+        await screen.until("✓ exit 0")
+        assert screen.lines[-1].startswith(" Answering · ")
+        gate.open()
+        await screen.until("^ ! sleep 60; true · ")
+        await screen.press("escape")
+        await screen.until("^ ! sleep", gone=True)
 
 
 async def test_a_model_and_a_policy_are_chosen_and_the_conversation_goes_on(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -107,3 +108,11 @@ async def test_commands_in_lines(tmp_path: Path) -> None:
         await lines.until("One.\nOne.\n")
         lines.type("/quit")
     assert b"by hand" in lines.model.last_request.raw
+
+
+async def test_ctrl_c_ends_a_shell_command_in_lines(tmp_path: Path) -> None:
+    async with talking(tmp_path, [], approval_policy="never") as lines:
+        lines.type("!sleep 60")
+        await lines.until("$ sleep 60")
+        os.kill(os.getpid(), signal.SIGINT)
+        await lines.until("  ✗ exit 143")

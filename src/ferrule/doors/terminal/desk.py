@@ -47,7 +47,7 @@ from ferrule.session.compaction import CONTEXT_FULL
 from ferrule.session.rollout import StoredSession
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
-from ferrule.tools.tasks import end_tasks, run_blocking
+from ferrule.tools.tasks import run_blocking
 
 THINKING = "Thinking"
 PROMPTS = "/prompts:"
@@ -118,8 +118,9 @@ class Desk:
         self.talk = Talk(opening, self.show_event)
         self.mcp_states: dict[str, str] = {}
         self._answered: set[str] = set()
-        self._by_hand: set[asyncio.Task[None]] = set()
-        """Commands that the user has given."""
+        self._by_hand: list[str] = []
+        """Commands of the user that run."""
+        self._doing = ""
         self._dress(opening.settings.tui)
         home = opening.settings.home
         files, past = Files(opening.settings.cwd), PromptHistory(home)
@@ -153,7 +154,7 @@ class Desk:
         if stored is not None:
             cells, self.conversation.last_answer = await run_blocking(stored_cells, stored)
             self._stage.transcript.fill(cells)
-        self._stage.status.do("")
+        self._do("")
         self._show_title()
 
     def submit(self, text: str, parts: Words) -> None:
@@ -188,29 +189,27 @@ class Desk:
         self.submit(text, as_words(text))
 
     async def _run_by_hand(self, script: str) -> None:
-        running = asyncio.create_task(self.run_command(script))
-        self._by_hand.add(running)
         try:
-            await asyncio.wait([running])
-        finally:
-            self._by_hand.discard(running)
-            await end_tasks([running])
-        if not running.cancelled() and (error := running.exception()) is not None:
-            if not isinstance(error, FerruleError):
-                raise error
+            await self.run_command(script)
+        except FerruleError as error:
             self.note(str(error))
 
     async def run_command(self, script: str, *, told: bool = True) -> None:
         """See `Target`."""
-        self._stage.status.do(f"! {script}")
+        self._by_hand.append(script)
+        self._do(self._doing)
         try:
-            output = await self.talk.run_command(script)
+            refused = await self.talk.run_command(script, told=told)
         finally:
-            self._stage.status.do("")
-        if output.success is False:
-            self.note(output.text)
-        if told:
-            self.talk.tell_model(f"The user has run a command here:\n$ {script}\n{output.text}")
+            self._by_hand.remove(script)
+            self._do(self._doing)
+        if refused:
+            self.note(refused)
+
+    def _do(self, what: str) -> None:
+        """Say what the session does; while it does nothing, which command of the user runs."""
+        self._doing = what
+        self._stage.status.do(what or (f"! {self._by_hand[-1]}" if self._by_hand else ""))
 
     def show_event(self, event: Event | ToolEvent) -> None:
         """Show an event of the session, which a tool may send from a thread of its own."""
@@ -227,12 +226,12 @@ class Desk:
         self.conversation.on_event(event)
         match event:
             case TurnStarted():
-                self._stage.status.do(THINKING)
+                self._do(THINKING)
                 self._show_title()
             case ItemUpdated(kind="text"):
-                self._stage.status.do("Answering")
+                self._do("Answering")
             case ItemStarted(item=item) if (call := read_call(item.view)) is not None:
-                self._stage.status.do(call_line(call).split("\n")[0])
+                self._do(call_line(call).split("\n")[0])
             case PlanUpdate(plan=plan):
                 self._stage.plan.show(plan)
             case TokenCount():
@@ -249,7 +248,7 @@ class Desk:
                 self._notify_user("Ferrule is done" if isinstance(event, TurnCompleted) else "Ferrule has failed")
 
     def _end_turn(self) -> None:
-        self._stage.status.do("")
+        self._do("")
         self._show_about()
         self._show_title(idle=True)
 
@@ -355,11 +354,7 @@ class Desk:
 
     def interrupt(self) -> bool:
         """End the turn, or the user's own commands. Return False where nothing runs."""
-        if self.talk.interrupt():
-            return True
-        for task in self._by_hand:
-            task.cancel()
-        return bool(self._by_hand)
+        return self.talk.interrupt()
 
     def pick_turn(self) -> None:
         """Let the user choose an earlier message to go back to."""

@@ -352,11 +352,9 @@ class Plain:
 
     async def run_command(self, script: str, *, told: bool = True) -> None:
         """See `Target`."""
-        output = await self.talk.run_command(script)
-        if output.success is False:
-            self.note(output.text)
-        if told:
-            self.talk.tell_model(f"The user has run a command here:\n$ {script}\n{output.text}")
+        refused = await self.talk.run_command(script, told=told)
+        if refused:
+            self.note(refused)
 
 
 def _value(field: Field, line: str, keys: Sequence[str]) -> JsonValue:

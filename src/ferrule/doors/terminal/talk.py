@@ -1,11 +1,12 @@
 """The session behind the screen: opened, replaced by another one, asked one turn at a time, closed at the end."""
 
+import asyncio
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
 
-from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.config import Configuration, Sources
 from ferrule.dispatch.pending import PendingTable
 from ferrule.history.compaction import is_words_of_user
@@ -13,11 +14,11 @@ from ferrule.model.provider import list_models
 from ferrule.model.wire import WireModel
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
-from ferrule.protocol.events import Event, SandboxStatus
+from ferrule.protocol.events import Event, ExecCommandBegin, SandboxStatus
 from ferrule.protocol.items import Message
-from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
+from ferrule.session.by_hand import run_by_hand
 from ferrule.session.index import SessionIndex, locate
 from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.project_trust import load_asking
@@ -25,14 +26,13 @@ from ferrule.session.rollout import StoredSession, read_rollout
 from ferrule.session.session import Session
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
+from ferrule.tools.tasks import end_tasks
 
 Words = tuple[ContentPart, ...]
 UNSAVED = (
     "a part of this session could not be saved and would be lost: it can only go on as it is, until there is room in "
     "its folder again and /compact saves it"
 )
-SHELLS = ("exec_command", "shell_command", "execute_bash", "bash", "shell")
-"""Tools that run a script, the first that the session has."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Talk:
     def __init__(self, opening: Opening, show: Callable[[Event | ToolEvent], None]) -> None:
         self.settings = opening.settings
         self._settings_in = opening.settings_in
-        self.on_event = show
+        self._show = show
         self.session: Session | None = None
         self.said: list[str] = []
         """What each turn began with; empty where it is not known."""
@@ -62,7 +62,17 @@ class Talk:
         """Questions that come before the session."""
         self._waiting: list[Words] = []
         self._for_model: list[str] = []
+        self._by_hand: set[asyncio.Task[None]] = set()
+        """Commands that the user has given."""
+        self._begun: set[str] = set()
+        """The calls whose commands have begun."""
         self._working = self._opening = False
+
+    def on_event(self, event: Event | ToolEvent) -> None:
+        """Show an event of the session."""
+        if isinstance(event, ExecCommandBegin):
+            self._begun.add(event.call_id)
+        self._show(event)
 
     async def open(self, settings: Settings, stored: StoredSession | None = None) -> None:
         """Open a session in place of the one before. Raises what `open_session` does; then that one goes on."""
@@ -89,7 +99,8 @@ class Talk:
         return await load_asking(sources, self, self._pending)
 
     async def close(self) -> None:
-        """Close the session, if one is open."""
+        """Close the session, if one is open, and end the user's commands."""
+        await end_tasks(self._by_hand)
         session, self.session = self.session, None
         if session is not None:
             await session.aclose()
@@ -200,19 +211,42 @@ class Talk:
         if left := session.unread():
             self._waiting.append(left)
 
-    async def run_command(self, script: str) -> ToolOutput:
-        """Run a script as a command of the model would run. Raises `UsageError` where the session runs none."""
-        session = self.session
-        registry = () if session is None else session.toolset.current()[1]
-        name = next((name for name in SHELLS if (None, name) in registry), None)
-        if session is None or name is None:
-            raise UsageError("this session has no tool that runs commands")
-        command: JsonValue = ["/bin/sh", "-c", script] if name == "shell" else script
-        return await session.toolset.call(name, {COMMAND_FIELDS[None, name]: command})
+    async def run_command(self, script: str, *, told: bool = True) -> str:
+        """Run a script as a command of the model would run, until it has ended or `interrupt` ends it. `told`: the
+        model reads of it. Return why it was not run; empty if it was. Raises `UsageError` where the session runs
+        none."""
+        if self.session is None:
+            raise UsageError("no session is open; /new begins one")
+        call_id = f"call_{secrets.token_hex(8)}"
+        refused = ""
+
+        def hear(output: ToolOutput) -> None:
+            nonlocal refused
+            refused = "" if call_id in self._begun else output.text
+            if told:
+                self.tell_model(f"The user has run a command here:\n$ {script}\n{output.text}")
+
+        running = asyncio.create_task(run_by_hand(self.session.toolset, script, call_id, hear))
+        self._by_hand.add(running)
+        try:
+            await asyncio.wait([running])
+        finally:
+            self._by_hand.discard(running)
+            await end_tasks([running])
+            self._begun.discard(call_id)
+        if running.cancelled() and told:
+            self.tell_model(f"The user has ended this command:\n$ {script}")
+        elif not running.cancelled():
+            running.result()
+        return refused
 
     def interrupt(self) -> bool:
-        """End the running turn. Return False where none runs."""
-        return self.session is not None and self.session.interrupt()
+        """End the running turn, else the user's own commands. Return False where nothing runs."""
+        if self.session is not None and self.session.interrupt():
+            return True
+        for task in self._by_hand:
+            task.cancel()
+        return bool(self._by_hand)
 
     def questions(self) -> list[Question]:
         """Return what the user is asked now, oldest first."""
