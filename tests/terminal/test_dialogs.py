@@ -101,6 +101,23 @@ async def test_the_diff_of_a_patch_that_waits_has_line_numbers(tmp_path: Path) -
         await screen.until("Ended.")
 
 
+async def test_a_long_patch_that_waits_can_be_read_whole_above_the_dialog(tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: a.txt\n" + "".join(f"+line {n}\n" for n in range(50)) + "*** End Patch"
+    async with shown(tmp_path, [custom_tool_call("apply_patch", patch), "Ended."]) as screen:
+        await screen.say("go")
+        await screen.until("Write this patch")
+        await screen.until("lines are not shown")
+        await screen.press("ctrl+o")
+        seen = set(re.findall(r"\+ line (\d+)$", screen.text, re.MULTILINE))
+        for _ in range(14):
+            await screen.press("pageup")
+            await screen.pilot.pause()
+            seen |= set(re.findall(r"\+ line (\d+)\b", screen.text))
+        assert seen == set(map(str, range(50))) and " y yes, once" in screen.text
+        await screen.press("n")
+        await screen.until("Write this patch", gone=True)
+
+
 @given(NASTY, NASTY, st.lists(NASTY, max_size=3), st.integers(20, 120), st.integers(11, 40))
 def test_nothing_that_is_said_changes_what_a_form_shows(
     text: str, server: str, labels: list[str], width: int, height: int

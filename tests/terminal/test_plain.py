@@ -79,6 +79,19 @@ async def test_a_task_in_lines_with_an_approval_and_a_patch(tmp_path: Path) -> N
     assert (tmp_path / "hello.txt").read_text() == "hello\nworld\n"
 
 
+async def test_a_patch_that_waits_is_a_whole_diff_with_line_numbers_in_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(1, 13)))
+    added = "".join(f"+line {number}\n" for number in range(90))
+    patch = f"*** Begin Patch\n*** Update File: a.txt\n@@\n 10\n-11\n+eleven\n*** Add File: b.txt\n{added}*** End Patch"
+    async with talking(tmp_path, [custom_tool_call("apply_patch", patch), "Ended."]) as lines:
+        lines.type("write it")
+        asked = await lines.until("y, s, n, t? ")
+        assert "change a.txt +1 -1\n 8   8\n" in asked and "\n11 - 11\n11 + eleven\n" in asked
+        assert all(f"\n{number + 1:>2} + line {number}\n" in asked for number in range(90))
+        lines.type("n")
+        await lines.until("Ended.")
+
+
 async def test_a_no_with_words_and_an_answer_to_a_question(tmp_path: Path) -> None:
     asked = function_call("request_user_input", {"questions": QUESTIONS})
     script: list[StepLike] = [execute("touch made", 10_000), asked, "Ended."]

@@ -29,6 +29,7 @@ from ferrule.protocol.events import (
     ContextCompacted,
     ErrorEvent,
     Event,
+    ExecApproval,
     ExecCommandBegin,
     ExecCommandEnd,
     ExecCommandOutputDelta,
@@ -159,7 +160,10 @@ class Conversation:
                 self._put(Note(f"input: {stdin!r}"))
             case PatchApplyProgress(call_id=call_id, changes=changes):
                 self._patch(call_id).name(changes)
-            case PatchApplyBegin(call_id=call_id, changes=changes) if changes:
+            case (
+                PatchApplyBegin(call_id=call_id, changes=changes)
+                | ExecApproval(call_id=call_id, changes=changes, agent_id="")
+            ) if changes:
                 cell = self._calls.get(call_id)
                 patch = cell if isinstance(cell, PatchCell) else self._patch(call_id)
                 patch.change(changes)

@@ -220,10 +220,10 @@ class Desk:
 
     def _show_event(self, event: Event | ToolEvent) -> None:
         """Show it. Quick: it stands in the session's way."""
+        self.conversation.on_event(event)
         if isinstance(event, Question):
             self.look_for_questions()
             return
-        self.conversation.on_event(event)
         match event:
             case TurnStarted():
                 self._do(THINKING)

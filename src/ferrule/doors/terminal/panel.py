@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PAUSE = 0.7
 """Seconds without a key after which somebody who was writing has seen the dialog."""
+SMALL_ROWS = 16
+"""Rows that a dialog takes before it leaves any to the conversation."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -117,8 +119,10 @@ class Panel(Widget, can_focus=True):
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Take as many rows as the question needs, all but the status line at most."""
-        self._rows = self.compose_rows(width, max(viewport.height - 1, 1)).strips
+        """Take as many rows as the question needs; in a small window all but the status line, in a larger one no more
+        than leaves a part of the conversation in sight."""
+        most = max(viewport.height - 1, 1)
+        self._rows = self.compose_rows(width, min(most, max(most * 2 // 3, SMALL_ROWS))).strips
         return len(self._rows)
 
     def on_key(self, event: events.Key) -> None:

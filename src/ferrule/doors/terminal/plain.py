@@ -40,8 +40,8 @@ from ferrule.tools.questions import Answer as Given
 from ferrule.tools.questions import Decision, Question
 from ferrule.tools.tasks import end_tasks
 
-ROWS = 24
-"""Rows of a question: what does not fit is told to be hidden, as on a screen."""
+ROWS = 500
+"""Rows of a question, which scroll; what does not fit is told to be hidden."""
 TWICE = 2.0
 """Seconds within which a second Ctrl-C quits."""
 READ_BYTES = 65536
