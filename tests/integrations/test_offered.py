@@ -81,6 +81,32 @@ def test_calls_come_from_any_loop_to_a_toolset_that_plain_code_has_opened(tmp_pa
     assert (tmp_path / "made").exists()
 
 
+async def test_calls_of_a_tool_that_runs_alone_wait_for_each_other(tmp_path: Path) -> None:
+    async with opened(tmp_path, "bash", policy="never") as tools:
+        calls = Calls(tools)
+        commands = [{"command": f"x={number}; sleep 0.02; echo $x"} for number in range(3)]
+        outputs = await asyncio.gather(*(calls.run("bash", one, str(number)) for number, one in enumerate(commands)))
+    assert [output.text for output in outputs] == ["0", "1", "2"]
+
+
+async def test_a_tool_that_runs_alone_may_call_another(tmp_path: Path) -> None:
+    made: list[Calls] = []
+
+    @tool
+    async def outer(name: str) -> str:
+        """Call the other one."""
+        return (await made[0].run("inner", {"name": name}, "inner")).text
+
+    @tool
+    async def inner(name: str) -> str:
+        """Be called."""
+        return name
+
+    async with opened(tmp_path, outer, inner, policy="never") as tools:
+        made.append(Calls(tools))
+        assert (await made[0].run("outer", {"name": "ö"}, "outer")).text == "ö"
+
+
 def test_an_output_has_parts() -> None:
     image = InputImage(image_url="data:image/png;base64,aGk=")
     assert parts_of(ToolOutput("hi")) == (InputText("hi"),)

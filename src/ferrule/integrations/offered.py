@@ -5,10 +5,12 @@ import binascii
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
 
+from ferrule.dispatch.gate import Gate
 from ferrule.model.adapt import as_functions, wire_name
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import UsageError
@@ -127,10 +129,35 @@ class Calls:
         key = _key(name, arguments, call_id)
         undecided = key in self._shown and self._shown[key] is None
         shown = self._shown.pop(key, None)
-        decided = None if undecided else decision
-        return await self.toolset.on_own_loop(
-            lambda: self.toolset.call(name, arguments, call_id, decision=decided, shown=shown)
-        )
+        return await run_call(self.toolset, name, arguments, call_id, None if undecided else decision, shown)
+
+
+_gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
+"""The gate that a call has passed: what it calls in turn must not wait for it."""
+
+
+async def run_call(
+    toolset: Toolset,
+    name: str,
+    arguments: Arguments,
+    call_id: str | None,
+    decision: Approval | None = None,
+    shown: ExecApproval | None = None,
+) -> ToolOutput:
+    """Run a call from any loop, beside the other calls of the toolset where its tool allows that. See `Toolset.call`.
+
+    Raises `RuntimeError` if the toolset belongs to a third loop.
+    """
+
+    async def run() -> ToolOutput:
+        gate = None if _gate.get() is toolset.gate else toolset.gate
+        token = _gate.set(toolset.gate)
+        try:
+            return await toolset.call(name, arguments, call_id, decision=decision, shown=shown, gate=gate)
+        finally:
+            _gate.reset(token)
+
+    return await toolset.on_own_loop(run)
 
 
 def _key(name: str, arguments: Arguments, call_id: str) -> tuple[str, str, str]:

@@ -14,6 +14,7 @@ import msgspec
 from ferrule.config import ferrule_home
 from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.dispatch.front_end import FrontEnd, answers_of, callbacks, policy_for, reporter
+from ferrule.dispatch.gate import Gate
 from ferrule.dispatch.hooks import ToolHooks
 from ferrule.dispatch.host import SessionHost
 from ferrule.dispatch.pending import PendingTable
@@ -118,6 +119,8 @@ class Toolset(LoopBound, Closing):
         self._children = children
         self._lent = frozenset(map(id, lent))
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
+        self.gate = Gate()
+        """Orders calls that come one by one from a framework."""
         self._in_plain_code = False
         self._closed = False
 
@@ -253,13 +256,18 @@ class Toolset(LoopBound, Closing):
         return [chat for function in functions if (chat := function.to_chat()) is not None]
 
     def dispatcher(
-        self, turn_id: str = "", on_interrupt: Callable[[], object] | None = None, host: ToolHost | None = None
+        self,
+        turn_id: str = "",
+        on_interrupt: Callable[[], object] | None = None,
+        host: ToolHost | None = None,
+        gate: Gate | None = None,
     ) -> Dispatcher:
         """Make the dispatcher for the calls of one sampling step. `on_interrupt` ends the turn that they belong to;
-        `host` stands behind them instead of the toolset's own."""
+        `host` stands behind them instead of the toolset's own, and `gate` orders them with those of others."""
         return self._make_dispatcher(
             self.current()[1],
             self._context if host is None else partial(self._context, host=host),
+            gate=gate,
             hooks=self._hooks,
             session_id=self.session_id,
             turn_id=turn_id,
@@ -346,12 +354,14 @@ class Toolset(LoopBound, Closing):
         *,
         decision: Approval | None = None,
         shown: ExecApproval | None = None,
+        gate: Gate | None = None,
     ) -> ToolOutput:
         """Run one tool as a model's call of it would run: hooks, approvals, sandbox, and the output cut to the budget.
 
         `name` is that of a tool, or `NAMESPACE.NAME`. `arguments` are a mapping or its JSON; other text is the input of
         a freeform tool. Whatever goes wrong, an unknown name too, is told in the output, as the model would read it:
-        `output.text`, with `output.success` false. Calls that are made at once run beside each other.
+        `output.text`, with `output.success` false. Calls that are made at once run beside each other; those with one
+        `gate` only where their tools allow it.
 
         `decision` answers what the call asks before it begins, if that is what was `shown` (from `question_of`; None:
         whatever it is). Everything else goes to `on_approval`, and is refused without one.
@@ -361,7 +371,7 @@ class Toolset(LoopBound, Closing):
         self._begin()
         await self.settled()
         host = None if decision is None else DecidedHost(self.host, decision_of(decision), shown)
-        dispatcher = self.dispatcher(host=host)
+        dispatcher = self.dispatcher(host=host, gate=gate)
         routed = dispatcher.route(_call_of(name, arguments, call_id, dispatcher.registry))
         assert routed is not None
         return await dispatcher.run(routed)
