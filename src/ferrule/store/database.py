@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy.exc import DBAPIError
 
 from ferrule.store import place
 from ferrule.store.errors import StoreError
@@ -55,7 +56,7 @@ class Database:
         self._reading = _engine(path)
         event.listen(self._reading, "begin", lambda connection: driver(connection).execute("begin"))
         self._threads = ThreadPoolExecutor(READERS, "ferrule-store-read")
-        with ExitStack() as opened, explained(path):
+        with ExitStack() as opened, explained(path, DBAPIError):
             opened.callback(self._dispose)
             _examine(path)
             connection = opened.enter_context(self._writing.connect())
@@ -88,14 +89,14 @@ class Database:
     def query(self, work: Callable[[Connection], T]) -> T:
         """`read`, for plain code. Blocking."""
         self._whole.check()
-        with explained(self.path), self._reading.connect() as connection, connection.begin():
+        with explained(self.path, DBAPIError), self._reading.connect() as connection, connection.begin():
             return work(connection)
 
     def look_up(self, statement: Prepared, values: Mapping[str, object]) -> tuple[Any, ...] | None:
         """Return the first row of a query that finds it by an index. It is done in place: that takes 10 us, changing
         threads ten times as long."""
         self._whole.check()
-        with explained(self.path):
+        with explained(self.path, DBAPIError):
             return statement.first(self._looking, values)
 
     def close(self) -> None:

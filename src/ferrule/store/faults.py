@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy.exc import DBAPIError
-
 from ferrule.store.errors import StoreError, StoreFull
 
 _PRIMARY = 0xFF
@@ -26,14 +24,14 @@ _MEANINGS = {
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as `StoreError`, without what was written: that belongs to clients."""
+def explained(path: Path, *wrapping: type[Exception]) -> Iterator[None]:
+    """Raise SQLite's errors as `StoreError`, without what was written: that belongs to clients. Errors `wrapping` them
+    have them in `orig`."""
+    kinds: tuple[type[Exception], ...] = (sqlite3.Error, *wrapping)
     try:
         yield
-    except DBAPIError as error:
-        raise _explain(path, error.orig) from error
-    except sqlite3.Error as error:
-        raise _explain(path, error) from error
+    except kinds as error:
+        raise _explain(path, getattr(error, "orig", error)) from error
 
 
 def _explain(path: Path, error: BaseException | None) -> StoreError:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from ferrule.store.errors import StoreError
 from ferrule.store.faults import explained
@@ -107,7 +108,7 @@ class Writer:
         if not batch:
             return []
         try:
-            with explained(self._path), transaction(self._connection):
+            with explained(self._path, DBAPIError), transaction(self._connection):
                 results = [change.work(self._connection) for change in batch]
                 self._check()
         except BaseException as error:  # noqa: BLE001 - it is raised where the change is awaited
