@@ -3,8 +3,8 @@
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -82,11 +82,24 @@ def split_base_url(url: str) -> tuple[str, dict[str, str]]:
     return f"{parts.scheme}://{parts.netloc}{path}", dict(parse_qsl(parts.query))
 
 
-class Server:
-    """A model server. Creating it opens no connection; `aclose` closes any."""
+class RequestGate(Protocol):
+    """Decides when requests go to a server, for programs that send many."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for a request's turn; it ends when the answer was read."""
+        ...
+
+    async def again(self, refused: ModelError, tries: int) -> bool:
+        """Wait as long as a server asks that refused a request, sent so many times; return whether to send it again."""
+        ...
+
+
+class Server:
+    """A model server. Creating it opens no connection; `aclose` closes any. All requests go through the `gate`."""
+
+    def __init__(self, endpoint: Endpoint, gate: RequestGate | None = None) -> None:
         self.endpoint = endpoint
+        self._gate = gate
         self._client: httpx2.AsyncClient | None = None
         self._proxied = False
         self._urls: dict[str, httpx2.URL] = {}
@@ -165,13 +178,16 @@ class Server:
         endpoint = self.endpoint
         base = endpoint.base_url.removesuffix("/v1") if below_root else endpoint.base_url
         try:
-            async with self._connection().stream(
-                "GET" if question is None else "POST",
-                f"{base}{path}",
-                params=endpoint.params or None,
-                headers={"accept": "application/json", "accept-encoding": "identity", **endpoint.headers()},
-                content=question,
-            ) as response:
+            async with (
+                self._turn(),
+                self._connection().stream(
+                    "GET" if question is None else "POST",
+                    f"{base}{path}",
+                    params=endpoint.params or None,
+                    headers={"accept": "application/json", "accept-encoding": "identity", **endpoint.headers()},
+                    content=question,
+                ) as response,
+            ):
                 if response.status_code != 200 or "content-encoding" in response.headers:
                     return Looked(response.status_code)
                 body = bytearray()
@@ -205,22 +221,33 @@ class Server:
     ) -> AsyncIterator["httpx2.Response"]:
         import httpx2
 
-        endpoint = self.endpoint
+        endpoint, tries = self.endpoint, 0
         try:
-            async with self._connection().stream(
-                method,
-                self._url(path),
-                headers={**headers, **endpoint.headers()},
-                content=body,
-                extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
-            ) as response:
-                if response.status_code != 200:
-                    raise self.hide(await self._refusal(response))
-                yield response
+            while True:
+                tries += 1
+                async with (
+                    self._turn(),
+                    self._connection().stream(
+                        method,
+                        self._url(path),
+                        headers={**headers, **endpoint.headers()},
+                        content=body,
+                        extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
+                    ) as response,
+                ):
+                    if response.status_code == 200:
+                        yield response
+                        return
+                    refusal = self.hide(await self._refusal(response))
+                if self._gate is None or not await self._gate.again(refusal, tries):
+                    raise refusal
         except httpx2.TransportError as error:
             raise self._broken(error) from error
         except (httpx2.DecodingError, httpx2.InvalidURL) as error:
             raise ModelError(f"The exchange with {self._where} failed: {error}") from error
+
+    def _turn(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._gate is None else self._gate.turn()
 
     def _url(self, path: str) -> "httpx2.URL":
         """Return the whole address of a path. Taking one apart takes a tenth of a short request's time: it is kept."""

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 
-from ferrule.model.http import Endpoint, Server, split_base_url
+from ferrule.model.http import Endpoint, RequestGate, Server, split_base_url
 from ferrule.model.profiles import Profiles, ProviderProfile, load_profiles
 from ferrule.model.stream import ModelError
 from ferrule.model.wire import KEPT_SESSIONS, WireModel
@@ -25,12 +25,14 @@ def open_model(
     env: Mapping[str, str] = os.environ,
     api_key: str | None = None,
     kept_sessions: int = KEPT_SESSIONS,
+    gate: RequestGate | None = None,
 ) -> WireModel:
     """Create the model that the settings describe; nothing is connected yet.
 
     `api_key` is sent instead of the key in a variable of `env`. `kept_sessions` conversations are remembered as last
-    sent. Without `provider` it is OpenAI, if its key is set. The wire is the argument, else the provider's setting,
-    else the one of the provider's profile: responses for OpenAI and Azure, chat for the rest. Raises `UsageError`.
+    sent. Requests go through the `gate`. Without `provider` it is OpenAI, if its key is set. The wire is the argument,
+    else the provider's setting, else the one of the provider's profile: responses for OpenAI and Azure, chat for the
+    rest. Raises `UsageError`.
     """
     known = profiles or load_profiles()
     if provider is None:
@@ -55,7 +57,7 @@ def open_model(
     )
     kind = _kind(provider, accepts, wire)
     retries = provider.request_max_retries
-    return kind(Server(endpoint), accepts, known, max_retries=retries, kept_sessions=kept_sessions)
+    return kind(Server(endpoint, gate), accepts, known, max_retries=retries, kept_sessions=kept_sessions)
 
 
 def _kind(provider: ProviderSettings, accepts: ProviderProfile, wire: Wire | None) -> type[WireModel]:
