@@ -99,6 +99,10 @@ class ChatBody:
         fields |= {name: _encode(value) for name, value in server.body.items()}
         return json_object(without_fields(fields, self._to.omitted.fields))
 
+    def messages(self, items: Sequence[ResponseItem]) -> bytes:
+        """Return a conversation without its system message as a JSON array."""
+        return bytes(b"[" + self._history.encode(items) + b"]")
+
     @property
     def _system(self) -> str:
         return "developer" if self._server.developer_role else "system"
