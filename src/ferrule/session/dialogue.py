@@ -60,6 +60,7 @@ class Dialogue:
         parentage: Parentage = Parentage(),  # noqa: B008 - frozen
         children: SessionChildren,
         spans: "Spans | None" = None,
+        checks_server: bool = True,
     ) -> None:
         self.settings = settings
         self.model = model
@@ -81,7 +82,7 @@ class Dialogue:
         self.budget = budget
         self.allowance = Allowance(settings.max_tool_calls, settings.run_max_tool_calls)
         self.check = ServerCheck(
-            model,
+            model if checks_server else None,
             model_name,
             self._wanted,
             self._warn,

@@ -13,6 +13,7 @@ from ferrule.model.profiles import Profiles, load_profiles, profile_files
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.process.plain import PlainLauncher
+from ferrule.process.shell import LoginShell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval
@@ -57,6 +58,19 @@ if TYPE_CHECKING:
     from ferrule.mcp.source import McpSource
 
 
+class Lent(msgspec.Struct, frozen=True):
+    """What a program that runs many sessions lends to one of them: the model's connections, the environment of the
+    login shell, and a new file for its rollout, which is not among the user's own sessions.
+
+    Such a session asks nothing of the model's server beside its work, builds its sandbox when a command needs it, and
+    is not undone.
+    """
+
+    model: Model
+    login: LoginShell
+    record: Path
+
+
 async def open_session(
     settings: Settings,
     front_end: FrontEnd | None = None,
@@ -69,12 +83,14 @@ async def open_session(
     api_key: str | None = None,
     output_type: OutputType | None = None,
     parent: Parent | None = None,
+    lent: Lent | None = None,
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
     `hooks` come after the settings'. `tools` are used instead of the settings' and the profile's, `model` instead of
-    the provider's; `stored` is a session to go on with; `api_key` replaces the key of the provider's variable. Raises
-    `UsageError`, and `ModelError` where the server must be asked for its models and cannot be reached.
+    the provider's; `stored` is a session to go on with; `api_key` replaces the key of the provider's variable. `lent`
+    is what somebody else closes. Raises `UsageError`, and `ModelError` where the server must be asked for its models
+    and cannot be reached.
     """
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
@@ -84,9 +100,11 @@ async def open_session(
         items = settled(stored.responses)
         came_from, stored = Parentage(forked_from=stored.meta.id, history=tuple(items)), None
     session_id = stored.meta.id if stored else new_session_id()
-    rollout = _rollout_of(settings, session_id, stored)
+    rollout = _rollout_of(settings, session_id, stored) if lent is None else Rollout(lent.record, new=True)
     if parent is not None:
         model = parent.model
+    elif lent is not None:
+        model = lent.model
     if model is None:
         model, name = await _open_model(settings, profiles, env, api_key)
     budget = Budget(settings, name, parent.budget if parent else None)
@@ -108,6 +126,7 @@ async def open_session(
         undo_log=undo_log,
         parent=parent.workspace if parent else None,
         folders=parent.file_search if parent else None,
+        login=lent.login if lent else None,
     )
     spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
     notes: list[str] = []
@@ -132,12 +151,14 @@ async def open_session(
     try:
         if runtime.conversation.file_search is not None and parent is None:
             runtime.conversation.file_search.search.start()
+        if lent is not None and runtime.workspace.container is None:
+            toolset.warms_up = False
         servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)
     except BaseException:
         if rollout is not None:
             rollout.close()
         await toolset.aclose()
-        if parent is None:
+        if parent is None and lent is None:
             await model.aclose()
         raise
     dialogue = Dialogue(
@@ -153,11 +174,13 @@ async def open_session(
         parentage=came_from,
         children=children,
         spans=spans,
+        checks_server=lent is None,
     )
     if runtime.conversation.web is not None:
         runtime.conversation.web.history = lambda: dialogue.history.items
-    undoing = Undoing.of(settings, undo_log, runtime.workspace, report) if parent is None else None
-    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), undoing, owns_model=parent is None)
+    own = parent is None and lent is None
+    undoing = Undoing.of(settings, undo_log, runtime.workspace, report) if own else None
+    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), undoing, owns_model=own)
 
 
 async def _open_model(

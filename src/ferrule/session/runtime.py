@@ -13,7 +13,7 @@ from ferrule.dispatch.unfinished import put_right
 from ferrule.dispatch.workspace import Workspace
 from ferrule.execpolicy import DEFAULT_RULES, PolicyStore, load_rules, rule_files, with_project_rules
 from ferrule.process.plain import PlainLauncher
-from ferrule.process.shell import Shell
+from ferrule.process.shell import LoginShell, Shell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Settings
@@ -55,9 +55,11 @@ def build_runtime(
     undo_log: UndoLog | None = None,
     parent: Workspace | None = None,
     folders: FolderAccess | None = None,
+    login: LoginShell | None = None,
 ) -> Runtime:
     """Make what a session stands on; start nothing. `report` hears what commands left behind in repositories. A
     sub-agent shares the `policies`, the `undo_log` and the container of the `parent` that starts it, and its `folders`.
+    Somebody else closes the `login` shell that is given.
 
     Raises `UsageError` for a wrong directory, root or rules file.
     """
@@ -93,6 +95,7 @@ def build_runtime(
             base=env if workspace.container is None else workspace.container.environment,
             places=workspace.places,
             shell=None if workspace.container is None else Shell(workspace.container.shell),
+            login=login,
         ),
         turn_diff=TurnDiffTracker(settings.cwd, undo_log),
         home=settings.home,

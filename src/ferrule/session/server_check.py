@@ -16,7 +16,7 @@ SURELY_FITS = 4_096
 
 
 class ServerCheck:
-    """Asks once; knows the model's window in tokens, and warns of what the server cannot do.
+    """Asks once; knows the model's window in tokens, and warns of what the server cannot do. None: nobody is asked.
 
     `wanted` is called when the server has answered. `configured` is the window that the user set, `usual` that of the
     model's profile.
@@ -24,7 +24,7 @@ class ServerCheck:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None,
         name: str,
         wanted: "Callable[[], Wanted]",
         warn: Callable[[str], None],

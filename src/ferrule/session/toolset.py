@@ -119,6 +119,7 @@ class Toolset(LoopBound, Closing):
         self._children = children
         self._lent = frozenset(map(id, lent))
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
+        self.warms_up = True
         self.gate = Gate()
         """Orders calls that come one by one from a framework."""
         self._in_plain_code = False
@@ -406,8 +407,8 @@ class Toolset(LoopBound, Closing):
 
     async def warm_up(self) -> None:
         """Let what commands need be made now: the sandbox and the login shell's environment. Without a tool that runs
-        commands they are made when one is needed after all."""
-        if not self.runs_commands:
+        commands, and where most models call none, they are made when one is needed after all."""
+        if not (self.warms_up and self.runs_commands):
             return
         await self.workspace.warm_up()
         self.conversation.commands.warm_up()

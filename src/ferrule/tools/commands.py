@@ -52,9 +52,10 @@ class Commands:
         base: Mapping[str, str] | None = None,
         places: Places = NOWHERE,
         shell: Shell | None = None,
+        login: LoginShell | None = None,
     ) -> None:
         """`shell` is that of a container, whose programs are found by its own launcher, and which has no start-up
-        files of the user."""
+        files of the user. `login` is one that others use, too; its owner closes it."""
         self.plain = plain
         self.base = dict(os.environ) if base is None else dict(base)
         self.policy = policy
@@ -66,7 +67,8 @@ class Commands:
         self.places = places
         self.contained = shell is not None
         self.shell: Shell = shell or default_shell(self.base, places)
-        self._login = LoginShell(plain, self.shell, self.base, cwd, places=places)
+        self._owns_login = login is None
+        self._login = login or LoginShell(plain, self.shell, self.base, cwd, places=places)
         self._environments: dict[tuple[bool, Stdio | None], dict[str, str]] = {}
         self._warming: asyncio.Future[LoginEnvironment] | None = None
 
@@ -116,5 +118,6 @@ class Commands:
         """End every process that still runs."""
         if self._warming is not None:
             self._warming.cancel()
-        await self._login.close()
+        if self._owns_login:
+            await self._login.close()
         await self.sessions.end_all()
