@@ -19,7 +19,8 @@ def programs(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("page", "number"), [(page, number) for page in ("python.md", "hooks.md") for number in range(len(programs(page)))]
+    ("page", "number"),
+    [(page, number) for page in ("python.md", "hooks.md", "batch.md") for number in range(len(programs(page)))],
 )
 def test_a_program_runs(page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "project").mkdir()

@@ -16,6 +16,7 @@ from ferrule.protocol.errors import FerruleError, UsageError
 
 COMMANDS = {
     "exec": "do one task without asking, and exit; `exec resume` goes on with an earlier session",
+    "batch": "do the tasks of a file, many at a time, and write one result for each",
     "resume": "go on with an earlier session: `ferrule resume ID|--last [PROMPT]`",
     "sessions": "list, show, export, fork, rename, archive and remove stored sessions, undo their last turn",
     "tools": "print the tools that a model is sent",

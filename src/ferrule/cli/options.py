@@ -4,7 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NoReturn
+
+import msgspec
 
 from ferrule.cli.main import one_line
 from ferrule.config import Configuration, Layer, Sources, load
@@ -74,9 +77,13 @@ def add_profile_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rights_flags(
-    parser: argparse.ArgumentParser, asking: str = "nobody can be asked here, so never is the default"
+    parser: argparse.ArgumentParser,
+    asking: str = "nobody can be asked here, so never is the default",
+    *,
+    directory: bool = True,
 ) -> None:
-    """Add the flags for permissions and directories. `asking` says which approval policy is the default."""
+    """Add the flags for permissions and directories. `asking` says which approval policy is the default; without
+    `directory` the working directory is no choice."""
     parser.add_argument(
         "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write (default), container or danger-full-access"
     )
@@ -87,15 +94,43 @@ def add_rights_flags(
     parser.add_argument(
         "--container-image", metavar="NAME", help="run commands in a container on this image (implies -s container)"
     )
-    add_directory_flag(parser)
+    if directory:
+        add_directory_flag(parser)
     parser.add_argument(
         "--add-dir", metavar="DIR", action="append", default=[], help="another directory that may be written"
+    )
+
+
+def add_limit_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that bound a run, but for its time."""
+    parser.add_argument("--max-turns", type=int, metavar="N", help="the maximum number of model requests")
+    parser.add_argument("--max-tool-calls", type=int, metavar="N", help="the maximum number of tool calls")
+    parser.add_argument("--max-output-tokens", type=int, metavar="N", help="the maximum length of one answer")
+    parser.add_argument("--token-budget", type=int, metavar="N", help="end the run once its requests took N tokens")
+    parser.add_argument(
+        "--cost-budget", type=float, metavar="AMOUNT", help="end the run once it has cost this much, by [prices.MODEL]"
     )
 
 
 def add_directory_flag(parser: argparse.ArgumentParser) -> None:
     """Add the flag for the working directory."""
     parser.add_argument("-C", "--cd", dest="directory", metavar="DIR", help="the working directory")
+
+
+def read_given(flag: str, path: str) -> bytes:
+    """Return what is in the file that a flag names. Raises `UsageError`."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{flag}: {path} cannot be read: {error.strerror}") from error
+
+
+def schema_in(path: str) -> dict[str, object]:
+    """Return the schema in the file of `--output-schema`. Raises `UsageError`."""
+    try:
+        return msgspec.json.decode(read_given("--output-schema", path), type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--output-schema: {path} is not a JSON object: {error}") from error
 
 
 def add_config_flag(parser: argparse.ArgumentParser) -> None:

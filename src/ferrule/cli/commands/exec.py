@@ -14,10 +14,13 @@ from ferrule.cli.options import (
     NOBODY_TO_ASK,
     Parser,
     add_config_flag,
+    add_limit_flags,
     add_model_flags,
     add_profile_flag,
     add_rights_flags,
     configuration,
+    read_given,
+    schema_in,
     split_command,
 )
 from ferrule.cli.resuming import resumed
@@ -94,13 +97,7 @@ def _parser() -> Parser:
     add_profile_flag(parser)
     add_rights_flags(parser)
     parser.add_argument("-i", "--image", metavar="FILE", action="append", default=[], help="an image for the prompt")
-    parser.add_argument("--max-turns", type=int, metavar="N", help="the maximum number of model requests")
-    parser.add_argument("--max-tool-calls", type=int, metavar="N", help="the maximum number of tool calls")
-    parser.add_argument("--max-output-tokens", type=int, metavar="N", help="the maximum length of one answer")
-    parser.add_argument("--token-budget", type=int, metavar="N", help="end the run once its requests took N tokens")
-    parser.add_argument(
-        "--cost-budget", type=float, metavar="AMOUNT", help="end the run once it has cost this much, by [prices.MODEL]"
-    )
+    add_limit_flags(parser)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
     parser.add_argument("--turn-timeout", type=float, metavar="SECONDS", help="end the turn after this time")
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON schema of the last message")
@@ -130,11 +127,11 @@ def _job(options: argparse.Namespace) -> _Job:
     if options.output is not None and not Path(options.output).absolute().parent.is_dir():
         raise UsageError(f"-o: the folder of {options.output} does not exist")
     if options.output_schema is not None:
-        settings = msgspec.structs.replace(settings, output_schema=_schema(options.output_schema))
+        settings = msgspec.structs.replace(settings, output_schema=schema_in(options.output_schema))
     if options.ephemeral:
         settings = msgspec.structs.replace(settings, ephemeral=True)
     prompt = expand_prompt(_prompt(rest), settings.home)
-    images = [image_of(_read("-i", path), f"-i: {path}") for path in options.image]
+    images = [image_of(read_given("-i", path), f"-i: {path}") for path in options.image]
     return _Job(settings, [*images, InputText(prompt)] if images else prompt, stored)
 
 
@@ -162,20 +159,6 @@ def _prompt(words: Sequence[str]) -> str:
     if not text.strip():
         raise UsageError('the prompt is empty: say what to do, as in `ferrule exec "Fix the failing test"`')
     return text
-
-
-def _schema(path: str) -> dict[str, object]:
-    try:
-        return msgspec.json.decode(_read("--output-schema", path), type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"--output-schema: {path} is not a JSON object: {error}") from error
-
-
-def _read(flag: str, path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{flag}: {path} cannot be read: {error.strerror}") from error
 
 
 def _hand_over(result: TurnResult, options: argparse.Namespace) -> None:

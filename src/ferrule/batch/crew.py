@@ -1,0 +1,161 @@
+"""The workers of a batch: who they are, what they say, and how they ended. Here they are processes of this machine."""
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from ferrule.batch.messages import Channel, Message, Setup, Stop
+from ferrule.protocol.errors import FerruleError
+
+ENDING_SECONDS = 15.0
+"""How long a worker may take that was told to end: it ends the commands of its tasks, and removes their workspaces."""
+SHOWN_BYTES = 2000
+SHOWN_LINES = 3
+"""Lines shown of what a worker wrote last."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A worker said something."""
+
+    worker: int
+    message: Message
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A worker has ended; `how` goes on behind "it"."""
+
+    worker: int
+    how: str
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """The driver has to look around: no worker is concerned."""
+
+
+Event = Said | Left | Woken
+
+
+class Crew(Protocol):
+    """Workers by their numbers, wherever they are."""
+
+    events: "asyncio.Queue[Event]"
+
+    async def start(self, lanes: int) -> int:
+        """Start a worker with so many lanes; return its number."""
+        ...
+
+    def send(self, worker: int, message: Message) -> None:
+        """Tell a worker something, unless it has ended."""
+        ...
+
+    async def close(self) -> None:
+        """End all workers. What they said until then stands in `events`."""
+        ...
+
+
+class _Worker(msgspec.Struct):
+    process: asyncio.subprocess.Process
+    channel: Channel
+    log: BinaryIO
+    listening: "asyncio.Task[None]"
+
+
+class LocalCrew:
+    """Workers as processes. They end with this one, and hold the descriptor `lock` open until they have."""
+
+    def __init__(self, setup: Setup, lock: int) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self._setup = setup
+        self._lock = lock
+        self._numbers: Iterator[int] = count(1)
+        self._workers: dict[int, _Worker] = {}
+
+    async def start(self, lanes: int) -> int:
+        """See `Crew.start`. Raises `FerruleError`."""
+        number, log = next(self._numbers), tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has ended
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = await self._process(log, (theirs.fileno(), self._lock))
+        except OSError as error:
+            raise FerruleError(f"no worker can be started: {error.strerror}") from error
+        channel = Channel(*await asyncio.open_connection(sock=ours))
+        channel.send_bytes(pickle.dumps(msgspec.structs.replace(self._setup, lanes=lanes)))
+        self._workers[number] = _Worker(process, channel, log, asyncio.create_task(self._listen(number, channel)))
+        return number
+
+    async def _process(self, log: BinaryIO, descriptors: tuple[int, int]) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # the working directory holds no modules of ours
+            "-m",
+            "ferrule.batch.worker",
+            *map(str, descriptors),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=descriptors,
+            start_new_session=True,  # Ctrl-C is for this process, which ends them
+        )
+
+    def send(self, worker: int, message: Message) -> None:
+        """See `Crew.send`."""
+        if worker in self._workers:
+            self._workers[worker].channel.send(message)
+
+    async def close(self) -> None:
+        """See `Crew.close`."""
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.channel.send(Stop())
+        listening = [worker.listening for worker in workers]
+        if listening:
+            _, late = await asyncio.wait(listening, timeout=ENDING_SECONDS)
+            for worker in workers:
+                if worker.listening in late:
+                    _kill(worker.process)
+            await asyncio.wait(listening)
+
+    async def _listen(self, number: int, channel: Channel) -> None:
+        """Pass on what a worker says, and then how it has ended."""
+        while (message := await channel.receive()) is not None:
+            self.events.put_nowait(Said(number, message))
+        worker = self._workers[number]
+        try:
+            code = await asyncio.wait_for(worker.process.wait(), ENDING_SECONDS)
+        except TimeoutError:  # it closed its end, and goes on
+            _kill(worker.process)
+            code = await worker.process.wait()
+        channel.close()
+        del self._workers[number]
+        with worker.log as log:
+            self.events.put_nowait(Left(number, _how(code, _end_of(log))))
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end_of(log: BinaryIO) -> str:
+    """Return the last lines that a worker wrote, in one."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - SHOWN_BYTES))
+    return " / ".join(log.read().decode("utf-8", "replace").strip().splitlines()[-SHOWN_LINES:])
+
+
+def _how(code: int, said: str) -> str:
+    """Say how a worker ended."""
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code == -signal.SIGKILL:
+        how += ", as the system does when memory is short"
+    return f"{how}: {said}" if said else how

@@ -1,0 +1,149 @@
+"""A batch from its tasks to its results: what the command and programs run."""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from ferrule.batch.crew import LocalCrew
+from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
+from ferrule.batch.messages import Setup
+from ferrule.batch.results import ResultsFile, unfinished
+from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, read_task
+from ferrule.config import project_root
+from ferrule.model.provider import open_model
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.settings import Settings
+from ferrule.store.queue import TaskQueue
+from ferrule.workspaces import Workspaces
+
+DEFAULT_WORKERS = 8
+"""Tasks at a time: what most servers take, and most machines have memory for."""
+QUEUE, ROLLOUTS, SCRATCH = ".queue", ".rollouts", ".work"
+"""What the names of the files and folders beside the results end with."""
+
+
+class Batch:
+    """One run over tasks. `out` is the file of results; None: one that nobody needs afterwards.
+
+    `prepare` comes first, then `lines`, then `close`. `bad` are the lines that were no tasks, in words. `progress` is
+    kept up to date; `changed` is called then.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        out: str | os.PathLike[str] | None,
+        *,
+        workers: int = DEFAULT_WORKERS,
+        api_key: str | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Raise `UsageError` for what cannot be."""
+        if workers < 1:
+            raise UsageError(f"a batch needs at least 1 worker, not {workers}")
+        open_model(settings.provider, api_key=api_key)  # what is wrong with it would be wrong in each task
+        self.progress = Progress()
+        self.bad: list[str] = []
+        self._settings = settings
+        self._workers = workers
+        self._api_key = api_key
+        self._changed = changed
+        self._keeps = out is not None
+        self._open = ExitStack()
+        if out is None:
+            out = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="ferrule-batch-")), "results.jsonl")
+        self._out = Path(os.path.realpath(out))
+
+    def prepare(self, lines: Iterable[tuple[int, bytes | None]], base: str) -> None:
+        """Read the results that are there, and all tasks, from numbered lines. Relative folders are below `base`.
+        Blocking. Raises `UsageError` and `StoreError`; nothing was changed then that was there."""
+        results = ResultsFile(self._out)
+        self._open.callback(results.close)
+        queue = TaskQueue(Path(f"{self._out}{QUEUE}"), ALONE_AFTER)
+        self._open.callback(queue.close)
+        there = dict(results.read(lambda start: unfinished(queue.results(), start)))
+        queue.forget(there)
+        seen: set[str] = set()
+        queue.add(
+            (task.key, msgspec.json.encode(task)) for task in self._tasks(lines, base, seen) if task.key not in there
+        )
+        self.progress.total = len(seen)
+        self.progress.earlier = len(seen) - queue.waiting(alone=False) - queue.waiting(alone=True)
+        self.progress.errors = sum(there.get(key) == "error" for key in seen)
+        self._results, self._queue = results, queue
+
+    def earlier(self) -> Iterator[bytes]:
+        """Yield the lines of results that were there."""
+        return self._results.lines()
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        """Do the tasks; yield each line of the results once it is written. Raises `FerruleError` where it cannot go
+        on: what was finished is kept."""
+        scratch = self._scratch()
+        rollouts = f"{self._out}{ROLLOUTS}"
+        setup = Setup(
+            settings=self._settings,
+            api_key=self._api_key,
+            lanes=0,
+            scratch=str(scratch),
+            rollouts=rollouts,
+            keeps_rollouts=self._keeps,
+        )
+        self.progress.began = time.monotonic()
+        driver = Driver(
+            self._queue,
+            self._results,
+            LocalCrew(setup, self._results.descriptor),
+            self.progress,
+            lanes=self._workers,
+            processes=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            changed=self._changed,
+        )
+        running = asyncio.create_task(driver.run())
+        try:
+            while (line := await driver.given.get()) is not None:
+                driver.taken()
+                yield line
+            await running
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            async with Workspaces.open(scratch):
+                pass  # what killed workers have left is removed, and the folder
+        if self._queue.is_empty():
+            self._queue.remove()
+
+    def close(self) -> None:
+        """Close all files."""
+        self._open.close()
+
+    def _tasks(self, lines: Iterable[tuple[int, bytes | None]], base: str, seen: set[str]) -> Iterator[Task]:
+        for number, line in lines:
+            try:
+                if line is None:
+                    raise BadTask(f"longer than {LONGEST_LINE // 2**20} MiB")
+                task = read_task(line, base)
+                if task.key in seen:
+                    raise BadTask(f"the id {task.key} again")
+            except BadTask as error:
+                self.bad.append(f"line {number}: {error}")
+                continue
+            seen.add(task.key)
+            yield task
+
+    def _scratch(self) -> Path:
+        """Return the folder of the workspaces: beside the results, unless they lie in a repository, of which tasks
+        would believe that they are in it."""
+        beside = Path(f"{self._out}{SCRATCH}")
+        top = project_root(str(self._out.parent))
+        if not Path(top, ".git").exists():
+            return beside
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return caches / "ferrule" / "batch" / hashlib.sha256(os.fsencode(self._out)).hexdigest()[:16]

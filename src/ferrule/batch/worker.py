@@ -1,0 +1,73 @@
+"""A worker process: some lanes, in each of which one task after another is done."""
+
+import asyncio
+import os
+import pickle
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from ferrule.batch.attempt import Attempts
+from ferrule.batch.gate import Gate
+from ferrule.batch.messages import Channel, Hold, Job, Ready, Setup, Stop
+from ferrule.batch.tasks import Task
+from ferrule.tools.tasks import end_tasks
+from ferrule.workspaces import Workspaces
+
+ENDING_SECONDS = 10.0
+"""How long the end of a worker may take whose driver is gone: closing sessions takes a second at most."""
+
+
+def main() -> None:
+    """Run the worker whose driver is at the descriptor in the first argument. The others are kept open, and are not
+    inherited by commands: they hold a lock."""
+    talk, *kept = map(int, sys.argv[1:])
+    for descriptor in (talk, *kept):
+        os.set_inheritable(descriptor, False)
+    asyncio.run(serve(socket.socket(fileno=talk)))
+
+
+async def serve(talk: socket.socket) -> None:
+    """Do what the driver says until it says no more."""
+    channel = Channel(*await asyncio.open_connection(sock=talk))
+    told = await channel.receive_bytes()
+    if told is None:
+        return
+    setup: Setup = pickle.loads(told)
+    gate = Gate(setup.lanes, lambda seconds: channel.send(Hold(seconds)))
+    async with (
+        Workspaces.open(Path(setup.scratch)) as workspaces,
+        Attempts(setup, workspaces, gate) as attempts,
+    ):
+        channel.send(Ready())
+        lanes: set[asyncio.Task[None]] = set()
+        while not isinstance(message := await channel.receive(), Stop | None):
+            if isinstance(message, Hold):
+                gate.hold(message.seconds)
+            elif isinstance(message, Job):
+                lane = asyncio.create_task(_lane(message, attempts, channel))
+                lanes.add(lane)
+                lane.add_done_callback(lanes.discard)
+        if message is None:
+            _end_soon()
+        await end_tasks(list(lanes))
+    await channel.flush()
+
+
+async def _lane(job: Job, attempts: Attempts, channel: Channel) -> None:
+    task = msgspec.json.decode(job.task, type=Task)
+    channel.send(await attempts.run(job.key, task, job.tries))
+
+
+def _end_soon() -> None:
+    """End the process even if something of it hangs: nobody is left to end it."""
+    timer = threading.Timer(ENDING_SECONDS, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    main()
