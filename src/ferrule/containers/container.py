@@ -7,23 +7,23 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from ferrule.containers.background import Background
-from ferrule.containers.errors import ContainerError, ContainerExpired
+from ferrule.containers.errors import ContainerError, ContainerExpired, NoSuchUser, OneUser
 from ferrule.containers.host import ContainerInfo, ContainerSettings, Status
-from ferrule.containers.images.accounts import account_of
+from ferrule.containers.images.accounts import account_of, find_account, read_table
 from ferrule.containers.images.errors import ImageError
 from ferrule.containers.images.writable import Way, copy_root
 from ferrule.containers.notices import EXCEEDED, RESTARTED, with_notices
 from ferrule.containers.place import Slot
 from ferrule.process.launcher import Launcher, LaunchError, Limits, Stdio
 from ferrule.process.run import Completed, run, uninterrupted
-from ferrule.sandbox.linux.client import HelperEnded, WireCovers
+from ferrule.sandbox.linux.client import HelperEnded, InitProcess, WireCovers
 from ferrule.sandbox.linux.holders import HolderProcess
-from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, request_of, spawn, started
+from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, open_by, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER, Account
 from ferrule.sandbox.way_out import WayOut
 from ferrule.sync import Closing, wait_for_coroutine
@@ -46,7 +46,12 @@ ONE_ID = (
     "the image's user {} cannot be had, because this container has one user id only (`ferrule doctor` says why): "
     "commands run as the image's root"
 )
+NO_USER = "unable to find user {}: no matching entries in passwd file"
+"""As Docker says it."""
+ONE_USER = "the container has one user id only (`ferrule doctor` says why), so nothing in it can run as {}"
+ROOT = Account(user=0, group=0, groups=(0,), name="root", home="/root")
 GIBIBYTE = 1 << 30
+T = TypeVar("T")
 _LIMITS = Limits()
 
 
@@ -182,7 +187,7 @@ class Container(Closing):
     @staticmethod
     def variables(settings: ContainerSettings) -> dict[str, str]:
         """Return the environment of a command that brings none, in a container with these settings."""
-        user = IMAGE_USER if settings.root else {}
+        user = IMAGE_USER if settings.root or settings.users else {}
         return {**ENVIRONMENT, **user, **settings.env}
 
     @property
@@ -195,8 +200,9 @@ class Container(Closing):
         """The user of an image whom its commands run as, where there are many ids; None for its root. Raises
         `ContainerError`."""
         own = self.settings
+        root = self._slot.copy if own.users else own.root and Path(own.root)
         try:
-            return account_of(Path(own.root), own.user) if own.root and own.user else None
+            return account_of(root, own.user) if root and own.user else None
         except ImageError as error:
             raise ContainerError(str(error)) from error
 
@@ -256,19 +262,41 @@ class Container(Closing):
         *,
         covers: WireCovers = (),
         on_init: Callable[[int], None] | None = None,
+        account: Account | None = None,
     ) -> ConfinedChild:
         """Start a command; `cwd` is a path inside. What it leaves running goes on until the container ends.
 
         `covers` are protected while it runs, and what it leaves running. `on_init` is given a pidfd of the process that
-        ends with the last of these, before the command starts.
+        ends with the last of these, before the command starts. `account` runs it, in place of the container's own
+        user (see `account_named`).
         """
         request = {**request_of(argv, env, cwd, self._bounded(limits)), "covers": list(covers)}
-        for seconds in NOTICED_SECONDS:
-            try:
-                return await self._attempt(await self._running_holder(), request, stdio, on_init)
-            except _NotStarted:  # nothing has run
-                await asyncio.sleep(seconds)
-        return await self._attempt(await self._running_holder(), request, stdio, on_init)
+        return await self._tried(
+            lambda holder: self._attempt(holder, {**request, "user": _wire(account, holder)}, stdio, on_init)
+        )
+
+    async def open_file(self, path: str, flags: int, account: Account | None = None) -> int:
+        """Open a file inside as a command could, and return the descriptor. `path` is absolute, `flags` are those of
+        `os.open`; with `O_CREAT` the folders above are made. It need not be a regular file: look before you read.
+
+        Raises `OSError` as `open` does, and `ContainerError`.
+        """
+        if "\0" in path:
+            raise ValueError("embedded null byte")
+        return await self._tried(lambda holder: self._opened(holder, path, flags, account))
+
+    async def account_named(self, user: str) -> Account:
+        """Return the user of this name or number, as the container's own tables have them now. Raises `ContainerError`
+        for one that is not there, and where the container has one user id only."""
+        await self.start()
+        passwd, groups = await self._table("/etc/passwd"), await self._table("/etc/group")
+        try:
+            account = find_account(passwd, groups, user)
+        except ImageError as error:
+            raise NoSuchUser(NO_USER.format(user)) from error
+        if not self.mapped and (account.user or account.group):
+            raise OneUser(ONE_USER.format(user))
+        return account
 
     async def run(
         self,
@@ -311,6 +339,10 @@ class Container(Closing):
     ) -> Completed:
         """`run`, for plain code."""
         return wait_for_coroutine(self.run(command, env=env, cwd=cwd, stdin=stdin, timeout=timeout))
+
+    def keep(self) -> None:
+        """Let its files outlive its host, although it was made as a temporary one. Raises `ContainerError`."""
+        self._slot.keep()
 
     def publish(self) -> "Container":
         """Let others see it, once somebody has it. For its host."""
@@ -407,6 +439,32 @@ class Container(Closing):
         except ImageError as error:
             raise ContainerError(str(error)) from error
 
+    async def _table(self, path: str) -> str:
+        try:
+            return read_table(await self.open_file(path, os.O_RDONLY, ROOT))
+        except OSError:
+            return ""
+
+    async def _opened(self, holder: HolderProcess, path: str, flags: int, account: Account | None) -> int:
+        init = await self._taken(holder)
+        asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill, holder)
+        return await open_by(init, path, flags, _wire(account, holder))
+
+    async def _tried(self, attempt: Callable[[HolderProcess], Coroutine[Any, Any, T]]) -> T:
+        """Try something with the container's processes, again if they have ended meanwhile."""
+        for seconds in NOTICED_SECONDS:
+            try:
+                return await attempt(await self._running_holder())
+            except _NotStarted:  # nothing has run
+                await asyncio.sleep(seconds)
+        return await attempt(await self._running_holder())
+
+    async def _taken(self, holder: HolderProcess) -> InitProcess:
+        try:
+            return await holder.take(())
+        except LaunchError as error:
+            raise _NotStarted("the container ended before the command was started") from error
+
     async def _attempt(
         self,
         holder: HolderProcess,
@@ -417,10 +475,7 @@ class Container(Closing):
         def ended() -> None:
             self._ended(child)
 
-        try:
-            init = await holder.take(())
-        except LaunchError as error:
-            raise _NotStarted("the container ended before the command was started") from error
+        init = await self._taken(holder)
         try:
             child = spawn(init, request, stdio, soft_kill=False, on_end=ended)
         except OSError as error:
@@ -492,6 +547,11 @@ class Container(Closing):
             file_bytes=min(limits.file_bytes or own.file_bytes, own.file_bytes),
             data_bytes=limits.data_bytes or self._host.memory_of_a_process(self),
         )
+
+
+def _wire(account: Account | None, holder: HolderProcess) -> tuple[int, int, list[int]] | None:
+    """Return the user as an init becomes them; None for the only one that there is."""
+    return (account.user, account.group, list(account.groups)) if account and holder.mapped else None
 
 
 class _NotStarted(ContainerError):

@@ -13,3 +13,11 @@ class UnknownContainer(ContainerError):
 
 class ContainerExpired(ContainerError):
     """The container has ended for good, and its files are gone."""
+
+
+class NoSuchUser(ContainerError):
+    """The container has no user of this name."""
+
+
+class OneUser(ContainerError):
+    """The container has one user id only, and that is not the one that was asked for."""

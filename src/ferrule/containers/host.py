@@ -35,12 +35,14 @@ class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `memory_bytes`, `cpus`, `max_processes` and `disk_bytes` hold for all its commands together; `ferrule doctor` says
     how strictly. `root` is a folder with a whole file system (an unpacked image), which commands see instead of the
-    machine's programs; their changes lie in a layer of the container. `user` is the user of the root whom commands run
-    as, as an image names it: its root, unless given. `temporary`: its files go with the process that made it, instead
-    of staying until it expires.
+    machine's programs; their changes lie in a layer of the container. `users`: the machine's programs on a root of its
+    own, which commands are root of and can change. `user` is the user of either root whom commands run as, as an image
+    names it: its root, unless given. `temporary`: its files go with the process that made it, instead of staying until
+    it expires.
     """
 
     root: str | None = None
+    users: bool = False
     user: str = ""
     memory_bytes: int = MEMORY_BYTES
     cpus: float | None = None

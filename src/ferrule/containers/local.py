@@ -351,7 +351,7 @@ class LocalHost(LoopBound):
         soonest = await asyncio.to_thread(sweep, self._place)
         if soonest is not None and soonest <= time.time():
             soonest = time.time() + OTHERS_WAIT
-        if not await asyncio.to_thread(_groups_are_gone):
+        if not await asyncio.to_thread(groups_are_gone):
             soonest = time.time() + DYING_WAIT
         self._left_until = soonest
 
@@ -364,7 +364,7 @@ def single_container(settings: ContainerSettings) -> Container:
     return container
 
 
-def _groups_are_gone() -> bool:
+def groups_are_gone() -> bool:
     """Remove the control groups of killed predecessors. Returns False if processes are still dying in some."""
     groups = find_groups()
     return not isinstance(groups, Groups) or remove_unheld(groups)
@@ -383,7 +383,9 @@ async def _made(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:
 def _root(slot: Slot, container: Container, packages: Bind | None) -> PrivateRoot:
     own = container.settings
     image = None
-    if own.root is not None:
+    if own.users:
+        image = Layers(base=str(slot.copy))
+    elif own.root is not None:
         if not Path(own.root).is_dir():
             raise ContainerError(f"{own.root} is no folder with the files of an image")
         image = (
@@ -399,6 +401,7 @@ def _root(slot: Slot, container: Container, packages: Bind | None) -> PrivateRoo
         binds=own.binds,
         packages=packages,
         image=image,
+        programs=own.root is None,
         account=container.account,
     )
 

@@ -5,7 +5,7 @@
              data/ tmp/ home/   what is mounted inside
              skills/            what is shown read-only inside
              upper/ work/       the layer over an image
-             root/              a copy of it, where there can be no layer
+             root/              a copy of it, where there can be no layer, or a root with users of its own
 
 The default place is `/var/tmp/ferrule-UID/`, because commands see the path of what is mounted: it tells nothing of the
 user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes share nothing.
@@ -27,6 +27,7 @@ import msgspec
 
 from ferrule.containers.errors import ContainerError, UnknownContainer
 from ferrule.containers.host import ContainerInfo, ContainerSettings
+from ferrule.containers.own_root import make_root
 from ferrule.containers.removal import remove_tree
 from ferrule.locks import hold, try_lock
 
@@ -128,6 +129,12 @@ class Slot:
             os.close(self._lock)
             self._lock = -1
 
+    def keep(self) -> None:
+        """Let it outlive its process although it was made as a temporary one. Raises `ContainerError`."""
+        settings = msgspec.structs.replace(self.record.settings, temporary=False)
+        self.record = msgspec.structs.replace(self.record, settings=settings)
+        self.publish()
+
     def remove(self) -> None:
         """Remove it. Blocking, as long as there are files. Nothing may run in it any more."""
         try:
@@ -168,6 +175,8 @@ def _new_slot(place: Path, settings: ContainerSettings) -> Slot:
         for name in (*FOLDERS, *(LAYERS if settings.root else ())):
             (folder / name).mkdir(mode=0o755)
         (folder / "tmp").chmod(0o1777)
+        if settings.users:
+            make_root(folder / COPY, settings.user)
         undo.pop_all()
     return Slot(folder, record, lock)
 

@@ -117,4 +117,9 @@ class Launcher(Protocol):
 
 
 class LaunchError(FerruleError):
-    """The process could not be started; the text names the cause (program, working directory, sandbox)."""
+    """The process could not be started; the text names the cause (program, working directory, sandbox).
+
+    `number` is the kernel's error if the command itself is the cause: what it names cannot be run, or not there.
+    """
+
+    number: int | None = None

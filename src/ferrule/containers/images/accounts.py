@@ -19,23 +19,27 @@ LARGEST = (1 << 16) - 1
 
 def account_of(root: Path, user: str) -> Account | None:
     """Return the user; None for root itself. Raises `ImageError` for one that the image does not have."""
+    found = find_account(_text(root, b"etc/passwd"), _text(root, b"etc/group"), user)
+    return found if found.user or found.group else None
+
+
+def find_account(passwd: str, group_table: str, user: str) -> Account:
+    """Return the user as the text of the tables has them. Raises `ImageError`."""
     name, _, group = user.partition(":")
-    users = [*_table(root, b"etc/passwd", 7)]
+    users = [*_rows(passwd, 7)]
     found = next((row for row in users if name in (row[0], row[2])), None)
     if found is None and not name.isdigit():
         raise ImageError(
             f"the image's user is {readable(user)!r}, but its /etc/passwd has no {readable(name)!r}: build it anew"
         )
     number = int(found[2] if found else name)
-    groups = [*_table(root, b"etc/group", 4)]
+    groups = [*_rows(group_table, 4)]
     main = _group(groups, group, user) if group else int(found[3]) if found else 0
     more = () if group or not found else tuple(int(row[2]) for row in groups if found[0] in row[3].split(","))
     if max(number, main, *more) > LARGEST:
         raise ImageError(
             f"the image's user is {readable(user)!r}, but containers have no ids above {LARGEST}: build it anew"
         )
-    if number == main == 0:
-        return None
     return Account(
         user=number,
         group=main,
@@ -54,14 +58,22 @@ def _group(groups: list[list[str]], wanted: str, user: str) -> int:
     return int(found[2] if found else wanted)
 
 
-def _table(root: Path, path: bytes, columns: int) -> Iterator[list[str]]:
-    """Yield the rows of a table whose ids are numbers; none if there is no table."""
+def _text(root: Path, path: bytes) -> str:
+    """Return a table's text; none if there is no table."""
     try:
-        file = open_inside(root, path)
+        return read_table(open_inside(root, path))
     except OSError:
-        return
+        return ""
+
+
+def read_table(file: int) -> str:
+    """Read a table of users or groups, and close its descriptor."""
     with os.fdopen(file, "rb") as opened:
-        text = opened.read(MOST_BYTES).decode("utf-8", "replace")
+        return opened.read(MOST_BYTES).decode("utf-8", "replace")
+
+
+def _rows(text: str, columns: int) -> Iterator[list[str]]:
+    """Yield the rows of a table whose ids are numbers."""
     for line in text.splitlines():
         row = line.split(":")
         if len(row) == columns and row[2].isdigit() and (columns < 7 or row[3].isdigit()):

@@ -60,8 +60,8 @@ class HelperEnded(LaunchError):
 class Reply(msgspec.Struct, frozen=True):
     """One message from a zygote or an init. Its descriptors belong to the receiver.
 
-    `kind` is L(isteners), R(eady), C(hild), S(tarted), T(erminal), X (exit) or E(rror); empty at the end of the
-    channel.
+    `kind` is L(isteners), R(eady), C(hild), S(tarted), T(erminal), F(ile), X (exit) or E(rror); empty at the end of
+    the channel.
     """
 
     kind: bytes

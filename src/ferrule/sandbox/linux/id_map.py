@@ -137,6 +137,6 @@ def shown(plan: dict) -> list[tuple[bytes, bytes, bool, bool]]:  # type: ignore[
     """List what is mounted: where, from where, writable, with ids of the container's own."""
     base, upper, _ = plan["image"]
     image = [(b"base", base, not upper, True)]
-    if upper:
-        image.append((b"layer", os.path.dirname(upper), True, True))
+    # What commands change; of a copy once more, since all that is mounted in the other one would count as its files.
+    image.append((b"layer", os.path.dirname(upper), True, True) if upper else (b"changed", base, False, True))
     return [*image, *((target, source, writable, target in plan["own"]) for source, target, writable in plan["binds"])]

@@ -52,6 +52,7 @@ class Init:
         self.ruleset = ruleset
         self.channel = channel
         self.command = 0
+        self.user: tuple[int, int, list[int]] | None = settings["user"]
         self.pid_max: int | None = None
 
     def prepare(self, covers: list[tuple[str, bytes, bytes]]) -> None:
@@ -112,6 +113,10 @@ class Init:
         request, fds = receive(self.channel)
         if request is None:
             return
+        self.user = request.get("user") or self.user
+        if "open" in request:
+            self.hand_over(*request["open"])
+            return
         actions = self.standard_streams(request, fds)
         final_filter = self.arrange(request)
         # Opened before we are sealed, because then the kernel gives the file to root.
@@ -120,7 +125,7 @@ class Init:
             self.seal(final_filter)
         program = find_program(request["argv"][0], request["env"])
         self.handle_signals()
-        start = self.spawn if self.namespaces and not self.settings["user"] else self.fork_sealed
+        start = self.spawn if self.namespaces and not self.user else self.fork_sealed
         if preference is not None:
             os.pwrite(preference, self.settings["oom_score_adj"], 0)
         self.command = start(program, request, actions)
@@ -130,6 +135,16 @@ class Init:
         for fd in fds:
             os.close(fd)
         self.wait()
+
+    def hand_over(self, path: bytes, flags: int) -> None:
+        """Open a file as a command of this user could, and send it. What is to be made gets its folders, too."""
+        self.seal(self.settings["final_filter"])
+        if self.user:
+            become(*self.user)
+        if flags & os.O_CREAT:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        # A pipe must not make us wait, nor a terminal become ours.
+        send(self.channel, b"F", fds=(os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666),))
 
     def standard_streams(self, request: dict, fds: list[int]) -> list[tuple]:  # type: ignore[type-arg]
         if request["terminal"]:
@@ -219,10 +234,8 @@ class Init:
             _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         if self.namespaces:
-            user, group, groups = self.settings["user"]
-            os.setgroups(groups)
-            os.setresgid(group, group, group)
-            os.setresuid(user, user, user)
+            assert self.user is not None
+            become(*self.user)
             return
         own = struct.pack("I", os.getpid())
         self.seal(self.settings["final_filter"].replace(self.settings["own_process"], own))
@@ -276,6 +289,12 @@ class Init:
         if not self.namespaces:
             return descendants(os.getpid())
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def become(user: int, group: int, groups: list[int]) -> None:
+    os.setgroups(groups)
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
 
 
 def limit(kind: int, value: int) -> None:

@@ -71,7 +71,7 @@ class ConfinedChild:
             await self.kill_tree()
             raise
         if reply.kind == b"E":
-            raise LaunchError(explain(reply.body))
+            raise _refused(reply.body)
         if reply.kind != b"S":
             raise LaunchError("the sandbox helper ended before the command was started")
 
@@ -213,6 +213,31 @@ async def started(child: ConfinedChild) -> None:
         raise
 
 
+async def open_by(init: InitProcess, path: str, flags: int, user: tuple[int, int, list[int]] | None = None) -> int:
+    """Let an init open a file as a command of its sandbox could, and return the descriptor; the init is used up.
+
+    With `O_CREAT` the folders above are made. Raises `OSError` as `open` does, and `LaunchError` if the init is gone.
+    """
+    loop = asyncio.get_running_loop()
+    answered = asyncio.Event()
+    try:
+        send(init.channel, {"open": (os.fsencode(path), flags), "user": user})
+        loop.add_reader(init.channel, answered.set)
+        await answered.wait()
+        reply = receive(init.channel)
+    except OSError as error:
+        raise LaunchError(LOST) from error
+    finally:
+        loop.remove_reader(init.channel)
+        init.close()
+    if reply.kind == b"F":
+        return reply.fds[0]
+    number, step, failed = parse_failure(reply.body) if reply.kind == b"E" else (0, "", "")
+    if step == "open" and number:
+        raise OSError(number, os.strerror(number), failed)
+    raise LaunchError(explain(reply.body) if reply.kind == b"E" else LOST)
+
+
 def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits) -> dict[str, object]:
     """Build the message that starts a command, without its covers. Raises `LaunchError` for what no kernel accepts."""
     if not argv:
@@ -243,6 +268,14 @@ def last_words(init: InitProcess) -> str | None:
 
 def wire_covers(covers: Iterable[Cover]) -> list[tuple[str, bytes, bytes]]:
     return [(cover.kind, os.fsencode(cover.path), os.fsencode(cover.content)) for cover in covers]
+
+
+def _refused(body: bytes) -> LaunchError:
+    """Return the error of a command that could not be started."""
+    number, step, _ = parse_failure(body)
+    error = LaunchError(explain(body))
+    error.number = number if step in ("exec", "chdir") else None
+    return error
 
 
 def explain(body: bytes) -> str:

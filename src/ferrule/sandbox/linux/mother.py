@@ -123,7 +123,7 @@ def changed_folder(image: tuple[bytes, bytes, bytes], trees: Trees) -> int:
     if not trees:
         return os.open(upper or base, os.O_PATH | os.O_CLOEXEC)
     if not upper:
-        return os.dup(trees[b"base"])
+        return trees.pop(b"changed")
     return os.open(os.path.basename(upper), os.O_PATH | os.O_CLOEXEC, dir_fd=trees[b"layer"])
 
 

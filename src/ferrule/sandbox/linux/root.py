@@ -104,6 +104,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
 
     `packages` are what the machine's own Python shall find, mounted where it looks. With an image, commands run as its
     root user, who has no right outside, or as the `account` where there is a map of many ids; its home is the image's.
+    `programs`: the machine's own programs are shown, which an image has none of then.
     """
 
     data: str
@@ -113,6 +114,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
     binds: tuple[Bind, ...] = ()
     packages: Bind | None = None
     image: Layers | None = None
+    programs: bool = True
     account: Account | None = None
     host_name: str = HOST_NAME
 
@@ -163,10 +165,11 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
             shown.append(Bind(self.skills, SKILLS))
         links: list[tuple[str, str]] = []
         files = {"hosts": _HOSTS.format(self.host_name), "hostname": f"{self.host_name}\n"}
-        if self.image is None:
+        if self.programs:
             tops, links = _tops()
             packages = [self.packages] if self.packages else []
             shown = [Bind("/usr", "/usr"), *packages, *tops, *_etc(), *shown]
+        if self.image is None:
             files |= {"passwd": _PASSWD + _NOBODY, "group": _GROUP, "nsswitch.conf": _NSSWITCH}
             if self._shows_var_tmp:
                 links = [link for link in links if link[0] != VAR_TMP]
@@ -179,7 +182,7 @@ class PrivateRoot(msgspec.Struct, frozen=True, kw_only=True):
             ],
             "own": [os.fsencode(bind.target) for bind in self.own_folders],
             "folders": [] if self.image else [os.fsencode(path) for path in FOLDERS],
-            "links": [(os.fsencode(path), os.fsencode(target)) for path, target in links],
+            "links": [(os.fsencode(path), os.fsencode(target)) for path, target in links if self.image is None],
             "files": [(os.fsencode(f"/etc/{name}"), text.encode()) for name, text in files.items()],
         }
 
