@@ -11,7 +11,7 @@ import msgspec
 from ferrule.ignores.walk import IGNORED, Folder, git_rules_of, git_verdict
 from ferrule.workspaces.base import LINK, Entry, mode_of, stamp_of
 from ferrule.workspaces.threads import Stop
-from ferrule.workspaces.tree import Tree, is_gits, joined
+from ferrule.workspaces.tree import Tree, folders_of, is_gits, joined
 
 _BLOCK = 1 << 20
 
@@ -47,10 +47,7 @@ def _files(
     workspace: Tree, entries: Mapping[bytes, Entry], stop: Stop, top: str
 ) -> Iterator[tuple[bytes, os.stat_result]]:
     """Yield each file of a workspace that counts, with its lstat."""
-    known = set(entries)
-    for path in entries:
-        while (path := path.rpartition(b"/")[0]) and path not in known:
-            known.add(path)
+    known = {*entries, *(folder for path in entries for folder in folders_of(path))}
     pending: list[tuple[bytes, Folder | None, bool]] = [(b"", None, False)]
     while pending:
         path, above, is_ignored = pending.pop()

@@ -5,161 +5,116 @@ Git never sees the workspace: it gets two commits with the old and the new conte
 contents are data only.
 """
 
-import os
+import asyncio
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from ferrule.containers.removal import remove_tree
-from ferrule.workspaces.base import LINK, Base, Entry
+from ferrule.process.run import uninterrupted
+from ferrule.workspaces.base import LINK, Base
+from ferrule.workspaces.binary import binary_patch
 from ferrule.workspaces.changes import Change, changes
-from ferrule.workspaces.running import git
-from ferrule.workspaces.source import WorkspaceError, explained
+from ferrule.workspaces.cleaning import cleaned, has_attributes
+from ferrule.workspaces.contents import Contents, Stream
+from ferrule.workspaces.objects import Objects
+from ferrule.workspaces.source import explained
 from ferrule.workspaces.threads import Stop, on_thread
-from ferrule.workspaces.tree import Tree, shown
+from ferrule.workspaces.tree import Tree, folders_of
 
-LARGEST_CHANGE = 512 << 20
-"""Bytes of all contents, old and new, that one patch compares: more is data and no work on a source, and its patch
-would fill the memory."""
 RENAMES = 400
 """Files among which git looks for those that were renamed and changed; the time grows with the square."""
 OLD, NEW = "refs/heads/old", "refs/heads/new"
-DIFF = ("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color")
-_CONFIG = "[core]\nrepositoryformatversion = 0\nbare = true\n"
-_LATER_CONFIG = "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {}\n"
+IMPORT = ("-c", "fastimport.unpackLimit=0", "fast-import", "--quiet")
+DIFF = ("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
 _FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 """Where the patch of a file begins: no line of a hunk does so, nor of binary data."""
-_BLOCK = 1 << 20
+_BLANKS = re.compile(rb"^diff --git a/(.* /.*) b/\1$", re.MULTILINE)
+"""A name with a blank before a slash, which `git apply` reads only in quotes, and git writes without."""
+_INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)", re.MULTILINE)
 
 
 async def make_patch(workspace: Path, base: Base, tree: Path, beside: Path) -> str:
     """Return what `git apply` takes to make the base into the workspace; `beside` is a folder for what is needed
     meanwhile. Raises `WorkspaceError`."""
     with explained(beside):
+        found = await on_thread(lambda stop: _found(workspace, base, tree, stop))
+        if not found:
+            return ""
         folder = Path(tempfile.mkdtemp(prefix="patch-", dir=beside))
         try:
-            if not await on_thread(lambda stop: _write_stream(folder, workspace, base, tree, stop)):
-                return ""
-            return await _compared(folder, base, tree)
+            objects = Objects.new(folder / "repository", base, tree)
+            attributes = [path for path in base.entries if has_attributes(path)] if base.commit else []
+            files = [each.path for each in found if each.mode not in ("", LINK)] if attributes else []
+            clean = await cleaned(files, workspace, tree, attributes, objects) if files else {}
+            stream = folder / "stream"
+            await on_thread(lambda stop: _write(stream, found, clean, workspace, tree, stop))
+            await objects.git(*IMPORT, stdin=stream)
+            renames = ("--no-renames",) if _is_tangled(found) else ("-M", f"-l{RENAMES}")
+            patch = _BLANKS.sub(rb'diff --git "a/\1" "b/\1"', await objects.git(*DIFF, *renames, OLD, NEW))
+            return patch.decode() if _is_text(patch) else await _as_text(patch, objects)
         finally:
-            remove_tree(folder)
+            await uninterrupted(asyncio.to_thread(remove_tree, folder))
 
 
-async def _compared(folder: Path, base: Base, tree: Path) -> str:
-    """Return the patch of what was written to the stream."""
-    repository = _new_repository(folder, base.object_format)
-    objects = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_path(tree / ".git/objects")} if base.commit else {}
-    with (folder / "stream").open("rb") as stream:
-        await git(repository, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", stdin=stream, more=objects)
-    patch = await git(repository, *DIFF, "-M", f"-l{RENAMES}", OLD, NEW, more=objects)
-    try:
-        return patch.decode()
-    except UnicodeDecodeError:
-        pass
-    patch = await git(repository, *DIFF, "--no-renames", OLD, NEW, more=objects)
-    (folder / "binary").write_text("* -diff\n")
-    attributes = f"core.attributesFile={folder / 'binary'}"
-    binary = await git(repository, "-c", attributes, *DIFF, "--no-renames", OLD, NEW, more=objects)
-    return "".join(
-        _text_of(as_text, as_binary) for as_text, as_binary in zip(_FILE.split(patch), _FILE.split(binary), strict=True)
+def _found(workspace: Path, base: Base, tree: Path, stop: Stop) -> list[Change]:
+    with Tree(workspace) as ours, Tree(tree) as theirs:
+        return list(changes(ours, theirs, base.entries, stop, workspace))
+
+
+def _is_tangled(found: Sequence[Change]) -> bool:
+    """Tell whether a file gives way to a folder of its name, or the reverse: `git apply` does not take a link that is
+    renamed to a place below itself."""
+    gone = {each.path for each in found if not each.mode}
+    new = {each.path for each in found if each.mode}
+    return any(above in gone for path in new for above in folders_of(path)) or any(
+        above in new for path in gone for above in folders_of(path)
     )
 
 
-def _text_of(as_text: bytes, as_binary: bytes) -> str:
-    """Return a file's patch as text; as binary data if its content is none in UTF-8."""
+def _write(
+    stream: Path, found: Sequence[Change], clean: Mapping[bytes, bytes], workspace: Path, tree: Path, stop: Stop
+) -> None:
+    """Write the old and the new commit for `git fast-import`. Blocking."""
+    with Tree(workspace) as ours, Tree(tree) as theirs, stream.open("wb") as file:
+        out, contents = Stream(file), Contents(theirs, stop)
+        entries = [(each.path, each.before) for each in found if each.before]
+        old = [(path, one.mode, one.oid.encode() or out.blob(path, one.mode, contents)) for path, one in entries]
+        out.commit(OLD, old)
+        contents = Contents(ours, stop)
+        files = [(each.path, each.mode) for each in found if each.mode]
+        new = [(path, mode, clean.get(path) or out.blob(path, mode, contents)) for path, mode in files]
+        out.commit(NEW, new)
+
+
+async def _as_text(patch: bytes, objects: Objects) -> str:
+    """Return a patch as text: where contents are none in UTF-8, as binary data."""
+    parts = _FILE.split(patch)
+    bad = [number for number, part in enumerate(parts) if not _is_text(part)]
+    names = [found.groups() for number in bad if (found := _INDEX.search(parts[number]))]
+    wanted = objects.folder / "wanted"
+    wanted.write_bytes(b"".join(b"%b\n%b\n" % pair for pair in names))
+    blobs = _blobs(await objects.git("cat-file", "--batch", stdin=wanted))
+    for number, old, new in zip(bad, blobs, blobs, strict=False):
+        parts[number] = binary_patch(parts[number], old, new)
+    return b"".join(parts).decode()
+
+
+def _is_text(part: bytes) -> bool:
     try:
-        return as_text.decode()
+        part.decode()
     except UnicodeDecodeError:
-        return as_binary.decode()
-
-
-def _new_repository(folder: Path, object_format: str) -> str:
-    """Make a bare repository; return the option that names it to git."""
-    new = folder / "repository"
-    for name in ("objects/info", "objects/pack", "refs/heads"):
-        (new / name).mkdir(parents=True)
-    (new / "config").write_text(_CONFIG if object_format == "sha1" else _LATER_CONFIG.format(object_format))
-    (new / "HEAD").write_text(f"ref: {NEW}\n")
-    return f"--git-dir={new}"
-
-
-def _write_stream(folder: Path, workspace: Path, base: Base, tree: Path, stop: Stop) -> bool:
-    """Write the old and the new commit for `git fast-import`; False if nothing has changed. Blocking."""
-    with Tree(workspace) as ours, Tree(tree) as theirs:
-        found = list(changes(ours, theirs, base.entries, stop, workspace))
-        if not found:
-            return False
-        with (folder / "stream").open("wb") as file:
-            stream = _Stream(file, stop)
-            old = [(each.path, each.before) for each in found if each.before]
-            stream.commit(OLD, [(path, entry.mode, stream.old(path, entry, theirs)) for path, entry in old])
-            stream.commit(NEW, [(each.path, each.mode, stream.new(each, ours)) for each in found if each.mode])
+        return False
     return True
 
 
-class _Stream:
-    """Writes what `git fast-import` reads."""
-
-    def __init__(self, file: IO[bytes], stop: Stop) -> None:
-        self._file = file
-        self._stop = stop
-        self._marks = 0
-        self._left = LARGEST_CHANGE
-
-    def old(self, path: bytes, entry: Entry, tree: Tree) -> bytes:
-        """Return how the content of a base's file is called."""
-        return entry.oid.encode() or self._content(path, entry.mode, tree)
-
-    def new(self, change: Change, tree: Tree) -> bytes:
-        """Write the new content of a path; return how it is called."""
-        return self._content(change.path, change.mode, tree)
-
-    def commit(self, name: str, files: Iterable[tuple[bytes, str, bytes]]) -> None:
-        """Write a commit that holds these files: path, mode, and how the content is called."""
-        self._file.write(b"commit %s\ncommitter f <f> 0 +0000\ndata 0\n" % name.encode())
-        for path, mode, content in files:
-            self._file.write(b"M %s %s %s\n" % (mode.encode(), content, _quoted(path)))
-        self._file.write(b"\n")
-
-    def _content(self, path: bytes, mode: str, tree: Tree) -> bytes:
-        self._stop.check()
-        self._marks += 1
-        self._file.write(b"blob\nmark :%d\n" % self._marks)
-        if mode == LINK:
-            target = tree.link(path) or b""
-            self._file.write(b"data %d\n%b\n" % (len(target), target))
-        else:
-            self._copy(path, tree)
-        return b":%d" % self._marks
-
-    def _copy(self, path: bytes, tree: Tree) -> None:
-        """Write the content of a file, as long as it is now: somebody may still write it."""
-        file = tree.file(path)
-        if file is None:
-            raise WorkspaceError(f"{shown(path)} was removed while the patch was made: end what still runs first")
-        with file:
-            left = os.fstat(file.fileno()).st_size
-            self._left -= left
-            if self._left < 0:
-                raise WorkspaceError(
-                    f"more than {LARGEST_CHANGE >> 20} MiB have changed, up to {shown(path)}: too much for a patch"
-                )
-            self._file.write(b"data %d\n" % left)
-            while left:
-                self._stop.check()
-                piece = file.read(min(left, _BLOCK)) or b"\0" * min(left, _BLOCK)
-                self._file.write(piece)
-                left -= len(piece)
-            self._file.write(b"\n")
-
-
-def _quoted(path: bytes) -> bytes:
-    """Quote a path as fast-import reads it."""
-    return b'"%b"' % path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-
-
-def _quoted_path(path: Path) -> str:
-    """Quote a path for a list of paths."""
-    return os.fsdecode(_quoted(os.fsencode(path)))
+def _blobs(listed: bytes) -> Iterator[bytes]:
+    """Read what `git cat-file --batch` writes; what is missing is nothing."""
+    at = 0
+    while at < len(listed):
+        end = listed.index(b"\n", at)
+        *_, kind = head = listed[at:end].split(b" ")
+        size = 0 if kind == b"missing" else int(head[2])
+        yield listed[end + 1 : end + 1 + size]
+        at = end + 1 + (0 if kind == b"missing" else size + 1)

@@ -109,6 +109,12 @@ def joined(path: bytes, name: bytes) -> bytes:
     return path + b"/" + name if path else name
 
 
+def folders_of(path: bytes) -> Iterator[bytes]:
+    """Yield the folders above a path, the innermost first."""
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
 def shown(path: bytes) -> str:
     """Return a path as errors name it."""
     return repr(os.fsdecode(path)) if not path.isascii() or not path.decode().isprintable() else path.decode()
