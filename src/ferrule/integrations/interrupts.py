@@ -1,0 +1,255 @@
+"""Approvals by LangGraph's `interrupt`, in the form of LangChain's `HumanInTheLoopMiddleware`.
+
+LangGraph runs a node again from its beginning after an interrupt, and matches answers to interrupts by their order
+alone. So all that the calls of one run of a node ask is asked at once, before any of them begins; each interrupt is
+preceded by a note of what it shows, kept where LangGraph keeps the answers, so that an answer counts for nothing else,
+in another process too; and a call that ran beside an interrupted one is not run again.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Annotated, Any, Literal
+
+import msgspec
+from langchain_core.messages import AIMessage
+from langgraph.config import get_config
+from langgraph.prebuilt import ToolRuntime
+from langgraph.types import interrupt
+from pydantic import AfterValidator, BaseModel, Field
+
+from ferrule.integrations.offered import Calls
+from ferrule.protocol.events import ExecApproval
+from ferrule.protocol.payload import ToolOutput
+
+SCRATCHPAD, SEND, TASK, RESUME = "__pregel_scratchpad", "__pregel_send", "__pregel_task_id", "__resume__"
+"""Where a task of LangGraph 1.2 finds the answers to its interrupts, what it keeps them by, and its id."""
+PULL = "__pregel_pull"
+"""The path of a task that an edge of the graph started: a `ToolNode` runs all calls of the last message in it."""
+NOTE = "ferrule.shown"
+ALLOWED = ["approve", "edit", "reject", "respond"]
+MAX_ROUNDS = 64
+"""Runs of nodes of which calls have yet to come: those of a cancelled one never do."""
+MAX_RUNS = 64
+"""Calls whose outputs are kept for when their node is run again."""
+
+
+class Approve(BaseModel):
+    """The call runs."""
+
+    type: Literal["approve"]
+
+
+class EditedAction(BaseModel):
+    """What runs instead: the same tool with other arguments."""
+
+    name: str
+    args: dict[str, Any]
+
+
+class Edit(BaseModel):
+    """The call runs as the user has changed it."""
+
+    type: Literal["edit"]
+    edited_action: EditedAction
+
+
+class Reject(BaseModel):
+    """The call does not run; the model reads the message."""
+
+    type: Literal["reject"]
+    message: str | None = None
+
+
+class Respond(BaseModel):
+    """The call does not run; the message is its output."""
+
+    type: Literal["respond"]
+    message: str
+
+
+Answer = Approve | Edit | Reject | Respond
+
+
+class Response(BaseModel):
+    """What `Command(resume=...)` brings: a decision for each action of the request, in its order."""
+
+    decisions: list[Annotated[Answer, Field(discriminator="type")]]
+
+
+class PendingCall(msgspec.Struct, frozen=True):
+    """A call: `tool` is its name for the model, `called` the one for `Toolset.call`."""
+
+    tool: str
+    called: str
+    arguments: dict[str, Any]
+    call_id: str
+
+    @property
+    def key(self) -> "Key":
+        """What tells it from the others in a message: some servers give several calls one id."""
+        return self.call_id, self.tool, msgspec.json.encode(self.arguments, order="deterministic")
+
+
+Key = tuple[str, str, bytes]
+Shown = list[list[str]]
+"""The calls of a request, by id, and the fingerprints of their questions."""
+
+
+class _Round(msgspec.Struct, frozen=True):
+    """One run of a node: its scratchpad, the answers for its calls, and which of them have not come for theirs."""
+
+    scratchpad: Any
+    answers: "asyncio.Task[dict[Key, Answer]]"
+    waiting: set[Key]
+
+
+class Approvals:
+    """What the user decides about calls in a graph. `names` maps the model's names of the tools to Ferrule's."""
+
+    def __init__(self, calls: Calls, names: Mapping[str, str]) -> None:
+        self._calls = calls
+        self._names = names
+        self._rounds: OrderedDict[int, _Round] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, Key], Future[ToolOutput]] = OrderedDict()
+
+    async def answer(self, call: PendingCall, runtime: ToolRuntime | None) -> Answer | None:
+        """Return what the user has decided; None if nothing is asked, or there is no graph. Raises `GraphInterrupt`."""
+        scratchpad = _configurable().get(SCRATCHPAD)
+        if scratchpad is None:
+            return None
+        current = self._rounds.get(id(scratchpad)) or self._begin(scratchpad, self._beside(call, runtime))
+        if call.key not in current.waiting:
+            return (await self._ask([call])).get(call.key)
+        try:
+            return (await asyncio.shield(current.answers)).get(call.key)
+        finally:
+            current.waiting.discard(call.key)
+            if not current.waiting:
+                self._rounds.pop(id(scratchpad), None)
+
+    async def once(self, call: PendingCall, run: Callable[[], Awaitable[ToolOutput]]) -> ToolOutput:
+        """Run a call, unless its node is run again after an interrupt and this process has run it there."""
+        task, scratchpad = _configurable().get(TASK), _configurable().get(SCRATCHPAD)
+        if task is None or scratchpad is None:
+            return await run()
+        key = (task, call.key)
+        earlier = self._runs.get(key)
+        if earlier is not None and (scratchpad.resume or scratchpad.get_null_resume(False) is not None):
+            return await asyncio.shield(asyncio.wrap_future(earlier))
+        while len(self._runs) >= MAX_RUNS:
+            self._runs.popitem(last=False)
+        ran = self._runs[key] = Future()
+        try:
+            output = await run()
+        except BaseException:
+            self._runs.pop(key, None)
+            ran.cancel()
+            raise
+        ran.set_result(output)
+        return output
+
+    def _begin(self, scratchpad: Any, calls: Sequence[PendingCall]) -> _Round:
+        answers = asyncio.ensure_future(self._ask(calls))
+        answers.add_done_callback(lambda task: task.cancelled() or task.exception())  # all who wait may be cancelled
+        while len(self._rounds) >= MAX_ROUNDS:
+            self._rounds.popitem(last=False)
+        begun = self._rounds[id(scratchpad)] = _Round(scratchpad, answers, {call.key for call in calls})
+        return begun
+
+    def _beside(self, call: PendingCall, runtime: ToolRuntime | None) -> Sequence[PendingCall]:
+        """Return the calls of our tools that this run of the node has, in the message's order."""
+        path = get_config().get("metadata", {}).get("langgraph_path") or ("",)
+        if runtime is None or path[0] != PULL:
+            return [call]
+        for message in _last_messages(runtime.state):
+            ours = [one for one in message.tool_calls if one["name"] in self._names]
+            calls = [PendingCall(one["name"], self._names[one["name"]], one["args"], one["id"] or "") for one in ours]
+            if call.key in {one.key for one in calls}:
+                return calls
+        return [call]
+
+    async def _ask(self, calls: Sequence[PendingCall]) -> dict[Key, Answer]:
+        """Ask until all that the calls ask has its answer."""
+        answers: dict[Key, Answer] = {}
+        while asked := [
+            (call, question)
+            for call in calls
+            if call.key not in answers
+            and (question := await self._calls.question(call.called, call.arguments, call.call_id)) is not None
+        ]:
+            shown = _noted([[call.call_id, question.fingerprint] for call, question in asked])
+            tools = {call.call_id: call.tool for call, _ in asked}
+            response = interrupt(_request(asked), response_schema=_response_to(shown, tools))
+            told = {(call_id, seen): answer for (call_id, seen), answer in zip(shown, response.decisions, strict=True)}
+            for call, question in asked:
+                if (call.call_id, question.fingerprint) in told:
+                    answers[call.key] = told[call.call_id, question.fingerprint]
+        return answers
+
+
+def _configurable() -> Mapping[str, Any]:
+    configurable: Mapping[str, Any] = get_config().get("configurable", {})
+    return configurable
+
+
+def _last_messages(state: object) -> Iterable[AIMessage]:
+    """Return what may be the message whose calls run: a state is a list of messages, or has one, by any name."""
+    if isinstance(state, list):
+        lists: Iterable[object] = [state]
+    else:
+        lists = state.values() if isinstance(state, dict) else vars(state).values()
+    for messages in lists:
+        if isinstance(messages, list):
+            yield from [message for message in reversed(messages) if isinstance(message, AIMessage)][:1]
+
+
+def _noted(shown: Shown) -> Shown:
+    """Note what the next interrupt of this task shows. Return what it did show, if it is reached again.
+
+    The note takes the place of an answer, before the interrupt's own.
+    """
+    conf = _configurable()
+    answers: list[Any] = conf[SCRATCHPAD].resume
+    index: int = conf[SCRATCHPAD].interrupt_counter()
+    if index == len(answers):
+        answers.append({NOTE: shown})
+    noted = answers[index] if index < len(answers) else None
+    conf[SEND]([(RESUME, answers[: index + 1])])
+    return noted[NOTE] if isinstance(noted, dict) and NOTE in noted else shown
+
+
+def _request(asked: Sequence[tuple[PendingCall, ExecApproval]]) -> dict[str, Any]:
+    """Return what the user is shown: LangChain's `HITLRequest`, and whose calls these are."""
+    return {
+        "action_requests": [
+            {
+                "name": call.tool,
+                "args": call.arguments,
+                "description": _description(question),
+                "tool_call_id": call.call_id,
+            }
+            for call, question in asked
+        ],
+        "review_configs": [{"action_name": call.tool, "allowed_decisions": ALLOWED} for call, _ in asked],
+    }
+
+
+def _description(question: ExecApproval) -> str:
+    place = f"in {question.cwd}" if question.cwd else ""
+    return "\n".join(line for line in (question.reason, question.text, place) if line)
+
+
+def _response_to(shown: Shown, tools: Mapping[str, str]) -> Any:
+    """Return the type of the response to a request. LangGraph lets an answer that does not fit be given again."""
+
+    def fitting(response: Response) -> Response:
+        if len(response.decisions) != len(shown):
+            raise ValueError(f"{len(shown)} decisions are needed, one for each action, not {len(response.decisions)}")
+        for (call_id, _), answer in zip(shown, response.decisions, strict=True):
+            if isinstance(answer, Edit) and answer.edited_action.name != tools.get(call_id, answer.edited_action.name):
+                raise ValueError(f"an edit keeps the tool, here {tools[call_id]}; its arguments may change")
+        return response
+
+    return Annotated[Response, AfterValidator(fitting)]

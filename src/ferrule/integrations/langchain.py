@@ -1,0 +1,127 @@
+"""A toolset for agents of LangChain and LangGraph's `ToolNode`: `create_agent(model, tools(toolset))`."""
+
+from base64 import b64encode
+from functools import cached_property, partial
+from typing import Any
+
+import msgspec
+
+from ferrule.integrations.offered import Calls, Offer, OfferedTool, image_data, parts_of
+from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.payload import ToolOutput
+from ferrule.protocol.permissions import ReviewDecision
+from ferrule.session.toolset import Toolset
+from ferrule.sync import wait_for_coroutine
+from ferrule.tools.questions import Decision
+
+try:
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import BaseTool, ToolException
+    from langgraph.prebuilt import ToolRuntime
+
+    from ferrule.integrations.interrupts import Answer, Approvals, Approve, Edit, PendingCall, Reject, Respond
+except ImportError as error:
+    raise UsageError("the adapter needs the extra `langchain`: pip install 'ferrule[langchain]'") from error
+
+RUNTIME = "ferrule_runtime"
+"""The argument in which `ToolNode` hands in what it knows of the run."""
+CHANGED = "The user changed this call before it ran. It ran with the arguments {}.\n"
+
+
+def tools(toolset: Toolset) -> list[BaseTool]:
+    """Return the tools that there are now, as LangChain's.
+
+    A call that asks for approval interrupts its graph, which needs a checkpointer, with a request as that of
+    `HumanInTheLoopMiddleware`; `Command(resume={"decisions": [{"type": "approve"}]})` answers it, or `reject`, `edit`,
+    `respond`. Outside of a graph `on_approval` of the toolset answers. A failed call is a `ToolMessage` with
+    `status="error"`, and a `ToolException` where the caller gave no call id. Whoever opened `toolset` closes it, after
+    the last run.
+    """
+    calls, found = Calls(toolset), Offer(toolset).all()
+    approvals = Approvals(calls, {tool.name: tool.called for tool in found})
+    return [AdaptedTool(tool, calls, approvals) for tool in found]
+
+
+class AdaptedTool(BaseTool):
+    """See `tools`."""
+
+    _calls: Calls
+    _approvals: Approvals
+    _called: str
+
+    def __init__(self, tool: OfferedTool, calls: Calls, approvals: Approvals) -> None:
+        """Make LangChain's form of a tool."""
+        metadata = {"annotations": msgspec.to_builtins(tool.annotations)}
+        super().__init__(name=tool.name, description=tool.description, args_schema=tool.parameters, metadata=metadata)
+        self._calls, self._approvals, self._called = calls, approvals, tool.called
+
+    def func(self, ferrule_runtime: ToolRuntime) -> None:
+        """Do nothing; from the annotations `ToolNode` knows what to hand in."""
+
+    @cached_property
+    def _injected_args_keys(self) -> frozenset[str]:
+        return frozenset({RUNTIME})
+
+    def _to_args_and_kwargs(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Pass the arguments as one, whatever their names, and the call id."""
+        return (tool_input, tool_call_id), {}
+
+    def _run(self, tool_input: str | dict[str, Any], call_id: str | None) -> Any:
+        return wait_for_coroutine(self._arun(tool_input, call_id))
+
+    async def _arun(self, tool_input: str | dict[str, Any], call_id: str | None) -> Any:
+        if isinstance(tool_input, str):
+            raise ToolException(f"{self.name} takes an object of arguments, not a text")
+        runtime = tool_input.get(RUNTIME)
+        run = runtime if isinstance(runtime, ToolRuntime) else None
+        arguments = {name: value for name, value in tool_input.items() if run is None or name != RUNTIME}
+        call = PendingCall(self.name, self._called, arguments, call_id or "")
+        answer = await self._approvals.answer(call, run)
+        output = await self._approvals.once(call, partial(self._answered, call, answer))
+        return self._message(output, answer, call_id)
+
+    async def _answered(self, call: PendingCall, answer: Answer | None) -> ToolOutput:
+        decision, arguments = None, call.arguments
+        match answer:
+            case Respond(message=message):
+                return ToolOutput(message, True)
+            case Reject(message=message):
+                decision = Decision(ReviewDecision.DENIED, message)
+            case Approve():
+                decision = Decision(ReviewDecision.APPROVED)
+            case Edit(edited_action=edited):
+                decision, arguments = Decision(ReviewDecision.APPROVED), edited.args
+        return await self._calls.run(call.called, arguments, call.call_id, decision)
+
+    def _message(self, output: ToolOutput, answer: Answer | None, call_id: str | None) -> Any:
+        """Return the output as LangChain has it. Raises `ToolException`."""
+        parts = parts_of(output)
+        if isinstance(answer, Edit):
+            changed = msgspec.json.encode(answer.edited_action.args).decode()
+            parts = (InputText(CHANGED.format(changed)), *parts)
+        if all(isinstance(part, InputText) for part in parts):
+            content: Any = "".join(part.text for part in parts if isinstance(part, InputText))
+        else:
+            content = [_block(part) for part in parts]
+        failed = output.success is False
+        if call_id is not None:
+            status = "error" if failed else "success"
+            artifact = {"success": output.success}
+            return ToolMessage(content, tool_call_id=call_id, name=self.name, status=status, artifact=artifact)
+        if failed:
+            raise ToolException(content)
+        return content
+
+
+def _block(part: ContentPart) -> dict[str, Any]:
+    if isinstance(part, InputText):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, InputImage) and part.image_url:
+        known = image_data(part)
+        if known is None:
+            return {"type": "image", "url": part.image_url}
+        return {"type": "image", "base64": b64encode(known[1]).decode(), "mime_type": known[0]}
+    return {"type": "text", "text": msgspec.json.encode(part).decode()}
