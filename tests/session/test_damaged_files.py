@@ -57,6 +57,15 @@ LOSSLESS: dict[str, Damage] = {
     "a torn end": lambda data: data + TORN,
     "a conflict of a merge": lambda data: data.replace(line(data, 4), b"<<<<<<< ours\n" + line(data, 4), 1),
 }
+LESS: dict[str, tuple[Damage, str]] = {
+    "bytes that are no text": (lambda data: data.replace(b"second", b"sec\xffnd"), "sec\N{REPLACEMENT CHARACTER}nd"),
+    "items that are none": (
+        lambda data: data.replace(
+            line(data, 4), b'{"timestamp":"","type":"response_item","payload":null}\n' + line(data, 4)
+        ),
+        "second",
+    ),
+}
 SILENT: dict[str, Damage] = {
     "a byte order mark": lambda data: b"\xef\xbb\xbf" + data,
     "other ends of lines": lambda data: data.replace(b"\n", b"\r\n"),
@@ -66,6 +75,18 @@ SILENT: dict[str, Damage] = {
     "blank lines": lambda data: data.replace(b"\n", b"\n\n \n"),
     "zeros at the end": lambda data: data + b"\0" * 400,
 }
+
+
+@pytest.mark.parametrize("name", LESS)
+async def test_what_cannot_be_sent_is_replaced_or_left_out_and_told(place: Place, name: str) -> None:
+    path = session_file(place)
+    damage, kept = LESS[name]
+    count = len(texts(path))
+    path.write_bytes(damage(path.read_bytes()))
+    assert len(texts(path)) == count and read_rollout(path).skipped_lines == 1
+    with ScriptedModel([items(said("Three."))]) as server:
+        await place.talk(server, "responses", "third", resume=True)
+        assert kept in server.last_request.raw.decode()
 
 
 @pytest.mark.parametrize("name", LOSSLESS)

@@ -96,6 +96,43 @@ async def test_a_session_that_could_not_be_saved_whole_is_not_read_again(spoken:
     assert "third words" in spoken.text
 
 
+@pytest.mark.parametrize("damage", ["a line", "the directory"])
+async def test_a_damaged_session_is_told_when_it_is_shown(spoken: Screen, damage: str) -> None:
+    assert spoken.app.desk is not None and spoken.app.desk.talk.session is not None
+    talk = spoken.app.desk.talk
+    assert talk.session is not None
+    [entry] = SessionIndex(talk.settings.home).entries()
+    await spoken.say("/new")
+    await spoken.until("second words", gone=True)
+    data = Path(entry.path).read_bytes()
+    if damage == "a line":
+        data += b"[1]\n"
+    else:
+        data = data.replace(entry.cwd.encode(), b"no\\u0000where")
+        talk._settings_in = lambda cwd: pytest.fail(f"there are no settings in {cwd!r}")
+    Path(entry.path).write_bytes(data)
+    await spoken.say(f"/resume {entry.id}")
+    if damage == "a line":
+        await spoken.until("second words(.|\n)*is damaged: 1 line could not be read")
+        await spoken.say("third words")
+        await spoken.until("^ Three.")
+        assert spoken.text.count("is damaged") == 1
+    else:
+        await spoken.until("no.x00where no longer exists")
+
+
+async def test_a_fault_is_told_and_nothing_ends_with_it(spoken: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("of a test")
+
+    monkeypatch.setattr(SessionIndex, "entries", fail)
+    await spoken.say("/resume")
+    await spoken.until("fault of Ferrule: ZeroDivisionError..of a test..; the session goes on")
+    assert "Traceback" not in spoken.text.split("goes on")[1].replace("Traceback (most", "", 1)
+    await spoken.say("third words")
+    await spoken.until("^ Three.")
+
+
 async def test_the_command_line_opens_a_stored_session(
     spoken: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

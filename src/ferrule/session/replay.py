@@ -10,7 +10,7 @@ import msgspec
 from ferrule.history.compaction import compacted, is_opening, summary_message, units
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import ANYWHERE, family_of
-from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, read_item
+from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, UnknownItem, read_item
 from ferrule.session.images import SMALL, bounded
 from ferrule.session.lines import (
     Checkpoint,
@@ -163,10 +163,11 @@ class Replay:
                 context = entry
             elif entry is None:
                 made.cut()
-            elif (item := _item(entry)) is not None:
-                made.add(self._with_origin(item, context))
             else:
-                self.damaged += 1
+                item = _item(entry)
+                self.damaged += item is None
+                if item is not None or (item := _mended(entry)) is not None:
+                    made.add(self._with_origin(item, context))
         responses = (*made.ended, tuple(made.items))
         return (*self._base, *(self._whole(responses) if self.left_out else responses))
 
@@ -245,10 +246,18 @@ def _opening_in(entry: _Entry) -> ResponseItem | None:
 
 
 def _item(line: Line) -> ResponseItem | None:
+    """Read an item; None for what no server would take as one."""
     try:
-        return read_item(bytes(line.payload), _origin(line.origin))
+        item = read_item(bytes(line.payload), _origin(line.origin))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    return None if isinstance(item.view, UnknownItem) and not item.view.original_type else item
+
+
+def _mended(line: Line) -> ResponseItem | None:
+    """Read an item with bytes that are no text: they are replaced."""
+    text = bytes(line.payload).decode(errors="replace").encode()
+    return None if text == line.payload else _item(Line("response_item", msgspec.Raw(text), line.origin))
 
 
 def _weight(entry: _Entry) -> int:

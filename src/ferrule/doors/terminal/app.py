@@ -160,7 +160,15 @@ class TerminalApp(App[int], inherit_bindings=False):
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """See `Stage`."""
-        self.run_worker(work, group="work")
+        self.run_worker(self._survived(work), group="work")
+
+    async def _survived(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as fault:  # whatever it is, what was said and is written does not end with it
+            if self.desk is None or not self._is_open:
+                raise
+            self.desk.tell_fault(fault)
 
     def open_panel(self, panel: Panel) -> None:
         """See `Stage`."""

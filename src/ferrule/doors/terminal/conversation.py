@@ -1,5 +1,6 @@
 """From a session's events to the cells of its conversation."""
 
+import traceback
 from collections.abc import Callable, Sequence
 
 from ferrule._version import __version__
@@ -21,7 +22,7 @@ from ferrule.doors.terminal.cells import (
 )
 from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.patches import BEGIN, PatchCell
-from ferrule.doors.terminal.strips import CYAN, DIM
+from ferrule.doors.terminal.strips import CYAN, DIM, RED
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
 from ferrule.protocol.content import ContentPart, InputImage, cited_pages, text_of
@@ -120,6 +121,11 @@ class Conversation:
     def warn(self, text: str) -> None:
         """Show a warning of the program itself."""
         self._put(warning(text))
+
+    def tell_fault(self, fault: Exception) -> None:
+        """Show a fault of the program itself: one row, and where it was to those who unfold it."""
+        place = "".join(traceback.format_exception(fault)).rstrip()
+        self._put(Folded(f"{fault!r}; the session goes on\n{place}", ("fault of Ferrule: ", RED)))
 
     def on_event(self, event: Event | ToolEvent) -> None:
         """Take an event."""

@@ -40,6 +40,7 @@ from ferrule.protocol.events import (
     TurnCompleted,
     TurnFailed,
     TurnStarted,
+    WarningEvent,
 )
 from ferrule.protocol.settings import TuiSettings
 from ferrule.rendering.calls import call_line, read_call
@@ -77,7 +78,7 @@ class Stage(Protocol):
     def is_looked_at(self) -> bool: ...
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something run beside the screen; a fault of it ends the program."""
+        """Let something run beside the screen; a fault of it is told, and the program goes on."""
 
     def open_panel(self, panel: Panel) -> None:
         """Put a dialog in the composer's place."""
@@ -121,6 +122,8 @@ class Desk:
         self._by_hand: list[str] = []
         """Commands of the user that run."""
         self._doing = ""
+        self._damage = ""
+        """What the stored session lacks."""
         self._dress(opening.settings.tui)
         home = opening.settings.home
         files, past = Files(opening.settings.cwd), PromptHistory(home)
@@ -154,6 +157,9 @@ class Desk:
         if stored is not None:
             cells, self.conversation.last_answer = await run_blocking(stored_cells, stored)
             self._stage.transcript.fill(cells)
+            self._damage = stored.damage
+            if self._damage:
+                self.conversation.warn(self._damage)
         self._do("")
         self._show_title()
 
@@ -220,6 +226,8 @@ class Desk:
 
     def _show_event(self, event: Event | ToolEvent) -> None:
         """Show it. Quick: it stands in the session's way."""
+        if isinstance(event, WarningEvent) and event.message == self._damage:
+            return  # it was told when the session was shown
         self.conversation.on_event(event)
         if isinstance(event, Question):
             self.look_for_questions()
@@ -294,6 +302,12 @@ class Desk:
         self._stage.close_panel()
         self.look_for_questions()
         self._show_title()
+
+    def tell_fault(self, fault: Exception) -> None:
+        """Show a fault of Ferrule itself, with its place for those who unfold it."""
+        self.conversation.tell_fault(fault)
+        if not self.talk.is_working:
+            self._do("")
 
     def note(self, text: str) -> None:
         """See `Target`."""

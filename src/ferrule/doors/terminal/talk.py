@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -115,7 +116,7 @@ class Talk:
 
     def _settings_of(self, stored: StoredSession) -> Settings:
         cwd = stored.context.cwd if stored.context is not None else self.settings.cwd
-        if cwd == self.settings.cwd or self._settings_in is None:
+        if cwd == self.settings.cwd or self._settings_in is None or not Path(cwd).is_dir():
             return self.settings
         return self._settings_in(cwd)
 
