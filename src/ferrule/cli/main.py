@@ -33,6 +33,7 @@ COMMANDS = {
     "skills": "list the skills that the model is told of",
     "trust": "show what a project's own files would do, and trust them",
     "mcp": "add, list, show and remove MCP servers; log in to one",
+    "mcp-server": "serve the tools to any MCP client, over pipes or HTTP",
     "runtime": "import images for containers, list and remove them",
     "demo": "watch a scripted model fix a bug in a scratch repository; needs no key",
     "doctor": "show what this machine offers and which paths are written",

@@ -1,0 +1,195 @@
+"""Serve the client at the other end of standard input and output: one JSON-RPC message a line, of bounded length.
+
+A line that is no message gets an error and ends nothing. Standard output belongs to the protocol: whatever else is
+printed in this process goes to standard error.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.server.models import InitializationOptions
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from ferrule.mcp.lines import MAX_MESSAGE_BYTES, LineSplitter
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.json_text import JsonValue
+from ferrule.tools.tasks import run_blocking
+
+CHUNK = 64 * 1024
+"""Bytes read at once: what a pipe holds."""
+
+MAX_OPEN = 256
+"""Requests that are served at once: more than a client waits for, few enough that one which floods us costs little."""
+
+TOO_MANY = -32_000
+"""The first of JSON-RPC's codes for a server's own errors."""
+
+FLUSH_S = 1.0
+"""Seconds for the last answers to be taken."""
+
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+async def serve_lines(server: Server[Any], options: InitializationOptions, source: int, sink: int) -> None:
+    """Serve until the client closes the descriptor `source`, or reads no more of what we write to `sink`."""
+    incoming, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, answers = anyio.create_memory_object_stream[SessionMessage](0)
+    traffic = _Traffic(incoming, outgoing.clone())
+    flushed = anyio.Event()
+    with incoming, messages, outgoing, answers, closing(traffic):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, source, traffic)
+            tasks.start_soon(_write, sink, answers, traffic, flushed, tasks.cancel_scope)
+            await server.run(messages, outgoing, options)
+            traffic.close()
+            with anyio.move_on_after(FLUSH_S):
+                await flushed.wait()
+            tasks.cancel_scope.cancel()
+
+
+class _Traffic:
+    """Takes lines of the client: hands messages on, answers what is none, and counts what is being served."""
+
+    def __init__(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._open: set[str | int] = set()
+
+    async def take(self, line: bytes, *, whole: bool) -> None:
+        """Take one line."""
+        if not whole:
+            await self._refuse(None, INVALID_REQUEST, f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB")
+            return
+        if not line.strip():
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError as error:
+            await self._unreadable(line, error)
+            return
+        if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in _decoded(line):
+            await self._refuse(None, INVALID_REQUEST, "the id of a request is a string or an integer")
+            return
+        if isinstance(message, JSONRPCRequest):
+            if len(self._open) >= MAX_OPEN:
+                await self._refuse(message.id, TOO_MANY, f"more than {MAX_OPEN} requests at once; try again later")
+                return
+            self._open.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._open.discard((message.params or {}).get("requestId", ""))
+        await self._incoming.send(SessionMessage(message))
+
+    def answered(self, message: JSONRPCMessage) -> None:
+        """Note that a request has its answer."""
+        if not isinstance(message, JSONRPCNotification | JSONRPCRequest) and message.id is not None:
+            self._open.discard(message.id)
+
+    async def _unreadable(self, line: bytes, error: ValidationError) -> None:
+        """Answer a line that is no message. An answer of ours that is none is handed on as one that failed."""
+        if any(fault["type"] == "json_invalid" for fault in error.errors(include_url=False, include_input=False)):
+            await self._refuse(None, PARSE_ERROR, "this line is not JSON")
+            return
+        value = _decoded(line)
+        named = value.get("id") if isinstance(value, dict) else None
+        known = named if isinstance(named, str | int) and not isinstance(named, bool) else None
+        if isinstance(value, dict) and "method" not in value and known is not None:
+            failed = ErrorData(code=INVALID_REQUEST, message="the answer is no JSON-RPC answer")
+            await self._incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=failed)))
+            return
+        what = "batches are not served: send each message in a line" if isinstance(value, list) else ""
+        await self._refuse(known, INVALID_REQUEST, what or "this line is no JSON-RPC 2.0 message")
+
+    async def _refuse(self, request_id: str | int | None, code: int, message: str) -> None:
+        error = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
+        await self._outgoing.send(SessionMessage(error))
+
+    def close(self) -> None:
+        """Nothing follows."""
+        self._incoming.close()
+        self._outgoing.close()
+
+
+async def _read(source: int, traffic: _Traffic) -> None:
+    """Hand lines on until the end of the input."""
+    lines = LineSplitter()
+    try:
+        while data := await run_blocking(os.read, source, CHUNK):
+            for line, whole in lines.feed(data):
+                await traffic.take(line, whole=whole)
+        for line, whole in lines.feed(b"\n"):
+            await traffic.take(line, whole=whole)
+    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass  # a terminal that is gone, or a server that has ended: an end as any other
+    traffic.close()
+
+
+async def _write(
+    sink: int,
+    answers: MemoryObjectReceiveStream[SessionMessage],
+    traffic: _Traffic,
+    flushed: anyio.Event,
+    everything: anyio.CancelScope,
+) -> None:
+    """Write messages, one after the other; end everything if nobody reads them any more."""
+    async for answer in answers:
+        traffic.answered(answer.message)
+        line = answer.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+        try:
+            await run_blocking(_write_all, sink, line.encode())
+        except OSError:
+            everything.cancel()
+            return
+    flushed.set()
+
+
+def _write_all(sink: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(sink, rest) :]
+
+
+def _decoded(line: bytes) -> JsonValue:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+@contextmanager
+def standard_streams() -> Iterator[tuple[int, int]]:
+    """Yield descriptors of our own for the client's messages and our answers. Meanwhile standard input is empty, and
+    standard output goes where standard error goes. Raises `UsageError` where there is no input or no output."""
+    try:
+        source, sink = os.dup(0), os.dup(1)
+    except OSError as error:
+        raise UsageError("an MCP client starts this command with pipes; without standard streams use --http") from error
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(nothing, 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:  # there is no standard error
+            os.dup2(nothing, 1)
+        yield source, sink
+    finally:
+        os.dup2(sink, 1)
+        os.close(sink)
+        os.close(nothing)
