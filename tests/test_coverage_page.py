@@ -61,7 +61,8 @@ def _is_written(adapter: str, *names: str) -> bool:
     frameworks takes seconds."""
     body = module(Path(ferrule.__file__).parent / "integrations" / f"{adapter}.py").body
     for name in names:
-        defined = {node.name: node.body for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        defined = {node.name: node.body for node in body if isinstance(node, kinds)}
         if name not in defined:
             return False
         body = defined[name]

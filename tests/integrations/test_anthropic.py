@@ -15,6 +15,7 @@ from ferrule.mcp import create_mcp_tools
 from ferrule.protocol.content import InputFile, InputImage, InputText
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import NO_SCREENSHOT, ToolOutput
+from tests.integrations.frameworks import program
 from tests.integrations.messages_server import Json, MessagesServer, says, uses
 from tests.mcp.stub import server
 from tests.processes import until
@@ -235,3 +236,14 @@ def test_the_tool_runner_of_the_plain_client(tmp_path: Path) -> None:
         )
         check_runner(played, runner.until_done())
         assert run_sync(toolset, uses(("bash", {"command": "echo hi"})))[0]["content"] == "hi"
+
+
+def test_the_program_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", lambda question: "y")
+    with MessagesServer(uses(("bash", {"command": "touch made"})), says("They pass.")) as played:
+        exec(program("Anthropic SDK").replace("http://localhost:8080", played.base_url), {"__name__": "program"})
+    assert capsys.readouterr().out == "They pass.\n"
+    assert (tmp_path / "made").exists()

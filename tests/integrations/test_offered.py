@@ -1,6 +1,7 @@
 """What all adapters share: tools as functions, decisions for what was shown, results in parts."""
 
 import asyncio
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,17 @@ def test_an_output_has_parts() -> None:
     assert image_data(image) == ("image/png", b"hi")
     for other in ("https://example.org/a.png", "data:image/png;base64,*", None):
         assert image_data(InputImage(image_url=other)) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [("openai_agents", "agents", "openai-agents"), ("anthropic", "anthropic.lib.tools", "anthropic")],
+)
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"ferrule.integrations.{module}", raising=False)
+    with pytest.raises(UsageError, match=rf"needs the extra `{extra}`: pip install 'ferrule\[{extra}\]'"):
+        importlib.import_module(f"ferrule.integrations.{module}")
 
 
 def test_the_room_is_light() -> None:

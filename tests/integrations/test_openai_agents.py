@@ -20,6 +20,7 @@ from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import NO_SCREENSHOT
 from ferrule.testing import ScriptedModel, apply_patch_call, function_call, shell_call
 from ferrule.testing.steps import StepLike
+from tests.integrations.frameworks import program
 from tests.mcp.stub import server
 from tests.processes import until
 
@@ -385,3 +386,17 @@ async def test_a_toolset_that_is_closed_ends_the_run(place: Place) -> None:
     with pytest.raises(place.sdk.UserError, match="this toolset is closed"):
         await place.run(agent)
     assert os.listdir(place.folder) == []
+
+
+def test_the_program_of_the_page(
+    sdk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", lambda question: "y" if "touch made" in question else "n")
+    commands = ("touch made", "touch other")
+    calls = [function_call("shell_command", {"command": command}) for command in commands]
+    with ScriptedModel([calls, "They pass."]) as model:
+        exec(program("OpenAI Agents SDK").replace("http://localhost:11434/v1", model.base_url), {"__name__": "program"})
+        model.check()
+    assert capsys.readouterr().out == "They pass.\n"
+    assert os.listdir(tmp_path) == ["made"]
