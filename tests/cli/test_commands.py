@@ -278,3 +278,14 @@ def test_s09_doctor_runs_no_program_that_commands_can_write(place: Place) -> Non
         assert f"{name:<14} PROBLEM: {planted}/{name} is not run, because commands can write there" in done.out
     assert f"({shutil.which('git', path='/usr/local/bin:/usr/bin:/bin')})" in done.out, "the next one is shown"
     assert not (place.cwd / "ran").exists()
+
+
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&-", "2>&-"])
+def test_streams_that_were_closed_lead_nowhere(cold_place: Place, closed: str) -> None:
+    """No file that is opened gets their number, nor what is printed."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "-", *COMMAND, "apply-patch", PATCH],
+        cwd=cold_place.cwd, env=cold_place.env(), capture_output=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (cold_place.cwd / "new.txt").read_text() == "hello\n"

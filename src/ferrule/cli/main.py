@@ -66,10 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None:
         return _told(list(arguments))
+    _open_streams()
     gc.set_threshold(NEW_OBJECTS)
     code = _told(sys.argv[1:])
     gc.freeze()
     return code
+
+
+def _open_streams() -> None:
+    """Let standard streams lead nowhere that whoever started us has closed. The next file to be opened would be one of
+    them, and get what is printed."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(nowhere if nowhere == number else os.dup2(nowhere, number), mode))
 
 
 def _told(given: list[str]) -> int:
