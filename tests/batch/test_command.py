@@ -75,7 +75,7 @@ def test_every_task_has_a_result_and_a_second_run_asks_nothing(place: Place) -> 
     run = "run: {} ;;"
     tasks: list[Task | str] = [
         {"id": 1, "prompt": run.format("echo made > new; cat greeting; git log --format=%s"), "repository": "repo",
-         "check": "grep -q made new"},
+         "check": "grep -q made new && test -d $TMPDIR && touch $TMPDIR/x $(mktemp)"},
         {"id": "a/ü", "prompt": run.format("rm script"), "folder": "folder", "check": "exit 3"},
         {"id": "1", "prompt": run.format("pwd")},
         {"id": "turns", "prompt": run.format("echo x > x"), "max_turns": 1},
@@ -241,5 +241,7 @@ def test_what_cannot_be_is_said_in_a_line(place: Place) -> None:
         assert (done.code, done.out) == (2, ""), given
         assert text in done.err
         assert done.err.count("\n") == 1
+    done = place.run("batch", "tasks.jsonl", "--out", "out.jsonl", *server, env={"FERRULE_HOME": "/proc/none"})
+    assert (done.code, "set FERRULE_HOME to a folder that can" in done.err) == (2, True)
     tasks.write_text("\n\n")
     assert place.run("batch", "tasks.jsonl", "--out", "out.jsonl", *server).code == 0

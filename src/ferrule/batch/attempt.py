@@ -3,8 +3,10 @@
 import asyncio
 import os
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -19,13 +21,13 @@ from ferrule.model.abilities import ROOM, ask_abilities, is_own
 from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import ModelError
-from ferrule.process.launcher import Launcher, Pipes
+from ferrule.process.launcher import Child, Launcher, Limits, Pipes, Stdio
 from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
 from ferrule.process.shell import LoginShell, default_shell, shell_argv
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import encodable
-from ferrule.protocol.permissions import InContainer, SandboxMode, SandboxPolicy, WorkspaceWrite, as_policy
+from ferrule.protocol.permissions import InContainer, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite, as_policy
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.policy import command_places
 from ferrule.session.bounds import TurnTimeout
@@ -140,7 +142,7 @@ class Attempts(AsyncClosing):
             try:
                 async with asyncio.timeout(limit) as bound:
                     with self._gate.not_counted(bound):
-                        settings = await self._settings(task, str(workspace.path))
+                        settings = await self._settings(task, workspace.path)
                         found.session = await ends.enter_async_context(
                             await open_session(settings, lent=Lent(self._model, self._login, record))
                         )
@@ -157,14 +159,14 @@ class Attempts(AsyncClosing):
             if task.check is not None and found.status != "error" and found.session is not None:
                 found.code = await _check(found.session, task.check, limit or CHECK_SECONDS)
 
-    async def _settings(self, task: Task, cwd: str) -> Settings:
-        """Return the batch's settings with what the task says."""
+    async def _settings(self, task: Task, place: Path) -> Settings:
+        """Return the batch's settings with what the task says, and its own folder for temporary files."""
         base = self._setup.settings
         model = task.model or base.model.model or await self._default_model()
         window = base.model.context_window or await self._window(model)
-        return msgspec.structs.replace(
+        settings = msgspec.structs.replace(
             base,
-            cwd=cwd,
+            cwd=str(place),
             model=msgspec.structs.replace(base.model, model=model, context_window=window),
             sandbox_policy=_policy_of(task, base.sandbox_policy),
             tools=base.tools if task.tools is None else task.tools,
@@ -172,6 +174,7 @@ class Attempts(AsyncClosing):
             run_token_budget=task.max_tokens or base.run_token_budget,
             ephemeral=True,
         )
+        return _with_temporary(settings, place.parent)
 
     async def _default_model(self) -> str:
         if self._chosen is None:
@@ -193,24 +196,62 @@ async def _check(session: Session, script: str, seconds: float) -> int:
     """Run the check as the model's commands are run; return its exit code, 124 if it took too long."""
     toolset = session.toolset
     commands, workspace = toolset.conversation.commands, toolset.workspace
-    launcher: Launcher = PlainLauncher() if workspace.plan is None else workspace
+    launcher = _Whole(PlainLauncher() if workspace.plan is None else workspace)
     pipes = Pipes(merge=True)
-    done = await run(
-        launcher,
-        shell_argv(commands.shell, script),
-        env=await commands.environment(True, pipes),
-        cwd=session.settings.cwd,
-        timeout_ms=round(seconds * 1000),
-        stdio=pipes,
-        capture_bytes=CHECK_BYTES,
-    )
+    try:
+        done = await run(
+            launcher,
+            shell_argv(commands.shell, script),
+            env=await commands.environment(True, pipes),
+            cwd=session.settings.cwd,
+            timeout_ms=round(seconds * 1000),
+            stdio=pipes,
+            capture_bytes=CHECK_BYTES,
+        )
+    finally:
+        await launcher.end()
     return done.exit_code
+
+
+class _Whole:
+    """A launcher whose commands end with all that they have started."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._children: list[Child] = []
+
+    async def launch(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
+    ) -> Child:
+        """See `Launcher.launch`."""
+        child = await self._launcher.launch(argv, env, cwd, stdio, limits)
+        self._children.append(child)
+        return child
+
+    async def end(self) -> None:
+        """End what still runs."""
+        for child in self._children:
+            await child.kill_tree()
 
 
 def _source_of(task: Task) -> Source:
     if task.repository is not None:
         return Repository(task.repository)
     return Empty() if task.folder is None else Folder(task.folder)
+
+
+def _with_temporary(settings: Settings, beside: Path) -> Settings:
+    """Let commands keep temporary files where those of no other task are, and which ends with the task. A container has
+    such a place, and where nothing can be written there is none."""
+    policy = settings.sandbox_policy
+    if isinstance(policy, ReadOnly | InContainer):
+        return settings
+    folder = tempfile.mkdtemp(prefix="tmp-", dir=beside)
+    if isinstance(policy, WorkspaceWrite):
+        policy = msgspec.structs.replace(policy, writable_roots=(*policy.writable_roots, folder))
+    rules = settings.shell_environment_policy
+    rules = msgspec.structs.replace(rules, set={**rules.set, "TMPDIR": folder})
+    return msgspec.structs.replace(settings, sandbox_policy=policy, shell_environment_policy=rules)
 
 
 def _policy_of(task: Task, usual: SandboxPolicy) -> SandboxPolicy:

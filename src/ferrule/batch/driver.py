@@ -16,10 +16,10 @@ from ferrule.store.queue import Taken, TaskQueue
 
 ALONE_AFTER = 2
 """Deaths after which a task gets a worker of its own: until then another task of its worker may have been the cause."""
-MOST_DEATHS = 3
-"""Deaths after which a task is an error: the last one was its own."""
-MOST_FAILED_STARTS = 3
-"""Workers in a row that end before they are ready: a fourth would do so, too."""
+MOST_DEATHS = 5
+"""Deaths after which a task is an error: three times it was alone, so neither its neighbours nor chance did it."""
+MOST_FAILED_STARTS = 8
+"""Workers in a row that end before they are ready: nothing and nobody kills so many by chance."""
 LEAST_UNREACHABLE = 20
 """Results in a row that failed because the server did not answer, after which the batch stops: it would turn every
 task into an error. At least so many, and twice as many as run at once."""

@@ -48,6 +48,9 @@ class Batch:
         """Raise `UsageError` for what cannot be."""
         if workers < 1:
             raise UsageError(f"a batch needs at least 1 worker, not {workers}")
+        if out is not None and os.path.exists(out) and not os.path.isfile(out):
+            raise UsageError(f"--out: {os.fspath(out)} is not a file")
+        _try_home(settings.home)
         open_model(settings.provider, api_key=api_key)  # what is wrong with it would be wrong in each task
         self.progress = Progress()
         self.bad: list[str] = []
@@ -147,3 +150,14 @@ class Batch:
             return beside
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return caches / "ferrule" / "batch" / hashlib.sha256(os.fsencode(self._out)).hexdigest()[:16]
+
+
+def _try_home(home: str) -> None:
+    """Raise `UsageError` if Ferrule's own folder cannot be written: no task could run a command."""
+    try:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        reason = f"{home} cannot be written: {error.strerror}"
+        raise UsageError(f"{reason}; set FERRULE_HOME to a folder that can") from error

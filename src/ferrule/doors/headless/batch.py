@@ -1,6 +1,7 @@
 """How far a batch is: a table on a terminal, a line now and then elsewhere."""
 
 import time
+from contextlib import suppress
 
 import msgspec
 
@@ -28,7 +29,8 @@ class _Failure(msgspec.Struct):
 
 
 class BatchView:
-    """Shows a batch. `tick` is called often, and `result` with each line of the results."""
+    """Shows a batch. `tick` is called often, and `result` with each line of the results. The batch goes on when nobody
+    is left to read this."""
 
     def __init__(self, out: Terminal, progress: Progress) -> None:
         self._out = out
@@ -42,12 +44,10 @@ class BatchView:
         if now < self._next:
             return
         if self._out.live:
-            self._next = now + FRAME
             self._out.show([cut(row, self._out.columns - 1) for row in self._table(now)])
-        else:
-            if self._next:
-                self._out.line(self._line(now))
-            self._next = now + LINE
+        elif self._next:
+            self._line(self._progress_line(now))
+        self._next = now + (FRAME if self._out.live else LINE)
 
     def result(self, line: bytes) -> None:
         """Tell of an error; the first ones."""
@@ -58,12 +58,16 @@ class BatchView:
 
     def say(self, text: str) -> None:
         """Say a sentence, above the table."""
-        self._out.line(self._out.style(plain(f"ferrule: {text}"), RED if self._out.colored else DIM))
+        self._line(self._out.style(plain(f"ferrule: {text}"), RED))
 
     def close(self) -> None:
         """Take the table away, and say what came of it all."""
         self._out.show(())
-        self._out.line(self._summary())
+        self._line(self._summary())
+
+    def _line(self, text: str) -> None:
+        with suppress(BrokenPipeError):
+            self._out.line(text)
 
     def _table(self, now: float) -> list[str]:
         progress = self._progress
@@ -77,7 +81,7 @@ class BatchView:
         ]
         return [*rows, *self._hold(now)]
 
-    def _line(self, now: float) -> str:
+    def _progress_line(self, now: float) -> str:
         progress = self._progress
         done = progress.earlier + progress.done
         parts = [f"{done:,} of {progress.total:,} tasks, {progress.running:,} running", self._rate(now)]
