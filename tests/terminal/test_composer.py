@@ -287,6 +287,14 @@ async def test_a_model_and_a_policy_are_chosen_and_the_conversation_goes_on(tmp_
         assert "first" in screen.model.last_request.user_text
 
 
+async def test_ctrl_d_quits_where_nothing_is_written_and_deletes_else(tmp_path: Path) -> None:
+    async with shown(tmp_path) as screen:
+        await screen.press("a", "b", "home", "ctrl+d")
+        assert screen.app.composer.text == "b" and screen.app.return_code is None
+        await screen.press("ctrl+d", "ctrl+d")
+        assert screen.app.composer.text == "" and screen.app.return_code == 0
+
+
 @pytest.mark.parametrize("rest", ["status", "status "])
 async def test_enter_takes_the_command_that_is_written_and_not_what_was_suggested_before(
     tmp_path: Path, rest: str

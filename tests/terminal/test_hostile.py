@@ -91,10 +91,12 @@ async def test_what_is_said_during_a_compaction_is_sent_behind_it(tmp_path: Path
         await screen.until("One.")
         await screen.say("/compact")
         await asyncio.to_thread(gate.wait_reached)
+        await screen.until("^ Compacting · ")
         await screen.say("second")
         await screen.until("› second")
         gate.open()
         await screen.until("Two.")
+        await screen.until("Compacting", gone=True)
 
 
 async def test_a_session_that_cannot_begin_leaves_the_one_before(

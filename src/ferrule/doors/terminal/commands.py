@@ -38,6 +38,9 @@ class Target(Protocol):
     def note(self, text: str) -> None:
         """Show a line of the program."""
 
+    def do(self, what: str) -> None:
+        """Say what happens now; empty: nothing any more."""
+
     def pick(self, title: str, items: Sequence[Item], taken: Callable[[str], object]) -> None:
         """Let the user choose one of the items."""
 
@@ -118,7 +121,11 @@ async def _diff(desk: Target, word: str) -> None:
 
 async def _compact(desk: Target, word: str) -> None:
     if (session := desk.talk.session) is not None:
-        done = await session.compact()
+        desk.do("Compacting")
+        try:
+            done = await session.compact()
+        finally:
+            desk.do("")
         if done is None:
             desk.note("interrupted")
 

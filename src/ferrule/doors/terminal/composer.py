@@ -83,6 +83,10 @@ class Composer(TextArea):
             self.load_text(text)
             self.move_cursor(self.document.end)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave Ctrl-D to the application where there is nothing to delete: it quits."""
+        return (action != "delete_right" or bool(self.text)) and super().check_action(action, parameters)
+
     async def _on_key(self, event: events.Key) -> None:
         if self._on_suggestion_key(event.key) or self._on_own_key(event.key):
             event.stop()

@@ -160,7 +160,7 @@ class Desk:
             self._damage = stored.damage
             if self._damage:
                 self.conversation.warn(self._damage)
-        self._do("")
+        self.do("")
         self._show_title()
 
     def submit(self, text: str, parts: Words) -> None:
@@ -203,17 +203,17 @@ class Desk:
     async def run_command(self, script: str, *, told: bool = True) -> None:
         """See `Target`."""
         self._by_hand.append(script)
-        self._do(self._doing)
+        self.do(self._doing)
         try:
             refused = await self.talk.run_command(script, told=told)
         finally:
             self._by_hand.remove(script)
-            self._do(self._doing)
+            self.do(self._doing)
         if refused:
             self.note(refused)
 
-    def _do(self, what: str) -> None:
-        """Say what the session does; while it does nothing, which command of the user runs."""
+    def do(self, what: str) -> None:
+        """See `Target`. Of a session that does nothing, which command of the user runs."""
         self._doing = what
         self._stage.status.do(what or (f"! {self._by_hand[-1]}" if self._by_hand else ""))
 
@@ -234,12 +234,12 @@ class Desk:
             return
         match event:
             case TurnStarted():
-                self._do(THINKING)
+                self.do(THINKING)
                 self._show_title()
             case ItemUpdated(kind="text"):
-                self._do("Answering")
+                self.do("Answering")
             case ItemStarted(item=item) if (call := read_call(item.view)) is not None:
-                self._do(call_line(call).split("\n")[0])
+                self.do(call_line(call).split("\n")[0])
             case PlanUpdate(plan=plan):
                 self._stage.plan.show(plan)
             case TokenCount():
@@ -256,7 +256,7 @@ class Desk:
                 self._notify_user("Ferrule is done" if isinstance(event, TurnCompleted) else "Ferrule has failed")
 
     def _end_turn(self) -> None:
-        self._do("")
+        self.do("")
         self._show_about()
         self._show_title(idle=True)
 
@@ -307,7 +307,7 @@ class Desk:
         """Show a fault of Ferrule itself, with its place for those who unfold it."""
         self.conversation.tell_fault(fault)
         if not self.talk.is_working:
-            self._do("")
+            self.do("")
 
     def note(self, text: str) -> None:
         """See `Target`."""

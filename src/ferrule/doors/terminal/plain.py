@@ -313,6 +313,11 @@ class Plain:
         """See `Target`."""
         return self._conversation.last_answer
 
+    def do(self, what: str) -> None:
+        """See `Target`."""
+        if what:
+            self.note(f"{what} …")
+
     def pick(self, title: str, items: Sequence[Item], taken: Callable[[str], object]) -> None:
         """See `Target`. The list is printed; the user repeats the command with what was chosen."""
         self._print("\n".join([f"{title}:", *(plain(f"  {item.value}  {item.label}  {item.about}") for item in items)]))
