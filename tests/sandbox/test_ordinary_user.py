@@ -41,6 +41,8 @@ GROUPS = {
         "../test_reading.py",
         "../builtin/test_kernel_files.py",
         "../session/test_project_trust.py",
+        "../workspaces/test_layers.py",
+        "../workspaces/test_faults.py",
         "../session/test_network_lists.py::test_what_is_listed_is_reached_and_the_rest_refused_in_words",
         "../session/test_network_lists.py::test_remembered_for_good_like_a_prefix",
     ],

@@ -26,7 +26,7 @@ from ferrule.workspaces.tree import Tree, folders_of
 RENAMES = 400
 """Files among which git looks for those that were renamed and changed; the time grows with the square."""
 OLD, NEW = "refs/heads/old", "refs/heads/new"
-IMPORT = ("-c", "fastimport.unpackLimit=0", "fast-import", "--quiet")
+IMPORT = ("-c", "fastimport.unpackLimit=0", "-c", "pack.compression=0", "fast-import", "--quiet")
 DIFF = ("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
 _FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 """Where the patch of a file begins: no line of a hunk does so, nor of binary data."""

@@ -9,15 +9,17 @@
 A dead owner's lock is free: whoever opens next removes what it has left. With the last owner all goes.
 """
 
+import errno
 import logging
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 from ferrule.containers.removal import remove_tree
-from ferrule.locks import hold, take_in_time, try_lock
+from ferrule.locks import POLL_SECONDS, hold, take_in_time, try_lock
 from ferrule.workspaces.source import WorkspaceError
 
 DOOR, BASES, OWNERS, LOCK = "door", "bases", "owners", "lock"
@@ -25,6 +27,8 @@ PRIVATE, LOCK_MODE = 0o700, 0o600
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 MAKING_SECONDS = 3600
 """To wait for a base that another process makes: the largest repositories take minutes."""
+ENDING_SECONDS = 2.0
+"""For what a dead owner had started to end, too: most of it does so at once."""
 log = logging.getLogger("ferrule.workspaces")
 
 
@@ -120,8 +124,13 @@ def _open_lock(folder: Path) -> int:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder. What cannot be removed stays for the next one to open: it must be in nobody's way."""
-    try:
-        remove_tree(folder)
-    except OSError as error:
-        log.warning("%s cannot be removed: %s", folder, error.strerror)
+    """Remove a folder. Programs of a dead owner may still write there, and end soon. What cannot be removed stays for
+    the next one to open: it must be in nobody's way."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    while True:
+        try:
+            return remove_tree(folder)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > deadline:
+                return log.warning("%s cannot be removed: %s", folder, error.strerror)
+        time.sleep(POLL_SECONDS)
