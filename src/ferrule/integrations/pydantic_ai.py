@@ -1,5 +1,6 @@
 """A toolset in agents of Pydantic AI: `Agent(model, toolsets=[toolset(ours)])`."""
 
+from collections import OrderedDict
 from typing import Any
 
 import msgspec
@@ -49,7 +50,7 @@ class AdaptedToolset(AbstractToolset[Any]):
         self._tools = tools
         self._name = name
         self._called: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
+        self._asked: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     @property
     def id(self) -> str | None:
@@ -75,9 +76,9 @@ class AdaptedToolset(AbstractToolset[Any]):
         called, call_id = self._called.get(name, name), ctx.tool_call_id or ""
         question = await self._calls.question(called, tool_args, call_id)
         if question is not None and not self._is_approved(question, tool_args, ctx):
-            while len(self._asked) >= MAX_SHOWN:
-                self._asked.pop(next(iter(self._asked)))
-            self._asked[call_id] = question.fingerprint
+            self._asked[call_id, question.fingerprint] = None
+            if len(self._asked) > MAX_SHOWN:
+                self._asked.popitem(last=False)
             raise ApprovalRequired(metadata=msgspec.to_builtins(question))
         output = await self._calls.run(called, tool_args, call_id, None if question is None else True)
         return _returned(output, name, call_id)
@@ -87,10 +88,13 @@ class AdaptedToolset(AbstractToolset[Any]):
         the approval, or while this program runs; arguments that the user has replaced need not have been shown."""
         if not ctx.tool_call_approved:
             return False
-        given = ctx.tool_call_metadata
-        noted = given.get("fingerprint") if isinstance(given, dict) else None
-        asked = self._asked.pop(ctx.tool_call_id or "", None)
-        return (noted or asked or question.fingerprint) == question.fingerprint or arguments != _called_with(ctx)
+        given, call_id = ctx.tool_call_metadata, ctx.tool_call_id or ""
+        if isinstance(given, dict) and "fingerprint" in given:
+            shown = {given["fingerprint"]}
+        else:  # servers may give calls of several runs one id
+            shown = {fingerprint for asked, fingerprint in self._asked if asked == call_id}
+        self._asked.pop((call_id, question.fingerprint), None)
+        return not shown or question.fingerprint in shown or arguments != _called_with(ctx)
 
 
 def _called_with(ctx: RunContext[Any]) -> dict[str, Any] | None:
