@@ -67,6 +67,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CLOSED = "aborted: the toolset was closed"
+ENDING_SECONDS = 5.0
+"""How long the end of a toolset waits for its calls: a function of the user's may not end at all."""
+
 
 class CallSpans(Protocol):
     """Makes the host and the dispatchers of a session that reports its calls; see `session.spans`."""
@@ -124,6 +128,7 @@ class Toolset(LoopBound, Closing):
         """Orders calls that come one by one from a framework."""
         self._in_plain_code = False
         self._closed = False
+        self._running: set[asyncio.Task[ToolOutput]] = set()
 
     def _begin(self) -> None:
         """Raise `UsageError` if the toolset is closed, and `RuntimeError` if it belongs to another loop."""
@@ -375,7 +380,32 @@ class Toolset(LoopBound, Closing):
         dispatcher = self.dispatcher(host=host, gate=gate)
         routed = dispatcher.route(_call_of(name, arguments, call_id, dispatcher.registry))
         assert routed is not None
-        return await dispatcher.run(routed)
+        return await self._until_closed(dispatcher.run(routed))
+
+    async def _until_closed(self, call: Coroutine[Any, Any, ToolOutput]) -> ToolOutput:
+        """Run a call in a task of its own, which ends with the toolset."""
+        task = asyncio.create_task(call)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if not self._closed or (waiting is not None and waiting.cancelling()):
+                raise
+            return ToolOutput(CLOSED, False)
+
+    async def _end_calls(self) -> None:
+        """End the calls that run, but for the one that closes the toolset."""
+        here, ending = asyncio.get_running_loop(), []
+        for task in self._running - {asyncio.current_task()}:
+            if task.get_loop() is here:
+                task.cancel()
+                ending.append(task)
+            elif not task.get_loop().is_closed():
+                task.get_loop().call_soon_threadsafe(task.cancel)
+        if ending:
+            await asyncio.wait(ending, timeout=ENDING_SECONDS)
 
     def call_sync(
         self,
@@ -417,6 +447,7 @@ class Toolset(LoopBound, Closing):
         """End the children and close the tools; each, even if another one fails to end."""
         self._closed = True
         self.pending.withdraw_all("the session ended")
+        await self._end_calls()
         async with AsyncExitStack() as ends:
             ends.push_async_callback(self.workspace.close)
             ends.push_async_callback(self.conversation.commands.close)
