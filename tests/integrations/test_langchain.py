@@ -110,7 +110,7 @@ def test_each_call_gets_its_own_decision(made: Callable[..., Any], tmp_path: Pat
     _, written, refused, changed, responded = answers(state).values()
     assert written.status == "success"
     assert "nöt now" in str(refused.content) and refused.status == "error"
-    assert 'The user changed this call before it ran. It ran with the arguments {"command":"echo E' in changed.content
+    assert 'The user changed this call before it ran. It ran with the arguments {"command": "echo E' in changed.content
     assert responded.content == "it is thére" and responded.status == "success"
     assert sorted((tmp_path / "log").read_text().split()) == ["E", "a"]
 
@@ -236,6 +236,8 @@ async def test_a_tool_without_a_call_id_returns_or_raises(tmp_path: Path) -> Non
         call = {"name": "shell_command", "args": {"command": "rm made", "login": False}, "id": "a", "type": "tool_call"}
         refused = await shell.ainvoke(call)
         assert refused.status == "error" and "nobody can answer" in refused.content
+        wrong = await shell.ainvoke({**call, "args": {"command": "\ud800"}})
+        assert wrong.status == "error" and "failed to parse function arguments" in wrong.content
     assert (tmp_path / "made").exists()
 
 

@@ -7,6 +7,7 @@ in another process too; and a call that ran beside an interrupted one is not run
 """
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -89,10 +90,15 @@ class PendingCall(msgspec.Struct, frozen=True):
     @property
     def key(self) -> "Key":
         """What tells it from the others in a message: some servers give several calls one id."""
-        return self.call_id, self.tool, msgspec.json.encode(self.arguments, order="deterministic")
+        return self.call_id, self.tool, json.dumps(self.arguments, sort_keys=True)
+
+    @property
+    def text(self) -> str:
+        """The arguments as JSON, also where they hold what UTF-8 does not: Ferrule tells the model then."""
+        return json.dumps(self.arguments)
 
 
-Key = tuple[str, str, bytes]
+Key = tuple[str, str, str]
 Shown = list[list[str]]
 """The calls of a request, by id, and the fingerprints of their questions."""
 
@@ -177,7 +183,7 @@ class Approvals:
             (call, question)
             for call in calls
             if call.key not in answers
-            and (question := await self._calls.question(call.called, call.arguments, call.call_id)) is not None
+            and (question := await self._calls.question(call.called, call.text, call.call_id)) is not None
         ]:
             shown = _noted([[call.call_id, question.fingerprint] for call, question in asked])
             tools = {call.call_id: call.tool for call, _ in asked}

@@ -1,5 +1,6 @@
 """A toolset for agents of LangChain and LangGraph's `ToolNode`: `create_agent(model, tools(toolset))`."""
 
+import json
 from base64 import b64encode
 from functools import cached_property, partial
 from typing import Any
@@ -84,7 +85,7 @@ class AdaptedTool(BaseTool):
         return self._message(output, answer, call_id)
 
     async def _answered(self, call: PendingCall, answer: Answer | None) -> ToolOutput:
-        decision, arguments = None, call.arguments
+        decision, arguments = None, call.text
         match answer:
             case Respond(message=message):
                 return ToolOutput(message, True)
@@ -93,14 +94,14 @@ class AdaptedTool(BaseTool):
             case Approve():
                 decision = Decision(ReviewDecision.APPROVED)
             case Edit(edited_action=edited):
-                decision, arguments = Decision(ReviewDecision.APPROVED), edited.args
+                decision, arguments = Decision(ReviewDecision.APPROVED), json.dumps(edited.args)
         return await self._calls.run(call.called, arguments, call.call_id, decision)
 
     def _message(self, output: ToolOutput, answer: Answer | None, call_id: str | None) -> Any:
         """Return the output as LangChain has it. Raises `ToolException`."""
         parts = parts_of(output)
         if isinstance(answer, Edit):
-            changed = msgspec.json.encode(answer.edited_action.args).decode()
+            changed = json.dumps(answer.edited_action.args, ensure_ascii=False)
             parts = (InputText(CHANGED.format(changed)), *parts)
         if all(isinstance(part, InputText) for part in parts):
             content: Any = "".join(part.text for part in parts if isinstance(part, InputText))
