@@ -91,6 +91,7 @@ def test_what_is_printed_beside_the_protocol_goes_to_standard_error(cold_place: 
         (["--agent", "--tools", "read_file"], "--agent"),
         (["-s", "everything"], "sandbox"),
         (["-C", "nowhere"], "nowhere"),
+        (["--profile", "none_such"], "none_such"),
         (["more"], "more"),
     ],
 )

@@ -126,6 +126,8 @@ DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * 100_000 + b
         (b"{", NO_JSON, None),
         (b"\xff\xfe\x00", NO_JSON, None),
         (b"\x00\x00\x00", NO_JSON, None),
+        (b'{"jsonrpc":"2.0","id":2,"method":"ping","params":{"a":"\\ud800"}}', NO_JSON, 2),
+        (b'{"jsonrpc":"2.0","id":3,"method":"ping","params":{"a":"\xff"}}', NO_JSON, 3),
         (DEEP, NO_JSON, None),
         (b"17", REFUSED, None),
         (b"null", REFUSED, None),
@@ -159,11 +161,14 @@ async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
 async def test_a_line_of_100_mb_gets_an_error_and_costs_no_memory(tmp_path: Path) -> None:
     async with piped(settings_in(tmp_path)) as pipes:
         await pipes.greet()
-        for _ in range(100):
-            await pipes.send(b"x" * (1 << 20))
-        await pipes.send(b"\n")
-        heard = await pipes.hear()
-        assert heard["error"]["code"] == REFUSED and "32 MiB" in heard["error"]["message"]
+        for begins, known in ((b'{"jsonrpc":"2.0","id":"a-1","method":"ping","params":{"id":3,', "a-1"), (b"{", None)):
+            await pipes.send(begins)
+            for _ in range(50):
+                await pipes.send(b"x" * (2 << 20))
+            await pipes.send(b"\n")
+            heard = await pipes.hear()
+            assert heard["error"]["code"] == REFUSED and "32 MiB" in heard["error"]["message"]
+            assert heard.get("id") == known
         await pipes.answer(await pipes.ask("ping"))
 
 

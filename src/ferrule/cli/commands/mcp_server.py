@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
     token, bind = _token(options), Bind.read(options.bind or DEFAULT_BIND)
     with sdk_needed():
         from ferrule.doors.mcp_server import run
+    run.check_profile(settings)
     opener = run.agent_opener() if options.agent else run.tools_opener(_names(options.tools))
     if token is None:
         run_interruptibly(run.serve_pipes(settings, opener))
@@ -88,7 +89,8 @@ def _token(options: argparse.Namespace) -> str | None:
         return None
     if options.token_env is None:
         raise UsageError(TOKEN_NEEDED)
-    token = os.environ.get(options.token_env, "").strip()
+    # Commands must not have it: who has it can answer what the user is asked.
+    token = os.environ.pop(options.token_env, "").strip()
     if not token:
         raise UsageError(f"--token-env: the environment variable {options.token_env} is not set, or empty")
     return token

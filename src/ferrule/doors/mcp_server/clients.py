@@ -68,7 +68,7 @@ class Client(AsyncClosing):
         self._offer: Offer | None = None
         self._opening, self._learning = asyncio.Lock(), asyncio.Lock()
         self._knows_roots = not has_roots
-        self._calls: dict[Call, Offer] = {}
+        self._calls: dict[Call, Offer | None] = {}
         self._parked: dict[str, _Parked] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -101,14 +101,14 @@ class Client(AsyncClosing):
                 if _asks_by_answers(ctx) and params.request_state is None:
                     return InputRequiredResult(input_requests={ROOTS: ListRootsRequest()}, request_state=ROOTS)
                 await self._learn_roots(ctx, answers)
-        offer = await self._opened(ctx)
         call = Call(f"call_{secrets.token_hex(8)}", self.notes, elicits=_elicits(ctx))
-        self._calls[call] = offer
-        call.start(self._run(offer, call, params.name, params.arguments or {}))
+        self._calls[call] = None
+        call.start(self._run(ctx, call, params.name, params.arguments or {}))
         return await self._go_on(ctx, call, params, {})
 
-    async def _run(self, offer: Offer, call: Call, name: str, arguments: dict[str, Any]) -> CallToolResult:
+    async def _run(self, ctx: Context, call: Call, name: str, arguments: dict[str, Any]) -> CallToolResult:
         try:
+            self._calls[call] = offer = await self._opened(ctx)
             return await offer.call(call, name, arguments)
         except Fatal as error:
             raise MCPError(code=INTERNAL_ERROR, message=str(error)) from error

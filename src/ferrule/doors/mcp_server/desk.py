@@ -62,10 +62,10 @@ class Desk(Callbacks):
     async def answer(self, question: Question) -> Answer:
         """Ask the user in the call that asks, or in the newest one."""
         call = self._call(getattr(question, "call_id", ""))
-        if not self._elicits or (call is not None and not call.elicits):
-            return NoAnswer(CANNOT_ASK)
         if call is None:
             return NoAnswer(NOT_ASKED)
+        if not call.elicits:
+            return NoAnswer(CANNOT_ASK)
         result = await call.ask(form_of(question))
         return NoAnswer(CANNOT_ASK) if result is None else answer_of(question, result)
 

@@ -9,6 +9,7 @@ from ferrule.doors.mcp_server.clients import Client
 from ferrule.doors.mcp_server.offer import Opener, ToolsOffer
 from ferrule.doors.mcp_server.server import Clients, server_of
 from ferrule.doors.mcp_server.stdio import serve_lines, standard_streams
+from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.settings import Settings
 from ferrule.serving import Bind
 from ferrule.tools.catalogue import matching_names, registered_tools, unknown_tool
@@ -25,6 +26,12 @@ def tools_opener(tools: Sequence[str] | None) -> Opener:
         if not matching_names(name, BUILTINS) and not matching_names(name, registered_tools()):
             raise unknown_tool(name, [*BUILTINS, *registered_tools()])
     return partial(ToolsOffer.open, tools=tools)
+
+
+def check_profile(settings: Settings) -> None:
+    """Raise `UsageError` if there is no profile of the name: before a client is there, to whom nobody listens."""
+    if settings.profile is not None:
+        load_profiles(profile_files(settings.home)).tool_set(settings.profile)
 
 
 def agent_opener() -> Opener:

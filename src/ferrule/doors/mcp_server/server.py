@@ -1,5 +1,6 @@
 """The MCP server: its methods, each a translation of what a client's session does."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,7 @@ class Clients:
         self._shared = shared
         self._make = make
         self._by_session: dict[str, Client] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def of(self, ctx: Context) -> Client:
         """Return the client that asks."""
@@ -66,13 +68,15 @@ class Clients:
             client.end_calls()
 
     async def _end(self, session_id: str) -> None:
-        await self._by_session.pop(session_id).aclose()
+        """End a client, whole also where the SDK loses patience."""
+        ending = asyncio.create_task(self._by_session.pop(session_id).aclose())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
 
     async def aclose(self) -> None:
         """End all clients."""
-        for session_id in tuple(self._by_session):
-            await self._end(session_id)
-        await self._shared.aclose()
+        await asyncio.gather(*map(self._end, tuple(self._by_session)), *self._ending, self._shared.aclose())
 
 
 def server_of(clients: Clients, instructions: str) -> tuple[Server[Any], InitializationOptions]:
@@ -107,6 +111,9 @@ def server_of(clients: Clients, instructions: str) -> tuple[Server[Any], Initial
         NAME,
         version=__version__,
         instructions=instructions,
+        get_tool_input_schema=lambda name: (
+            None
+        ),  # no argument of ours goes into a header, for which all would be listed
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,

@@ -4,13 +4,14 @@ A line that is no message gets an error and ends nothing. Standard output belong
 printed in this process goes to standard error.
 """
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import anyio
-import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import Server
 from mcp.server.models import InitializationOptions
@@ -44,6 +45,11 @@ TOO_MANY = -32_000
 FLUSH_S = 1.0
 """Seconds for the last answers to be taken."""
 
+EDGE = 256
+"""Bytes kept of an overlong line's beginning."""
+
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w-]{1,64}")')
+
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
@@ -76,7 +82,8 @@ class _Traffic:
     async def take(self, line: bytes, *, whole: bool) -> None:
         """Take one line."""
         if not whole:
-            await self._refuse(None, INVALID_REQUEST, f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB")
+            too_long = f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
+            await self._refuse(_id_at_the_beginning(line), INVALID_REQUEST, too_long)
             return
         if not line.strip():
             return
@@ -85,7 +92,7 @@ class _Traffic:
         except ValidationError as error:
             await self._unreadable(line, error)
             return
-        if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in _decoded(line):
+        if isinstance(message, JSONRPCNotification) and b'"id"' in line and _has_id(line):
             await self._refuse(None, INVALID_REQUEST, "the id of a request is a string or an integer")
             return
         if isinstance(message, JSONRPCRequest):
@@ -104,18 +111,18 @@ class _Traffic:
 
     async def _unreadable(self, line: bytes, error: ValidationError) -> None:
         """Answer a line that is no message. An answer of ours that is none is handed on as one that failed."""
-        if any(fault["type"] == "json_invalid" for fault in error.errors(include_url=False, include_input=False)):
-            await self._refuse(None, PARSE_ERROR, "this line is not JSON")
-            return
         value = _decoded(line)
         named = value.get("id") if isinstance(value, dict) else None
         known = named if isinstance(named, str | int) and not isinstance(named, bool) else None
         if isinstance(value, dict) and "method" not in value and known is not None:
             failed = ErrorData(code=INVALID_REQUEST, message="the answer is no JSON-RPC answer")
             await self._incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=failed)))
-            return
-        what = "batches are not served: send each message in a line" if isinstance(value, list) else ""
-        await self._refuse(known, INVALID_REQUEST, what or "this line is no JSON-RPC 2.0 message")
+        elif any(fault["type"] == "json_invalid" for fault in error.errors(include_url=False, include_input=False)):
+            await self._refuse(known, PARSE_ERROR, "this line is not JSON in UTF-8")
+        elif isinstance(value, list):
+            await self._refuse(None, INVALID_REQUEST, "batches are not served: send each message in a line of its own")
+        else:
+            await self._refuse(known, INVALID_REQUEST, "this line is no JSON-RPC 2.0 message")
 
     async def _refuse(self, request_id: str | int | None, code: int, message: str) -> None:
         error = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
@@ -167,10 +174,22 @@ def _write_all(sink: int, data: bytes) -> None:
 
 
 def _decoded(line: bytes) -> JsonValue:
+    """Return the value of a line that some read as JSON: with halves of characters, or bytes that are no UTF-8."""
     try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
         return None
+
+
+def _has_id(line: bytes) -> bool:
+    value = _decoded(line)
+    return isinstance(value, dict) and "id" in value
+
+
+def _id_at_the_beginning(line: bytes) -> str | int | None:
+    """Return the id of a message of which only the ends were kept, if it stands before the parameters."""
+    found = _ID.search(line[:EDGE].partition(b'"params"')[0])
+    return None if found is None else json.loads(found[1])
 
 
 @contextmanager
