@@ -54,6 +54,15 @@ async def test_the_sdks_client_starts_it_and_its_end_ends_all(cold_place: Place,
     assert not running(mark) and time.monotonic() - began < 6
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_without_standard_streams_it_says_so(cold_place: Place, closed: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "mcp-server"],
+        cwd=cold_place.cwd, env=cold_place.env(), capture_output=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"use --http" in done.stderr
+
+
 def test_what_is_printed_beside_the_protocol_goes_to_standard_error(cold_place: Place) -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     lines: list[dict[str, Any]] = [

@@ -161,15 +161,26 @@ async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
 async def test_a_line_of_100_mb_gets_an_error_and_costs_no_memory(tmp_path: Path) -> None:
     async with piped(settings_in(tmp_path)) as pipes:
         await pipes.greet()
-        for begins, known in ((b'{"jsonrpc":"2.0","id":"a-1","method":"ping","params":{"id":3,', "a-1"), (b"{", None)):
+        named = b'{"jsonrpc":"2.0","id":"a-1","method":"ping","params":{"id":3,'
+        for begins, pieces, known in ((named, 50, "a-1"), (b"{", 17, None)):
             await pipes.send(begins)
-            for _ in range(50):
+            for _ in range(pieces):
                 await pipes.send(b"x" * (2 << 20))
             await pipes.send(b"\n")
             heard = await pipes.hear()
             assert heard["error"]["code"] == REFUSED and "32 MiB" in heard["error"]["message"]
             assert heard.get("id") == known
         await pipes.answer(await pipes.ask("ping"))
+
+
+@pytest.mark.parametrize("meta", [{}, {"_meta": ENVELOPE}])
+async def test_what_was_asked_before_the_end_of_the_input_is_answered(tmp_path: Path, meta: dict[str, Any]) -> None:
+    async with piped(settings_in(tmp_path)) as pipes:
+        if not meta:
+            await pipes.greet()
+        asked = await pipes.ask("tools/list", **meta)
+        pipes.hang_up()
+        assert "result" in await pipes.answer(asked)
 
 
 async def test_what_comes_before_the_handshake_gets_an_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 from ferrule.cli.exit_codes import DONE
@@ -34,6 +35,7 @@ With --agent there are two tools: `ferrule` does a whole task with your model, `
 
 DEFAULT_BIND = "127.0.0.1:8788"
 TOKEN_NEEDED = "--http needs --token-env NAME: the environment variable that holds the token which clients must send"
+STREAMS_NEEDED = "an MCP client starts this command with standard input and output; without them use --http"
 
 
 def main(arguments: list[str]) -> int:
@@ -45,6 +47,8 @@ def main(arguments: list[str]) -> int:
     if not settings.accept_no_sandbox:
         refuse_nesting(settings.sandbox_policy)
     token, bind = _token(options), Bind.read(options.bind or DEFAULT_BIND)
+    if token is None and (sys.stdin is None or sys.stdout is None):  # their descriptors may be something else by now
+        raise UsageError(STREAMS_NEEDED)
     with sdk_needed():
         from ferrule.doors.mcp_server import run
     run.check_profile(settings)

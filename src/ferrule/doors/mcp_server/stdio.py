@@ -29,7 +29,6 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES, LineSplitter
-from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_text import JsonValue
 from ferrule.tools.tasks import run_blocking
 
@@ -42,7 +41,11 @@ MAX_OPEN = 256
 TOO_MANY = -32_000
 """The first of JSON-RPC's codes for a server's own errors."""
 
-FLUSH_S = 1.0
+GRACE_S = 1.5
+"""Seconds after the end of the input in which what was asked before is still answered: scripts write their requests and
+close. With the end of what runs longer it stays far below 6."""
+
+FLUSH_S = 0.5
 """Seconds for the last answers to be taken."""
 
 EDGE = 256
@@ -78,6 +81,7 @@ class _Traffic:
         self._incoming = incoming
         self._outgoing = outgoing
         self._open: set[str | int] = set()
+        self._answered = anyio.Event()
 
     async def take(self, line: bytes, *, whole: bool) -> None:
         """Take one line."""
@@ -101,13 +105,24 @@ class _Traffic:
                 return
             self._open.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._open.discard((message.params or {}).get("requestId", ""))
+            self._settle((message.params or {}).get("requestId"))
         await self._incoming.send(SessionMessage(message))
 
     def answered(self, message: JSONRPCMessage) -> None:
         """Note that a request has its answer."""
-        if not isinstance(message, JSONRPCNotification | JSONRPCRequest) and message.id is not None:
-            self._open.discard(message.id)
+        if not isinstance(message, JSONRPCNotification | JSONRPCRequest):
+            self._settle(message.id)
+
+    async def settled(self) -> None:
+        """Wait until nothing is being served."""
+        while self._open:
+            self._answered = anyio.Event()
+            await self._answered.wait()
+
+    def _settle(self, request_id: JsonValue) -> None:
+        if isinstance(request_id, str | int):
+            self._open.discard(request_id)
+        self._answered.set()
 
     async def _unreadable(self, line: bytes, error: ValidationError) -> None:
         """Answer a line that is no message. An answer of ours that is none is handed on as one that failed."""
@@ -143,6 +158,8 @@ async def _read(source: int, traffic: _Traffic) -> None:
                 await traffic.take(line, whole=whole)
         for line, whole in lines.feed(b"\n"):
             await traffic.take(line, whole=whole)
+        with anyio.move_on_after(GRACE_S):
+            await traffic.settled()
     except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass  # a terminal that is gone, or a server that has ended: an end as any other
     traffic.close()
@@ -195,11 +212,8 @@ def _id_at_the_beginning(line: bytes) -> str | int | None:
 @contextmanager
 def standard_streams() -> Iterator[tuple[int, int]]:
     """Yield descriptors of our own for the client's messages and our answers. Meanwhile standard input is empty, and
-    standard output goes where standard error goes. Raises `UsageError` where there is no input or no output."""
-    try:
-        source, sink = os.dup(0), os.dup(1)
-    except OSError as error:
-        raise UsageError("an MCP client starts this command with pipes; without standard streams use --http") from error
+    standard output goes where standard error goes."""
+    source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
         os.dup2(nothing, 0)
