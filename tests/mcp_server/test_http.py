@@ -72,6 +72,19 @@ async def test_who_is_let_in(tmp_path: Path) -> None:
         assert (await client.get(url)).headers["www-authenticate"] == "Bearer"
 
 
+async def test_a_connection_that_sends_no_whole_head_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_S", 0.2)
+    async with listening(settings_in(tmp_path)) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", httpx2.URL(url).port)
+        whole, half = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n", b"GET /mcp HTTP/1.1\r\nhost:"
+        writer.write(whole)
+        await reader.readuntil(b"}}")
+        writer.write(half + b" " * 9_000)
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
 async def test_it_listens_on_this_machine_alone(tmp_path: Path) -> None:
     bind = Bind("0.0.0.0", 0)
     with pytest.raises(UsageError, match="this machine alone"):

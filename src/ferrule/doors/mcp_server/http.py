@@ -12,8 +12,10 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from ferrule.doors.mcp_server.server import SESSION_HEADER, Clients
+from ferrule.egress import header_lines
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen
@@ -29,8 +31,14 @@ MAX_SESSIONS = 64
 MAX_CONNECTIONS = 512
 """Connections at once: some for each client."""
 
+HEAD_S = 10.0
+"""Seconds for the head of a request to come whole: a connection that sends none takes the place of one that does."""
+
+KEPT_S = 75
+"""Seconds that an unused connection stays open: longer than clients keep one, or a request might meet its end."""
+
 MAX_HEAD_BYTES = 16 * 1024
-"""Bytes of a request's head that uvicorn's slower parser may wait for."""
+"""Bytes of a request's head; other servers take as much."""
 
 GONE_S = 10.0
 """Seconds in which a client that lost its connections may come back to its calls."""
@@ -60,6 +68,7 @@ async def serve_http(
             max_request_body_size=MAX_MESSAGE_BYTES,
             max_sessions=MAX_SESSIONS,
         )
+        header_lines.read_in_linear_time()
         present = _Presence(manager.handle_request, clients)
         http = _uvicorn(_Guard(present, Callers.of(bind, at), token))
         async with manager.run():
@@ -141,10 +150,43 @@ def _error(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": {"message": message}}, status, headers)
 
 
+class _TimedHeads(H11Protocol):
+    """uvicorn's protocol, which waits for ever for the head of a request."""
+
+    _ending: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        if self._ending is not None:
+            self._ending.cancel()
+
+    def _watch(self) -> None:
+        """Close the connection in a while, unless a request is served."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if self._ending is not None:
+                self._ending.cancel()
+                self._ending = None
+        elif self._ending is None:
+            self._ending = self.loop.call_later(HEAD_S, self.transport.close)
+
+
 def _uvicorn(app: ASGIApp) -> uvicorn.Server:
     """Return the HTTP server, without signals and logs of its own."""
     config = uvicorn.Config(
         app,
+        http=_TimedHeads,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -153,6 +195,7 @@ def _uvicorn(app: ASGIApp) -> uvicorn.Server:
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_keep_alive=KEPT_S,
         timeout_graceful_shutdown=GRACE_S,
     )
     config.load()
