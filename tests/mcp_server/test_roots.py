@@ -7,7 +7,7 @@ import pytest
 
 from ferrule.doors.mcp_server.roots import folder_of, narrowed, place_in
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, WorkspaceWrite
+from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.settings import Settings
 from mcp import types
 from tests.mcp_server.served import ERAS, connected, roots, served, settings_in, text_of
@@ -57,12 +57,13 @@ def test_what_the_user_lets_be_written_stays_writable(tmp_path: Path) -> None:
     assert found.settings.sandbox_policy.writable_roots == (more,)
 
 
-def test_read_only_stays_read_only_and_no_sandbox_goes_anywhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", [ReadOnly(), DangerFullAccess()])
+def test_in_other_modes_roots_say_where_to_work_inside_the_directory(tmp_path: Path, policy: SandboxPolicy) -> None:
     inside, outside = folders(tmp_path, "work/in", "outside")
-    reading = narrowed(settings_in(tmp_path, sandbox_policy=ReadOnly()), [inside]).settings
-    assert reading.cwd == inside and reading.sandbox_policy == ReadOnly()
-    free = narrowed(settings_in(tmp_path, sandbox_policy=DangerFullAccess()), [outside]).settings
-    assert free.cwd == outside and free.sandbox_policy == DangerFullAccess()
+    settings = settings_in(tmp_path, sandbox_policy=policy)
+    found = narrowed(settings, [outside, inside]).settings
+    assert found.cwd == inside and found.sandbox_policy == policy
+    assert narrowed(settings, [outside]).settings == settings
 
 
 def test_a_place_to_work_lies_in_the_workspace(tmp_path: Path) -> None:

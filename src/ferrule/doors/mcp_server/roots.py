@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import DangerFullAccess, ExternalSandbox, WorkspaceWrite
+from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.protocol.settings import Settings
 
 
@@ -64,8 +64,6 @@ def folder_of(uri: str) -> str | None:
 def _areas(settings: Settings) -> tuple[str, ...]:
     """Return the directories in which work may be done."""
     policy = settings.sandbox_policy
-    if isinstance(policy, DangerFullAccess | ExternalSandbox):
-        return ("/",)
     more = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
     return (settings.cwd, *map(os.path.realpath, more))
 
