@@ -217,6 +217,24 @@ async def test_the_tool_runner_of_the_async_client(tmp_path: Path) -> None:
             check_runner(played, await runner.until_done())
 
 
+async def test_the_tool_runner_of_the_plain_client_where_a_loop_runs(tmp_path: Path) -> None:
+    from anthropic import Anthropic
+
+    from ferrule.integrations.anthropic import tools
+
+    with (
+        MessagesServer(uses(*CALLS[:2]), says("done")) as played,
+        opened(tmp_path) as toolset,
+        Anthropic(base_url=played.base_url, api_key="unused") as client,
+    ):
+        made = tools(toolset)
+        runner = client.beta.messages.tool_runner(model="claude", max_tokens=99, tools=made, messages=GO)  # type: ignore[arg-type]
+        assert runner.until_done().content[0].text == "done"  # type: ignore[union-attr]
+        said, failed = played.results
+    assert said["content"][0]["text"].startswith("hü")
+    assert (failed["is_error"], failed["content"]) == (True, "[exit code 4]")
+
+
 def test_the_tool_runner_of_the_plain_client(tmp_path: Path) -> None:
     from anthropic import Anthropic
 

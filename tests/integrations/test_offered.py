@@ -13,6 +13,7 @@ from ferrule.integrations.offered import Calls, image_data, offered, parts_of
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.payload import ToolOutput
+from tests.processes import until
 
 TOUCH = {"command": "touch made"}
 
@@ -106,6 +107,16 @@ async def test_a_tool_that_runs_alone_may_call_another(tmp_path: Path) -> None:
     async with opened(tmp_path, outer, inner, policy="never") as tools:
         made.append(Calls(tools))
         assert (await made[0].run("outer", {"name": "ö"}, "outer")).text == "ö"
+
+
+async def test_a_call_that_is_cut_off_by_the_closing_says_so(tmp_path: Path) -> None:
+    tools = opened(tmp_path, policy="never")
+    command = {"command": "touch began; sleep 50", "timeout_ms": 60_000}
+    call = asyncio.create_task(Calls(tools).run("shell_command", command, "c"))
+    await until((tmp_path / "began").exists)
+    await tools.aclose()
+    output = await call
+    assert output.success is False and "closed" in output.text
 
 
 def test_an_output_has_parts() -> None:

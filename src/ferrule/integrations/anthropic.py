@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from typing import Any, Final
 
 from ferrule.builtin.bash import BashTool
@@ -45,14 +45,13 @@ class MessagesTool(dict[str, Any], BetaAsyncBuiltinFunctionTool, BetaBuiltinFunc
         return dict(self)
 
     def call(self, input: object) -> Any:  # noqa: A002 - the SDK's name
-        """Run a call for a tool runner, which gives no id; where a loop runs, that is to be awaited. Raises
-        `ToolError`."""
-        running = self._content(input)
+        """Run a call for a tool runner, which gives no id. Where a loop runs, that begins when the result is awaited or
+        iterated over. Raises `ToolError`."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return wait_for_coroutine(running)
-        return running
+            return wait_for_coroutine(self._content(input))
+        return _Content(lambda: self._content(input))
 
     async def _content(self, given: object) -> Any:
         output = await run_call(self._toolset, self._called, json.dumps(given), None)
@@ -61,11 +60,25 @@ class MessagesTool(dict[str, Any], BetaAsyncBuiltinFunctionTool, BetaBuiltinFunc
         return _content(output)
 
 
+class _Content:
+    """What a call gives: the async client's runner awaits it, the plain client's iterates over it (in a notebook)."""
+
+    def __init__(self, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._run = run
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._run().__await__()
+
+    def __iter__(self) -> Iterator[Block]:
+        content = wait_for_coroutine(self._run())
+        return iter([{"type": "text", "text": content}] if isinstance(content, str) else content)
+
+
 def tools(toolset: Toolset) -> list[Any]:
     """Return the tools that there are now, Claude's bash and text editor by their types.
 
-    They go into `messages.create`, whose calls `run` runs, and into the `beta.messages.tool_runner` of `AsyncAnthropic`
-    (or of `Anthropic`, where no event loop runs). The toolset's `on_approval` answers what its policy asks.
+    They go into `messages.create`, whose calls `run` runs, and into `beta.messages.tool_runner` of either client. The
+    toolset's `on_approval` answers what its policy asks.
     """
     registry = toolset.current()[1]
     return [
