@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,15 @@ def test_a_disk_that_takes_no_layers_gets_copies(tmp_path: Path) -> None:
     with running(place / "scratch", "empty", prefix=("unshare", "--mount", "sh", "-c", mounting, "sh")) as one:
         assert one.notice.startswith(f"workspaces are copied: {place}/scratch takes no layers (")
         assert one.patch("(path / 'a').write_text('')").startswith("diff --git a/a b/a\nnew file mode 100644\n")
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "workspaces.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    new_repository(tmp_path / "project", {"a": b"1\n"})
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("diff --git a/NEW.md b/NEW.md\nnew file mode 100644\n")
+    assert os.listdir(tmp_path) == ["project"]
 
 
 def test_a_process_with_threads_gets_no_mounts() -> None:

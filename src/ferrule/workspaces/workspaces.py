@@ -49,8 +49,7 @@ class Workspaces:
     def __init__(self, scratch: Scratch, mounts: Mounts) -> None:
         self._scratch = scratch
         self._mounts = mounts
-        self.notice = mounts.problem
-        """Why workspaces are whole copies; "" if they are layers over what they start from."""
+        self._notice = mounts.problem
         self._bases: dict[Source, asyncio.Task[tuple[Path, Base]]] = {}
 
     @classmethod
@@ -64,6 +63,11 @@ class Workspaces:
             yield workspaces
         finally:
             await uninterrupted(workspaces._close())
+
+    @property
+    def notice(self) -> str:
+        """Why workspaces are whole copies; "" if they are layers over what they start from."""
+        return self._notice
 
     @asynccontextmanager
     async def enter(self, source: Source) -> AsyncIterator[Workspace]:
@@ -79,7 +83,7 @@ class Workspaces:
             await uninterrupted(asyncio.to_thread(self._empty, path))
 
     def _fill(self, path: Path, folder: Path, base: Base, stop: Stop) -> Workspace:
-        if self.notice:
+        if self._notice:
             copy_tree(folder / TREE, path, check=stop.check)
             base = msgspec.structs.replace(base, entries=entries_of(path, base.entries))
         else:
@@ -87,19 +91,19 @@ class Workspaces:
         return Workspace(path, base, folder / TREE, path.parent)
 
     def _empty(self, path: Path) -> None:
-        if not self.notice and path.is_mount():
+        if not self._notice and path.is_mount():
             self._mounts.lift(path)
         self._scratch.remove(path.parent)
 
     async def _try_layers(self) -> None:
         """Find out whether this disk takes layers: those that are layers themselves do not."""
-        if self.notice:
+        if self._notice:
             return
         try:
             async with self.enter(Empty()) as workspace:
                 (workspace.path / "try").touch()
         except (WorkspaceError, OSError) as error:
-            self.notice = f"workspaces are copied: {self._scratch.folder} takes no layers ({error})"
+            self._notice = f"workspaces are copied: {self._scratch.folder} takes no layers ({error})"
 
     async def _base(self, source: Source) -> tuple[Path, Base]:
         """Return the base of a source, which the first that asks makes."""
