@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,34 @@ async def test_an_approval_of_one_command_is_none_of_another(tmp_path: Path) -> 
             )
             assert isinstance(again.output, DeferredToolRequests)
     assert not (tmp_path / "log").exists()
+
+
+async def test_runs_whose_calls_have_one_id_keep_their_approvals(tmp_path: Path) -> None:
+    def script(request: Any) -> Any:
+        return "done" if request.outputs else command(f"echo {request.user_text} >> log", call_id="same")
+
+    with ScriptedModel(script) as server:
+        async with opened(tmp_path, "shell_command", policy="untrusted") as tools:
+            agent = Agent(model_of(server), toolsets=[toolset(tools)], output_type=[str, DeferredToolRequests])
+            for asked in await asyncio.gather(agent.run("one"), agent.run("two")):
+                assert isinstance(asked.output, DeferredToolRequests)
+                decided = asked.output.build_results(approve_all=True)
+                result = await agent.run(message_history=asked.all_messages(), deferred_tool_results=decided)
+                assert result.output == "done"
+    assert sorted((tmp_path / "log").read_text().split()) == ["one", "two"]
+
+
+async def test_a_timeout_of_the_definition_ends_the_process(tmp_path: Path) -> None:
+    async def limited(ctx: Any, tools: Any) -> Any:
+        return [replace(tool, timeout=0.3) for tool in tools]
+
+    with scripted(command("echo $$ > pid; exec sleep 100"), "done") as model:
+        async with opened(tmp_path, "shell_command") as tools:
+            result = await Agent(model, toolsets=[toolset(tools).prepared(limited)]).run("go")
+    [part] = returned(result).values()
+    assert part.outcome == "retried" and "was ended after 0.3 seconds" in part.content
+    pid = (tmp_path / "pid").read_text() if (tmp_path / "pid").exists() else ""
+    assert not pid or not alive(int(pid))
 
 
 async def test_cancelling_a_run_ends_the_process(tmp_path: Path) -> None:

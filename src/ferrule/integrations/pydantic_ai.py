@@ -1,5 +1,6 @@
 """A toolset in agents of Pydantic AI: `Agent(model, toolsets=[toolset(ours)])`."""
 
+import asyncio
 from collections import OrderedDict
 from typing import Any
 
@@ -22,7 +23,7 @@ try:
         ToolReturn,
         ToolsetTool,
     )
-    from pydantic_ai.exceptions import ApprovalRequired, ToolFailed, ToolFailedError
+    from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, ToolFailedError
     from pydantic_ai.messages import ToolCallPart, ToolReturnPart
     from pydantic_core import SchemaValidator, core_schema
 except ImportError as error:
@@ -72,7 +73,8 @@ class AdaptedToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> ToolReturn[Any]:
-        """Run a call. Raises `ApprovalRequired`, with the question as its metadata, and `ToolFailed`."""
+        """Run a call. Raises `ApprovalRequired`, with the question as its metadata, `ToolFailed`, and `ModelRetry` when
+        the `timeout` of its definition is over."""
         called, call_id = self._called.get(name, name), ctx.tool_call_id or ""
         question = await self._calls.question(called, tool_args, call_id)
         if question is not None and not self._is_approved(question, tool_args, ctx):
@@ -80,7 +82,12 @@ class AdaptedToolset(AbstractToolset[Any]):
             if len(self._asked) > MAX_SHOWN:
                 self._asked.popitem(last=False)
             raise ApprovalRequired(metadata=msgspec.to_builtins(question))
-        output = await self._calls.run(called, tool_args, call_id, None if question is None else True)
+        limit = tool.tool_def.timeout
+        try:
+            async with asyncio.timeout(limit):
+                output = await self._calls.run(called, tool_args, call_id, None if question is None else True)
+        except TimeoutError:
+            raise ModelRetry(f"{name} was ended after {limit} seconds") from None
         return _returned(output, name, call_id)
 
     def _is_approved(self, question: ExecApproval, arguments: dict[str, Any], ctx: RunContext[Any]) -> bool:
