@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools import tool as theirs
@@ -182,6 +183,25 @@ async def test_a_call_that_ran_beside_an_interrupted_one_is_not_run_again(way: s
             state = await running.ainvoke(Command(resume="yes"), THREAD)
     assert [message.content[-5:] for message in answers(state).values()][1] == "yes"
     assert sorted((tmp_path / "log").read_text().split()) == ["last", "ran"]
+
+
+async def test_a_call_that_a_middleware_runs_twice_is_asked_about_twice(tmp_path: Path) -> None:
+    @wrap_tool_call
+    async def again_after_an_error(request: Any, handler: Any) -> Any:
+        first = await handler(request)
+        return await handler(request) if first.status == "error" else first
+
+    with scripted(command("echo ran >> log; test $(wc -l < log) = 2"), "done") as model:
+        async with opened(tmp_path, "shell_command", policy="untrusted") as toolset:
+            running = create_agent(
+                model, tools(toolset), middleware=[again_after_an_error], checkpointer=InMemorySaver()
+            )
+            await running.ainvoke(GO, THREAD)
+            state = await running.ainvoke(Command(resume={"decisions": [YES]}), THREAD)
+            assert (tmp_path / "log").read_text() == "ran\n"
+            state = await running.ainvoke(resume(state, YES), THREAD)
+    assert answers(state)["call_1"].status == "success"
+    assert (tmp_path / "log").read_text() == "ran\nran\n"
 
 
 async def test_cancelling_the_agent_ends_the_process(tmp_path: Path) -> None:

@@ -111,6 +111,14 @@ class _Round(msgspec.Struct, frozen=True):
     waiting: set[Key]
 
 
+class _Ran(msgspec.Struct):
+    """What a call has put out in one run of its node, and how often it was asked for: a middleware may run it twice."""
+
+    scratchpad: Any
+    outputs: list[Future[ToolOutput]]
+    asked: int = 0
+
+
 class Approvals:
     """What the user decides about calls in a graph. `names` maps the model's names of the tools to Ferrule's."""
 
@@ -118,7 +126,7 @@ class Approvals:
         self._calls = calls
         self._names = names
         self._rounds: OrderedDict[int, _Round] = OrderedDict()
-        self._runs: OrderedDict[tuple[str, Key], Future[ToolOutput]] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, Key], _Ran] = OrderedDict()
 
     async def answer(self, call: PendingCall, runtime: ToolRuntime | None) -> Answer | None:
         """Return what the user has decided; None if nothing is asked, or there is no graph. Raises `GraphInterrupt`."""
@@ -140,20 +148,25 @@ class Approvals:
         task, scratchpad = _configurable().get(TASK), _configurable().get(SCRATCHPAD)
         if task is None or scratchpad is None:
             return await run()
-        key = (task, call.key)
-        earlier = self._runs.get(key)
-        if earlier is not None and (scratchpad.resume or scratchpad.get_null_resume(False) is not None):
-            return await asyncio.shield(asyncio.wrap_future(earlier))
-        while len(self._runs) >= MAX_RUNS:
-            self._runs.popitem(last=False)
-        ran = self._runs[key] = Future()
+        ran = self._runs.get((task, call.key))
+        if ran is None or ran.scratchpad is not scratchpad:
+            again = ran is not None and (scratchpad.resume or scratchpad.get_null_resume(False) is not None)
+            ran = _Ran(scratchpad, ran.outputs if ran is not None and again else [])
+            self._runs[task, call.key] = ran
+            while len(self._runs) > MAX_RUNS:
+                self._runs.popitem(last=False)
+        index, ran.asked = ran.asked, ran.asked + 1
+        if index < len(ran.outputs):
+            return await asyncio.shield(asyncio.wrap_future(ran.outputs[index]))
+        future: Future[ToolOutput] = Future()
+        ran.outputs.append(future)
         try:
             output = await run()
         except BaseException:
-            self._runs.pop(key, None)
-            ran.cancel()
+            ran.outputs.remove(future)
+            future.cancel()
             raise
-        ran.set_result(output)
+        future.set_result(output)
         return output
 
     def _begin(self, scratchpad: Any, calls: Sequence[PendingCall]) -> _Round:
