@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from ferrule.doors.terminal.cell import Cell
-from ferrule.doors.terminal.cells import Answer
 from ferrule.doors.terminal.conversation import Conversation
 from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.output import HEAD_BYTES, TAIL_BYTES, Output
@@ -210,17 +209,6 @@ def test_the_line_of_the_sandbox_says_what_confines_and_unfolds_to_what_does_not
     assert first[0].text.startswith("sandbox: commands are confined by Landlock; not stopped") and len(first) == 2
     told.cells[1].toggle()
     assert len(told.cells[1].rows(60)) > 2
-
-
-@given(st.text(max_size=400), st.integers(1, 60), st.integers(8, 100))
-def test_an_answer_in_any_pieces_looks_the_same(text: str, size: int, width: int) -> None:
-    whole, pieces = Answer(), Answer()
-    whole.feed(text)
-    for place in range(0, len(text), size):
-        pieces.feed(text[place : place + size])
-        pieces.rows(width)
-    shown = [[strip.text.rstrip() for strip in cell.rows(width) if strip.text.strip()] for cell in (pieces, whole)]
-    assert shown[0] == shown[1]
 
 
 @given(st.lists(st.binary(max_size=5000), max_size=60))

@@ -18,6 +18,8 @@ class Cell:
 
     is_foldable = False
     is_running = False
+    goes_on = False
+    """Whether the next cell goes on with the same, so that no blank row stands between."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -31,7 +33,7 @@ class Cell:
         width = max(width, LEAST_WIDTH)
         if self._rows is None or self._width != width:
             drawn = self.draw(width)
-            self._rows, self._width = [*drawn, BLANK] if drawn else [], width
+            self._rows, self._width = [*drawn, BLANK] if drawn and not self.goes_on else drawn, width
         return self._rows
 
     def draw(self, width: int) -> list[Strip]:

@@ -10,7 +10,6 @@ from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.output import Output
 from ferrule.doors.terminal.strips import (
-    BLANK,
     BOLD,
     COMMAND,
     CYAN,
@@ -25,7 +24,6 @@ from ferrule.doors.terminal.strips import (
     row,
     wrapped,
 )
-from ferrule.rendering.markdown import finished_lines, styled_rows
 from ferrule.rendering.safe import safe
 from ferrule.rendering.width import chopped, cut
 from ferrule.rendering.words import duration, excerpt
@@ -37,8 +35,8 @@ OUTPUT_LINES = 12
 HEAD_LINES = 8
 """Lines shown of a command of many lines."""
 MORE = "… {:,} more characters …"
-LONGEST_DRAWN = 8_000
-"""Characters of an unfinished block that are drawn as Markdown: more than two screens."""
+LONGEST_TEXT = 16_000
+"""Characters shown of a text that is drawn at once: a user's message, a thought, a note."""
 LONGEST_LINE = 10_000
 """Characters shown of one line of an output, which may be a whole file."""
 
@@ -54,7 +52,15 @@ class Note(Cell):
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
         lead, style = self._lead
-        return wrapped(safe(f"{lead}{self._text}"), style, width)
+        return wrapped(safe(f"{lead}{shortened(self._text)}"), style, width)
+
+
+def shortened(text: str) -> str:
+    """Return a text that can be drawn at once: of a very long one, the beginning and the end."""
+    if len(text) <= LONGEST_TEXT + len(MORE):
+        return text
+    half = LONGEST_TEXT // 2
+    return f"{text[:half]}\n{MORE.format(len(text) - 2 * half)}\n{text[-half:]}"
 
 
 def warning(text: str) -> Note:
@@ -75,7 +81,7 @@ class Folded(Note):
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
         lead, style = self._lead
-        text = safe(f"{lead}{self._text}")
+        text = safe(f"{lead}{shortened(self._text)}")
         return wrapped(text, style, width) if self.is_open else [row((cut(text, width), style))]
 
 
@@ -100,58 +106,7 @@ class Said(Cell):
 
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
-        return wrapped(safe(self.text), BOLD, width, [("› ", TITLE)])
-
-
-class Answer(Cell):
-    """What the model says, as Markdown. A block that is finished is drawn once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-        self._begun = 0
-        """Where the first block begins that is not finished."""
-        self._done: list[Strip] = []
-        self._done_width = 0
-
-    def feed(self, delta: str) -> None:
-        """Take more of it."""
-        self.text += delta
-        self.forget()
-
-    def draw(self, width: int) -> list[Strip]:
-        """See `Cell`."""
-        if width != self._done_width:
-            self._done, self._done_width, self._begun = [], width, 0
-        rest = self.text[self._begun :]
-        if count := finished_lines(rest):
-            end = sum(len(line) + 1 for line in rest.split("\n")[:count])
-            self._done = _joined(self._done, _markdown(rest[:end], width))
-            self._begun += end
-            rest = rest[end:]
-        return _joined(self._done, _markdown(rest, width))
-
-    def forget(self) -> None:
-        """See `Cell`. What is finished stays while the rest arrives."""
-        super().forget()
-
-    def complete(self, text: str) -> None:
-        """Take the whole text, where it differs from what has arrived."""
-        if text != self.text:
-            self.text, self._done_width = text, 0
-        self.forget()
-
-
-def _joined(first: list[Strip], second: list[Strip]) -> list[Strip]:
-    return [*first, BLANK, *second] if first and second else first or second
-
-
-def _markdown(text: str, width: int) -> list[Strip]:
-    if not text.strip():
-        return []
-    if len(text) > LONGEST_DRAWN * 2:
-        return [row((part, PLAIN)) for line in safe(text).split("\n") for part in chopped(line.expandtabs(4), width)]
-    return [Strip(segments) for segments in styled_rows(safe(text), width)]
+        return wrapped(safe(shortened(self.text)), BOLD, width, [("› ", TITLE)])
 
 
 class Thought(Cell):
@@ -161,16 +116,23 @@ class Thought(Cell):
 
     def __init__(self) -> None:
         super().__init__()
-        self.text = ""
+        self._parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All that has arrived."""
+        if len(self._parts) > 1:
+            self._parts = ["".join(self._parts)]
+        return self._parts[0] if self._parts else ""
 
     def feed(self, delta: str) -> None:
         """Take more of it."""
-        self.text += delta
+        self._parts.append(delta)
         self.forget()
 
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
-        text = safe(self.text).strip()
+        text = safe(shortened(self.text)).strip()
         if not text:
             return []
         if self.is_open:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from ferrule._version import __version__
 from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.cells import (
-    Answer,
     Call,
     Child,
     CommandCell,
@@ -22,6 +21,7 @@ from ferrule.doors.terminal.cells import (
 )
 from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.patches import BEGIN, PatchCell
+from ferrule.doors.terminal.prose import Prose
 from ferrule.doors.terminal.strips import CYAN, DIM, RED
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
@@ -97,7 +97,7 @@ class Conversation:
         self._arriving: dict[str, str] = {}
         """How the arguments of calls begin that are not known yet."""
         self._children: dict[str, tuple[Child, Conversation]] = {}
-        self._text: Answer | Thought | None = None
+        self._text: Prose | Thought | None = None
         self._outputs: list[Call] = []
         self._output_bytes = 0
         self.plan: tuple[PlanStep, ...] = ()
@@ -130,8 +130,10 @@ class Conversation:
     def on_event(self, event: Event | ToolEvent) -> None:
         """Take an event."""
         match event:
-            case ItemUpdated(kind="text" | "reasoning"):
-                self._stream(event.kind, event.delta)
+            case ItemUpdated(kind="text", delta=delta):
+                self._answer().feed(delta)
+            case ItemUpdated(kind="reasoning", delta=delta):
+                self._think(delta)
             case ItemUpdated(kind="input", call_id=str() as call_id):
                 self._arrive(call_id, event.delta)
             case ItemStarted(item=item):
@@ -220,15 +222,20 @@ class Conversation:
         self._changed(cell)
 
     def _end_text(self) -> None:
-        if isinstance(self._text, Answer):
+        if isinstance(self._text, Prose):
             self.last_answer = self._text.text
         self._text = None
 
-    def _stream(self, kind: str, delta: str) -> None:
-        wanted = Answer if kind == "text" else Thought
-        if not isinstance(self._text, wanted):
+    def _answer(self) -> Prose:
+        if not isinstance(self._text, Prose):
             self._end_text()
-            self._text = wanted()
+            self._text = Prose(self._add, self._changed)
+        return self._text
+
+    def _think(self, delta: str) -> None:
+        if not isinstance(self._text, Thought):
+            self._end_text()
+            self._text = Thought()
             self._add(self._text)
         self._text.feed(delta)
         self._changed(self._text)
@@ -237,24 +244,21 @@ class Conversation:
         """Take a whole item; what was streamed of it is there already."""
         match item.view:
             case Message(role="assistant", content=content):
-                self._whole(Answer, shown(text_of(content)))
+                self._say_whole(shown(text_of(content)))
                 pages = {str(page.get("url")): str(page.get("title") or "") for page in cited_pages(content)}
                 if pages:
                     self._put(Note("\n".join(["sources:", *(f"  {title}  {url}" for url, title in pages.items())])))
             case Reasoning() as reasoning:
-                self._whole(Thought, reasoning_text(reasoning))
+                if (text := reasoning_text(reasoning)).strip() and not isinstance(self._text, Thought):
+                    self._think(text)
+                self._end_text()
             case view if (line := hosted_line(view)) is not None:
                 self._put(Note(line, ("", CYAN)))
 
-    def _whole(self, kind: type[Answer] | type[Thought], text: str) -> None:
-        if not text.strip():
-            self._end_text()
-            return
-        if not isinstance(self._text, kind):
-            self._stream("text" if kind is Answer else "reasoning", text)
-        elif isinstance(self._text, Answer):
-            self._text.complete(text)
-            self._changed(self._text)
+    def _say_whole(self, text: str) -> None:
+        """Take a whole answer, of which a part may be there already."""
+        if text.strip():
+            self._answer().complete(text)
         self._end_text()
 
     def _arrive(self, call_id: str, delta: str) -> None:
@@ -321,7 +325,7 @@ class Conversation:
         if failed or not isinstance(cell, PatchCell):
             cell.output.replace(output.text)
         if output.ends_turn:
-            self._whole(Answer, output.text)
+            self._say_whole(output.text)
             cell.output.replace("")
         self._end_call(cell, failed, "failed" if failed else "done")
 

@@ -11,13 +11,14 @@ from typing import Any, TextIO
 import msgspec
 
 from ferrule.doors.terminal.cell import Cell
-from ferrule.doors.terminal.cells import Answer, Call, Said, Thought
+from ferrule.doors.terminal.cells import Call, Said, Thought
 from ferrule.doors.terminal.commands import run_command
 from ferrule.doors.terminal.conversation import Conversation
 from ferrule.doors.terminal.dialogs import approval_rows, choices_of
 from ferrule.doors.terminal.forms import Field, Form, form_of, form_rows, menu
 from ferrule.doors.terminal.patches import PatchCell
 from ferrule.doors.terminal.pickers import Item
+from ferrule.doors.terminal.prose import Answer
 from ferrule.doors.terminal.stored import stored_cells
 from ferrule.doors.terminal.talk import Opening, Talk, as_words
 from ferrule.prompts import expand_prompt

@@ -21,6 +21,9 @@ GUESSED_ROWS = 3
 """Rows of a cell that nobody has measured yet."""
 SLICE = 0.008
 """Seconds at a time for measuring cells that are out of sight."""
+CHANGED_SLICE = 0.02
+"""Seconds at a time for those that have changed."""
+KEPT_ROWS = 20_000
 KEPT_CELLS = 300
 """Cells whose rows are kept; those of others are drawn again when they are seen."""
 
@@ -134,18 +137,27 @@ class Transcript(ScrollView, can_focus=False):
         if not self.is_attached or self._columns <= 0:
             return
         anchor = self._anchor()
-        first = min(self._changed, default=len(self.cells))
-        for place in self._changed:
-            if place < len(self.cells):
-                self._measure(place)
-        self._changed.clear()
-        first = min(first, self._measure_others(started))
-        self._add_up(first)
+        self._add_up(min(self._measure_changed(started), self._measure_others(started)))
         self._show(anchor)
         self._let_go()
         self._pause = max(FRAME, BUSY_SHARE * (time.monotonic() - started))
-        if self._unmeasured:
+        if self._unmeasured or self._changed:
             self._soon()
+
+    def _measure_changed(self, started: float) -> int:
+        """Measure what has changed: what is in sight and what is newest first, and while there is time; return the
+        first that was."""
+        seen = self._in_sight()
+        changed = sorted((place for place in self._changed if place < len(self.cells)), reverse=True)
+        self._changed = set(changed)
+        first = len(self._ends)
+        for place in sorted(changed, key=lambda place: place not in seen):
+            self._measure(place)
+            self._changed.discard(place)
+            first = min(first, place)
+            if time.monotonic() - started > CHANGED_SLICE:
+                break
+        return first
 
     def _measure(self, place: int) -> None:
         self._heights[place] = len(self.cells[place].rows(self._columns))
@@ -191,14 +203,18 @@ class Transcript(ScrollView, can_focus=False):
 
     def _let_go(self) -> None:
         """Drop the rows of cells that were drawn long ago and are out of sight."""
-        if len(self._drawn) <= KEPT_CELLS:
+        cells = len(self._drawn)
+        rows = sum(self._heights[place] for place in self._drawn)
+        if cells <= KEPT_CELLS and rows <= KEPT_ROWS:
             return
         seen = set(self._in_sight())
-        for place in [*self._drawn][: len(self._drawn) - KEPT_CELLS]:
+        for place in [*self._drawn]:
+            if cells <= KEPT_CELLS and rows <= KEPT_ROWS:
+                break
             if place not in seen:
                 del self._drawn[place]
-                if place < len(self.cells):
-                    self.cells[place].forget()
+                self.cells[place].forget()
+                cells, rows = cells - 1, rows - self._heights[place]
 
     def _in_sight(self) -> range:
         top = int(self.scroll_offset.y)
