@@ -7,7 +7,7 @@ from mcp_types import LoggingLevel
 
 from ferrule.dispatch.front_end import Answers, Callbacks
 from ferrule.doors.mcp_server.calls import Call, Notes
-from ferrule.doors.mcp_server.questions import CANNOT_ASK, NOT_ASKED, answer_of, form_of
+from ferrule.doors.mcp_server.questions import CANNOT_ASK, NO_ANSWER, NOT_ASKED, TOO_LONG, answer_of, form_of
 from ferrule.doors.mcp_server.results import text_name
 from ferrule.doors.mcp_server.shelf import Shelf
 from ferrule.protocol.content import text_of
@@ -66,8 +66,11 @@ class Desk(Callbacks):
             return NoAnswer(NOT_ASKED)
         if not call.elicits:
             return NoAnswer(CANNOT_ASK)
-        result = await call.ask(form_of(question))
-        return NoAnswer(CANNOT_ASK) if result is None else answer_of(question, result)
+        form = form_of(question)
+        if form is None:
+            return NoAnswer(TOO_LONG)
+        result = await call.ask(form)
+        return NoAnswer(NO_ANSWER) if result is None else answer_of(question, result)
 
     def on_event(self, event: Event | ToolEvent) -> None:
         """See what happens."""

@@ -7,10 +7,12 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.permissions import ReviewDecision
+from ferrule.rendering.safe import safe
 from ferrule.tools.questions import Answer, Decision, Elicited, NoAnswer, Question, UserAnswers
 
-MAX_SHOWN = 8_000
-"""Characters of a command or patch in a message: more than people read, and a client may refuse what is longer."""
+MAX_SHOWN = 50_000
+"""Characters of a command or patch in a message: it is shown whole or not at all, since what is left out may be what
+matters, and nobody reads more."""
 
 DECISION = "decision"
 ONCE, SESSION = "only this once", "for this session"
@@ -19,19 +21,24 @@ CANNOT_ASK = (
     "it needs approval, and this client cannot ask its user: it has no elicitation. Do it without what needs approval, "
     "or have the user start the server with another approval policy (-a) or sandbox (-s)"
 )
+TOO_LONG = (
+    f"it needs approval, and is longer than the {MAX_SHOWN} characters that a user is shown: do it in smaller parts"
+)
+NO_ANSWER = "it needs approval, and the client failed to ask its user"
 NOT_ASKED = "it needs approval, and no call of the client runs in which its user could be asked"
 
 
-def form_of(question: Question) -> ElicitRequestFormParams:
-    """Return the form by which the client asks its user."""
+def form_of(question: Question) -> ElicitRequestFormParams | None:
+    """Return the form by which the client asks its user; None for what is too long to be shown. Foreign text in it
+    cannot look like what it is not."""
     match question:
         case ExecApproval():
-            return _approval(question)
+            return None if len(question.text) > MAX_SHOWN else _approval(question)
         case UserInputRequest():
             return _user_input(question)
         case ElicitationRequest():
             schema = question.schema if isinstance(question.schema, dict) else {"type": "object", "properties": {}}
-            message = f"The MCP server {question.server} asks: {question.message}"
+            message = safe(f"The MCP server {question.server} asks: {question.message}")
             return ElicitRequestFormParams(message=message, requested_schema=schema)
 
 
@@ -53,22 +60,15 @@ def answer_of(question: Question, result: ElicitResult) -> Answer:
 
 
 def _approval(question: ExecApproval) -> ElicitRequestFormParams:
+    text = question.text  # it is escaped already
     where = f"\n\nin {question.cwd}" if question.cwd else ""
-    why = f"\n\n{question.reason}" if question.reason else ""
+    why = f"\n\n{safe(question.reason)}" if question.reason else ""
     offered = [ONCE, SESSION] if ReviewDecision.APPROVED_FOR_SESSION in question.decisions else [ONCE]
     decision = {"type": "string", "title": "Allow it", "enum": offered, "default": ONCE}
     return ElicitRequestFormParams(
-        message=f"May this {question.kind} run?\n\n{_ends(question.text)}{where}{why}",
+        message=f"May this {question.kind} run?\n\n{text}{where}{why}",
         requested_schema={"type": "object", "properties": {DECISION: decision}},
     )
-
-
-def _ends(text: str) -> str:
-    """Return the text; of a long one its beginning and its end, and how much is left out."""
-    if len(text) <= MAX_SHOWN:
-        return text
-    half = MAX_SHOWN // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters are not shown here ...]\n{text[-half:]}"
 
 
 def _user_input(question: UserInputRequest) -> ElicitRequestFormParams:
@@ -76,7 +76,8 @@ def _user_input(question: UserInputRequest) -> ElicitRequestFormParams:
     lines = [str(one.get("question", "")) for one in asked]
     fields = {str(one.get("id", number)): _field(one) for number, one in enumerate(asked)}
     return ElicitRequestFormParams(
-        message="\n\n".join(lines), requested_schema={"type": "object", "properties": fields, "required": [*fields]}
+        message=safe("\n\n".join(lines)),
+        requested_schema={"type": "object", "properties": fields, "required": [*fields]},
     )
 
 
@@ -85,4 +86,4 @@ def _field(question: JsonObject) -> JsonObject:
     options = [f"{one.get('label')}: {one.get('description')}".rstrip(": ") for one in question.get("options") or []]
     offered = f" ({'; '.join(options)}; or another answer)" if options else ""
     title = str(question.get("header") or question.get("id") or "answer")
-    return {"type": "string", "title": title, "description": f"{question.get('question', '')}{offered}"}
+    return {"type": "string", "title": safe(title), "description": safe(f"{question.get('question', '')}{offered}")}

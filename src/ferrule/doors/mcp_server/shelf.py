@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 from mcp_types import BlobResourceContents, Resource, ResourceLink, TextResourceContents
 
-MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 """Bytes that one client's results may take in memory: what is oldest goes first."""
 
 SCHEME = "ferrule://results/"
