@@ -259,6 +259,21 @@ async def test_a_call_that_asked_goes_on_only_as_that_call_and_once(tmp_path: Pa
         assert unanswered["isError"] and "rejected by user" in unanswered["content"][0]["text"]
 
 
+@pytest.mark.parametrize("meta", [{}, {"_meta": ENVELOPE}])
+async def test_a_cancelled_call_gets_no_answer(tmp_path: Path, meta: dict[str, Any]) -> None:
+    mark = f": cancel{os.getpid()}{len(meta)}"
+    async with piped(settings_in(tmp_path)) as pipes:
+        if not meta:
+            await pipes.greet()
+        arguments = {"cmd": f"{mark}; sleep 1000; :"}
+        calling = await pipes.ask("tools/call", name="exec_command", arguments=arguments, **meta)
+        await until(lambda: bool(running(mark)))
+        await pipes.say(method="notifications/cancelled", params={"requestId": calling})
+        await until(lambda: not running(mark))
+        after = await pipes.ask("resources/list", **meta)
+        assert (await pipes.hear())["id"] == after
+
+
 async def test_a_flood_of_requests_is_answered_with_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_OPEN", 8)
     async with piped(settings_in(tmp_path)) as pipes:

@@ -35,7 +35,6 @@ With --agent there are two tools: `ferrule` does a whole task with your model, `
 
 DEFAULT_BIND = "127.0.0.1:8788"
 TOKEN_NEEDED = "--http needs --token-env NAME: the environment variable that holds the token which clients must send"
-STREAMS_NEEDED = "an MCP client starts this command with standard input and output; without them use --http"
 BY_HAND = "ferrule: an MCP client starts this command; it waits for its messages on standard input (Ctrl-D ends it)"
 
 
@@ -48,9 +47,7 @@ def main(arguments: list[str]) -> int:
     if not settings.accept_no_sandbox:
         refuse_nesting(settings.sandbox_policy)
     token, bind = _token(options), Bind.read(options.bind or DEFAULT_BIND)
-    if token is None and (sys.stdin is None or sys.stdout is None):  # their descriptors may be something else by now
-        raise UsageError(STREAMS_NEEDED)
-    if token is None and sys.stdin is not None and sys.stdin.isatty():
+    if token is None and sys.stdin.isatty():
         print(BY_HAND, file=sys.stderr)
     with sdk_needed():
         from ferrule.doors.mcp_server import run
