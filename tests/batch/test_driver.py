@@ -186,8 +186,10 @@ async def test_results_that_cannot_be_written_are_kept_and_written_later(place: 
         place.out.rename(gone)
         crew.finish(worker, job)
 
+    driver = place.driver(PlayedCrew(play), ["a"], lanes=1)
     with pytest.raises(FerruleError, match="moved, replaced or deleted"):
-        await place.driver(PlayedCrew(play), ["a"], lanes=1).run()
+        await driver.run()
+    assert driver.given.get_nowait() is None  # nobody waits for more
     gone.rename(place.out)
     crew = PlayedCrew(PlayedCrew.finish)
     driver = place.driver(crew, [])

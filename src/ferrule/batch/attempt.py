@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.batch.gate import Gate
-from ferrule.batch.messages import Done, Setup
+from ferrule.batch.messages import Done, Setup, Unable
 from ferrule.batch.results import Result, Status
 from ferrule.batch.tasks import Task
 from ferrule.batch.trace import conversation, last_words, messages_of, rollout_name
@@ -44,6 +45,8 @@ CHECK_SECONDS = 1800.0
 """How long a check may run for a task without `max_seconds`: the tests of a large project end within it."""
 CHECK_BYTES = 4096
 """Kept of what a check prints, which nobody reads."""
+LEAST_SPACE = 1 << 20
+"""Bytes on the disk of the results, below which it is full: what fails then may fail for that."""
 LEAST_WINDOW = 16_384
 """Tokens of a window, as the server states it, in which a task can be done: below it, it is not believed."""
 
@@ -99,12 +102,13 @@ class Attempts(AsyncClosing):
         await self._login.close()
         await self._model.aclose()
 
-    async def run(self, key: str, task: Task, tries: int) -> Done:
-        """Do the task, whatever happens on the way."""
+    async def run(self, key: str, task: Task, tries: int) -> Done | Unable:
+        """Do the task, whatever happens on the way. An error where the disk is full is not the task's."""
         started = time.monotonic()
         found = _Found()
         record = Path(self._setup.rollouts, rollout_name(key))
         try:
+            record.parent.mkdir(mode=0o700, exist_ok=True)
             record.unlink(missing_ok=True)
             async with self._workspaces.enter(_source_of(task)) as workspace:
                 await self._within(workspace, task, record, found)
@@ -114,11 +118,15 @@ class Attempts(AsyncClosing):
             traceback.print_exc(file=sys.stderr)
             found.status, found.error = "error", encodable(f"internal error: {fault!r}")
         result = self._result(task, found, record, tries, time.monotonic() - started)
+        if result.status == "error" and shutil.disk_usage(record.parent.parent).free < LEAST_SPACE:
+            return Unable(f"the disk of {record.parent} is full; free some space")
         return Done(key, result.line(), result.status, result.verdict, found.unreachable)
 
     def _result(self, task: Task, found: _Found, record: Path, tries: int, seconds: float) -> Result:
         recorded = record.exists()
-        items = conversation(record, encodable(task.prompt)) if recorded else []
+        items, whole = conversation(record, encodable(task.prompt)) if recorded else ([], False)
+        if found.status == "done" and not whole:
+            found.status, found.error = "error", f"what was said could not be kept in {record}: is the disk full?"
         judged = found.code is not None
         return Result(
             id=task.id,

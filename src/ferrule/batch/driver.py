@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ferrule.batch.crew import Crew, Event, Left, Said, Woken
-from ferrule.batch.messages import Done, Hold, Job, Message, Ready
+from ferrule.batch.messages import Done, Hold, Job, Message, Ready, Unable
 from ferrule.batch.results import Result, ResultsFile, Status
 from ferrule.batch.tasks import Task
 from ferrule.protocol.errors import FerruleError
@@ -98,8 +98,10 @@ class Driver:
             while self._progress.left and not writing.done():
                 await self._heed([await self._crew.events.get(), *_waiting(self._crew.events)])
         finally:
-            await self._finish(writing)
-            self.given.put_nowait(None)
+            try:
+                await self._finish(writing)
+            finally:
+                self.given.put_nowait(None)
 
     def taken(self) -> None:
         """Go on with handing out when enough of the results were taken."""
@@ -160,6 +162,8 @@ class Driver:
             self._failed_starts = 0
             self._free[worker] = self._starting.pop(worker)
             self._at_work[worker] = {}
+        elif isinstance(message, Unable):
+            raise FerruleError(message.why)
         elif isinstance(message, Hold):
             self._progress.held_until = max(self._progress.held_until, time.monotonic() + message.seconds)
             for other in self._free:

@@ -55,7 +55,13 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     unreachable: bool = False
 
 
-Message = Job | Hold | Stop | Ready | Done
+class Unable(msgspec.Struct, frozen=True, tag=True):
+    """From a worker: no task can be done here, and why."""
+
+    why: str
+
+
+Message = Job | Hold | Stop | Ready | Done | Unable
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(Message).decode

@@ -25,18 +25,21 @@ def rollout_name(key: str) -> str:
     return f"{readable or 'task'}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsonl"
 
 
-def conversation(path: Path, prompt: str) -> list[ResponseItem]:
-    """Return all items of a rollout from the prompt on, those too that a compaction has replaced."""
+def conversation(path: Path, prompt: str) -> tuple[list[ResponseItem], bool]:
+    """Return all items of a rollout from the prompt on, those too that a compaction has replaced; and whether it was
+    written to the end of a response. A disk that was full may have taken a part."""
     responses: list[list[ResponseItem]] = [[]]
+    last = ""
     with path.open("rb") as file:
         for line in Salvage(file):
+            last = line.type
             if line.type == "response_item":
                 origin = msgspec.json.decode(line.origin, type=Origin) if bytes(line.origin) else None
                 responses[-1].append(read_item(bytes(line.payload), origin))
             elif line.type == "event_msg" and responses[-1]:
                 responses.append([])
     items = settled(responses)
-    return items[_place_of(items, prompt) :]
+    return items[_place_of(items, prompt) :], last == "event_msg"
 
 
 def messages_of(items: Sequence[ResponseItem], profiles: Profiles) -> msgspec.Raw:

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import pickle
+import resource
 import socket
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,8 @@ from ferrule.batch.tasks import Task
 from ferrule.tools.tasks import end_tasks
 from ferrule.workspaces import Workspaces
 
+DESCRIPTORS = 16_384
+"""Files that a worker may have open: some ten for each task. Where `select` is used, programs open far fewer."""
 ENDING_SECONDS = 10.0
 """How long the end of a worker may take whose driver is gone: closing sessions takes a second at most."""
 
@@ -27,7 +31,14 @@ def main() -> None:
     talk, *kept = map(int, sys.argv[1:])
     for descriptor in (talk, *kept):
         os.set_inheritable(descriptor, False)
+    _allow_descriptors()
     asyncio.run(serve(socket.socket(fileno=talk)))
+
+
+def _allow_descriptors() -> None:
+    """Let the process open as many files as many tasks at a time need; their commands get the same limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
 
 
 async def serve(talk: socket.socket) -> None:
@@ -51,6 +62,7 @@ async def serve(talk: socket.socket) -> None:
                 lane = asyncio.create_task(_lane(message, attempts, channel))
                 lanes.add(lane)
                 lane.add_done_callback(lanes.discard)
+                lane.add_done_callback(_die_of_faults)
         if message is None:
             _end_soon()
         await end_tasks(list(lanes))
@@ -60,6 +72,13 @@ async def serve(talk: socket.socket) -> None:
 async def _lane(job: Job, attempts: Attempts, channel: Channel) -> None:
     task = msgspec.json.decode(job.task, type=Task)
     channel.send(await attempts.run(job.key, task, job.tries))
+
+
+def _die_of_faults(lane: "asyncio.Task[None]") -> None:
+    """End the process if a lane has ended without a result: the driver would wait for it for ever."""
+    if not lane.cancelled() and (fault := lane.exception()) is not None:
+        traceback.print_exception(fault)
+        os._exit(os.EX_SOFTWARE)
 
 
 def _end_soon() -> None:
