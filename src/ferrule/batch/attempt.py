@@ -16,7 +16,7 @@ import msgspec
 from ferrule.batch.gate import Gate
 from ferrule.batch.messages import Done, Setup, Unable
 from ferrule.batch.results import Result, Status
-from ferrule.batch.tasks import Task
+from ferrule.batch.tasks import Task, has_image
 from ferrule.batch.trace import conversation, last_words, messages_of, rollout_name
 from ferrule.model.abilities import ROOM, ask_abilities, is_own
 from ferrule.model.profiles import load_profiles, profile_files
@@ -110,7 +110,8 @@ class Attempts(AsyncClosing):
         try:
             record.parent.mkdir(mode=0o700, exist_ok=True)
             record.unlink(missing_ok=True)
-            async with self._workspaces.enter(_source_of(task)) as workspace:
+            whole = has_image(_policy_of(task, self._setup.settings.sandbox_policy))
+            async with self._workspaces.enter(_source_of(task), whole=whole) as workspace:
                 await self._within(workspace, task, record, found)
         except FerruleError as error:
             found.status, found.error = "error", encodable(str(error))

@@ -13,7 +13,7 @@ _SIZE = struct.Struct(">Q")
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is told when it starts. `rollouts` is where the tasks' files go, `scratch` where their workspaces
-    are made; `keeps_rollouts`: they stay when the batch has ended."""
+    are made; `keeps_rollouts`: they stay when the batch has ended; `images`: some tasks have one."""
 
     settings: Settings
     api_key: str | None
@@ -21,6 +21,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str
     rollouts: str
     keeps_rollouts: bool
+    images: bool
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):

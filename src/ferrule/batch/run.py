@@ -15,7 +15,7 @@ from ferrule.batch.crew import LocalCrew
 from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
 from ferrule.batch.messages import Setup
 from ferrule.batch.results import ResultsFile, unfinished
-from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, read_task
+from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, has_image, read_task
 from ferrule.config import project_root
 from ferrule.model.provider import open_model
 from ferrule.protocol.errors import UsageError
@@ -59,6 +59,7 @@ class Batch:
         self._api_key = api_key
         self._changed = changed
         self._keeps = out is not None
+        self._images = has_image(settings.sandbox_policy)
         self._open = ExitStack()
         if out is None:
             out = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="ferrule-batch-")), "results.jsonl")
@@ -98,6 +99,7 @@ class Batch:
             scratch=str(scratch),
             rollouts=rollouts,
             keeps_rollouts=self._keeps,
+            images=self._images,
         )
         self.progress.began = time.monotonic()
         driver = Driver(
@@ -139,6 +141,7 @@ class Batch:
                 self.bad.append(f"line {number}: {error}")
                 continue
             seen.add(task.key)
+            self._images |= task.image is not None
             yield task
 
     def _scratch(self) -> Path:

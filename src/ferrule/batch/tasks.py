@@ -9,7 +9,7 @@ import msgspec
 
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.json_text import encodable
-from ferrule.protocol.permissions import SandboxMode
+from ferrule.protocol.permissions import InContainer, InContainerReadOnly, SandboxMode, SandboxPolicy
 from ferrule.protocol.settings import Positive, Seconds
 
 LONGEST_LINE = 16 << 20
@@ -121,3 +121,8 @@ def lines_of(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         line = line.removeprefix(_MARK) if number == 1 else line
         if line.strip():
             yield number, line
+
+
+def has_image(policy: SandboxPolicy) -> bool:
+    """Tell whether commands run in containers on an image."""
+    return isinstance(policy, InContainer | InContainerReadOnly) and policy.image is not None

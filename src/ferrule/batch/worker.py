@@ -17,7 +17,7 @@ from ferrule.batch.gate import Gate
 from ferrule.batch.messages import Channel, Hold, Job, Ready, Setup, Stop
 from ferrule.batch.tasks import Task
 from ferrule.tools.tasks import end_tasks
-from ferrule.workspaces import Workspaces
+from ferrule.workspaces import Workspaces, own_mounts
 
 DESCRIPTORS = 16_384
 """Files that a worker may have open: some ten for each task. Where `select` is used, programs open far fewer."""
@@ -48,9 +48,10 @@ async def serve(talk: socket.socket) -> None:
     if told is None:
         return
     setup: Setup = pickle.loads(told)
+    mounts = own_mounts(images=setup.images)  # there are no threads yet
     gate = Gate(setup.lanes, lambda seconds: channel.send(Hold(seconds)))
     async with (
-        Workspaces.open(Path(setup.scratch)) as workspaces,
+        Workspaces.open(Path(setup.scratch), mounts) as workspaces,
         Attempts(setup, workspaces, gate) as attempts,
     ):
         channel.send(Ready())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ferrule.sandbox.linux import kernel
+from ferrule.sandbox.linux.holders import subordinate_ids
 from ferrule.sandbox.linux.kernel import StepError
 
 TEST_PLACE = b"/tmp"
@@ -55,16 +56,19 @@ class Mounts:
 NO_MOUNTS = Mounts("workspaces are copied, since nobody asked for mounts")
 
 
-def own_mounts() -> Mounts:
+def own_mounts(*, images: bool = False) -> Mounts:
     """Give this process mounts of its own. Call it at the start, before there are threads, and where nothing else of
     the process needs the host's: it cannot be undone.
 
-    Root needs a mount namespace only; others get a user namespace, too, in which nobody but they themselves exists.
+    Root needs a mount namespace only; others get a user namespace, too, in which nobody but they themselves exists. So
+    with `images`, for a process that starts containers on images, a user with subordinate ids gets none.
     """
     if sys.platform != "linux":
         return Mounts("workspaces are copied: only Linux lays folders over each other")
     if len(os.listdir("/proc/self/task")) > 1:
         return Mounts("workspaces are copied: this process has several threads, which cannot get mounts of their own")
+    if images and os.geteuid() != 0 and subordinate_ids() is not None:
+        return Mounts("workspaces are copied: containers on images need your subordinate ids, which mounts would cost")
     for enter in (_enter_mounts, _enter_user) if os.geteuid() == 0 else (_enter_user,):
         problem = _tried(enter)
         if not problem:

@@ -70,20 +70,23 @@ class Workspaces:
         return self._notice
 
     @asynccontextmanager
-    async def enter(self, source: Source) -> AsyncIterator[Workspace]:
-        """Make a workspace of this source. It is removed at the end, whatever happens. Raises `WorkspaceError`."""
+    async def enter(self, source: Source, *, whole: bool = False) -> AsyncIterator[Workspace]:
+        """Make a workspace of this source. It is removed at the end, whatever happens. Raises `WorkspaceError`.
+
+        `whole`: a copy in any case. A container on an image has many ids only where its folders are no layers.
+        """
         folder, base = await self._base(source)
         beside = self._scratch.new_folder()
         path = beside / _name_of(source)
         try:
             with explained(path):
-                workspace = await on_thread(lambda stop: self._fill(path, folder, base, stop))
+                workspace = await on_thread(lambda stop: self._fill(path, folder, base, whole, stop))
             yield workspace
         finally:
             await uninterrupted(asyncio.to_thread(self._empty, path))
 
-    def _fill(self, path: Path, folder: Path, base: Base, stop: Stop) -> Workspace:
-        if self._notice:
+    def _fill(self, path: Path, folder: Path, base: Base, whole: bool, stop: Stop) -> Workspace:
+        if whole or self._notice:
             copy_tree(folder / TREE, path, check=stop.check)
             base = msgspec.structs.replace(base, entries=entries_of(path, base.entries))
         else:
