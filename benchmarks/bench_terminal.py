@@ -38,7 +38,7 @@ Empty().run()
 SESSION = """\
 import asyncio, resource, time
 from ferrule.doors.terminal.app import TerminalApp
-from ferrule.doors.terminal.talk import Opening
+from ferrule.session.talk import Opening
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta, ItemUpdated
 from ferrule.protocol.permissions import DangerFullAccess
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings

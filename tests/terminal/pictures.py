@@ -9,9 +9,9 @@ from pathlib import Path
 from ferrule.cli.commands.demo import make_repository
 from ferrule.cli.demo_task import PROMPT, script
 from ferrule.doors.terminal.app import TerminalApp
-from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.permissions import AskForApproval, WorkspaceWrite
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel, function_call
 
 PICTURES = Path(__file__).parents[2] / "docs" / "terminal"

@@ -12,9 +12,9 @@ import msgspec
 from textual.pilot import Pilot
 
 from ferrule.doors.terminal.app import TerminalApp
-from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.settings import Settings
+from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel
 from ferrule.testing.steps import StepLike
 from tests.cli.played import settings_for

@@ -112,7 +112,7 @@ async def test_a_session_that_cannot_begin_leaves_the_one_before(
     async with shown(tmp_path, ["One.", "Two."]) as screen:
         await screen.say("first")
         await screen.until("One.")
-        monkeypatch.setattr("ferrule.doors.terminal.talk.open_session", refused)
+        monkeypatch.setattr("ferrule.session.talk.open_session", refused)
         await screen.say("/new")
         await screen.until("no room")
         await screen.say("second")

@@ -15,8 +15,8 @@ import pytest
 from ferrule.doors.terminal.app import TerminalApp
 from ferrule.doors.terminal.images import Picture, can_draw
 from ferrule.doors.terminal.inline import PASSED, REST, InlinePicture, InlinePictures
-from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandOutputDelta
+from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel, function_call
 from tests.processes import until
 from tests.terminal.grid import Grid

@@ -9,9 +9,9 @@ import pytest
 from ferrule.cli.main import main
 from ferrule.config.load import inspect_project
 from ferrule.doors.terminal.app import TerminalApp
-from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.settings import ModelSettings, TuiSettings
+from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel, reasoning, step
 from tests.terminal.screen import Screen, asking, shown
 

@@ -15,10 +15,10 @@ import pytest
 from ferrule.doors.terminal.app import TerminalApp
 from ferrule.doors.terminal.driver import MOST_FRAMES, MOST_WAITING, Outlet
 from ferrule.doors.terminal.images import APC, KEPT, LONGEST_IMAGE, Pictures, can_place
-from ferrule.doors.terminal.talk import Opening
 from ferrule.protocol.content import InputImage
 from ferrule.protocol.events import ItemCompleted, ItemStarted, ViewImage
 from ferrule.protocol.payload import ToolOutput
+from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel, function_call
 from tests.processes import until
 from tests.terminal.screen import SECONDS, asking

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.doors.terminal.plain import Plain
-from ferrule.doors.terminal.talk import Opening
+from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel, custom_tool_call, function_call, reasoning, step
 from ferrule.testing.steps import StepLike
 from tests.cli.played import execute

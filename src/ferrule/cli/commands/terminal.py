@@ -21,8 +21,8 @@ from ferrule.protocol.errors import UsageError
 from ferrule.sandbox.environment import refuse_nesting
 
 if TYPE_CHECKING:
-    from ferrule.doors.terminal.talk import Opening
     from ferrule.protocol.settings import Settings
+    from ferrule.session.talk import Opening
 
 MISSING = (
     "the terminal interface needs the extra `tui`: pip install 'ferrule[tui]'; meanwhile `ferrule exec PROMPT` does "
@@ -70,7 +70,7 @@ def _lines(options: argparse.Namespace) -> int:
 
 def _opening(options: argparse.Namespace) -> "Opening":
     from ferrule.config import load
-    from ferrule.doors.terminal.talk import Opening
+    from ferrule.session.talk import Opening
 
     def settings_in(cwd: str) -> "Settings":
         return load(sources_of(options, cwd=cwd)).settings

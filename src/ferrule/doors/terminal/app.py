@@ -31,7 +31,7 @@ from ferrule.tools.tasks import run_blocking
 
 if TYPE_CHECKING:
     from ferrule.doors.terminal.desk import Desk
-    from ferrule.doors.terminal.talk import Opening
+    from ferrule.session.talk import Opening
 
 DESK = "ferrule.doors.terminal.desk"
 TICK = 0.5

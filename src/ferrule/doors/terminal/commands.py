@@ -6,7 +6,6 @@ from typing import Protocol
 import msgspec
 
 from ferrule.doors.terminal.pickers import Item, session_item
-from ferrule.doors.terminal.talk import Talk
 from ferrule.memory import MemoryStore
 from ferrule.prompts import CustomPrompt, custom_prompts
 from ferrule.protocol.errors import FerruleError
@@ -14,6 +13,7 @@ from ferrule.protocol.permissions import AskForApproval, as_approval_policy
 from ferrule.protocol.prices import money
 from ferrule.session.index import SessionIndex
 from ferrule.session.skills import installed
+from ferrule.session.talk import Talk
 
 INIT = """\
 Look at this project and write an AGENTS.md at its top for those who will work here: what it is, how it is laid out, \

@@ -24,7 +24,6 @@ from ferrule.doors.terminal.pickers import Item, Picker
 from ferrule.doors.terminal.plan import PlanView
 from ferrule.doors.terminal.status import StatusLine, about
 from ferrule.doors.terminal.stored import stored_cells
-from ferrule.doors.terminal.talk import Opening, Talk, Words, as_words
 from ferrule.doors.terminal.transcript import Transcript
 from ferrule.prompts import expand_prompt
 from ferrule.protocol.errors import FerruleError
@@ -46,6 +45,7 @@ from ferrule.protocol.settings import TuiSettings
 from ferrule.rendering.calls import call_line, read_call
 from ferrule.session.compaction import CONTEXT_FULL
 from ferrule.session.rollout import StoredSession
+from ferrule.session.talk import Opening, Talk, Words, as_words
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 from ferrule.tools.tasks import run_blocking

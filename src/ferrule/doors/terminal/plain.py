@@ -20,7 +20,6 @@ from ferrule.doors.terminal.patches import PatchCell
 from ferrule.doors.terminal.pickers import Item
 from ferrule.doors.terminal.prose import Answer
 from ferrule.doors.terminal.stored import stored_cells
-from ferrule.doors.terminal.talk import Opening, Talk, as_words
 from ferrule.prompts import expand_prompt
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import (
@@ -36,6 +35,7 @@ from ferrule.protocol.events import (
 from ferrule.protocol.json_text import JsonValue
 from ferrule.rendering.safe import plain, safe
 from ferrule.session.rollout import StoredSession
+from ferrule.session.talk import Opening, Talk, as_words
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer as Given
 from ferrule.tools.questions import Decision, Question

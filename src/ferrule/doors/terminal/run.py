@@ -9,7 +9,7 @@ from ferrule.doors.terminal.app import TerminalApp
 from ferrule.protocol.errors import FerruleError
 
 if TYPE_CHECKING:
-    from ferrule.doors.terminal.talk import Opening
+    from ferrule.session.talk import Opening
 
 
 async def run_terminal(load: "Callable[[], Opening]") -> bool:

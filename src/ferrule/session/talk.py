@@ -1,4 +1,4 @@
-"""The session behind the screen: opened, replaced by another one, asked one turn at a time, closed at the end."""
+"""What a door for people holds: a session that is opened, replaced, asked one turn at a time, closed at the end."""
 
 import asyncio
 import secrets
