@@ -4,6 +4,7 @@ import asyncio
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 from textual.strip import Strip
 
 from ferrule.doors.terminal.dialogs import approval_rows, choices_of
-from ferrule.doors.terminal.forms import form_of, form_rows, menu
+from ferrule.doors.terminal.forms import FormPanel, form_of, form_rows, menu
 from ferrule.doors.terminal.panel import PAUSE
 from ferrule.protocol.events import ElicitationRequest, ExecApproval, FileChange, UserInputRequest
 from ferrule.protocol.permissions import AskForApproval, ReviewDecision, WorkspaceWrite
 from ferrule.rendering.lookalikes import unmistakable
 from ferrule.testing import Gate, Stall, custom_tool_call, function_call, step
 from ferrule.testing.steps import StepLike
+from ferrule.tools.questions import Elicited
 from tests.cli.played import execute
 from tests.terminal.screen import shown
 
@@ -132,6 +134,62 @@ def test_nothing_that_is_said_changes_what_a_form_shows(
         texts = check(form_rows(form, 0, 0, width, height), width, height)
         choices = menu(form, 0)
         assert [line[1] for line in texts[-len(choices) :]] == [key for key, _ in choices]
+
+
+def elicited(**properties: Any) -> ElicitationRequest:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return ElicitationRequest(request_id="1", server="server", message="Which one?", schema=schema)
+
+
+def test_of_many_options_those_around_the_chosen_one_are_shown_and_the_question_stays() -> None:
+    form = form_of(elicited(c={"type": "string", "title": "Colour", "enum": [f"value{n}" for n in range(5000)]}))
+    for chosen in (0, 7, 2500, 4999):
+        texts = check(form_rows(form, 0, chosen, 40, 11), 40, 11)
+        assert texts[0].endswith("asks: Which one?") and texts[1] == "Colour" and texts[-1] == " n decline"
+        assert any(text[3:] == f"value{chosen}" for text in texts) and "more: " in texts[-2]
+    assert check(form_rows(form, 0, 5000, 40, 11), 40, 11)[-1] == " n decline"
+    assert form_rows(form, 0, -1, 80, 24)[-2].text == " 5000 value4999", "in lines, each has a number"
+
+
+async def test_the_arrows_reach_every_option_and_a_default_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    answered: list[Any] = []
+    many = {"type": "string", "enum": [f"value{n}" for n in range(40)]}
+    async with shown(tmp_path) as screen:
+        panel = FormPanel("", form_of(elicited(c=many, d={"type": "string", "default": "a\x1b[2J\u202e\nb"})))
+        panel.give = answered.append  # type: ignore[assignment,method-assign]
+        screen.app.open_panel(panel)
+        await screen.until("asks: Which one.(.|\n)* value0")
+        await screen.press("right", "right", "down")
+        await screen.until("value21")
+        await screen.press("enter")
+        await screen.until("› a.2J b")
+        await screen.press("enter")
+    assert answered == [Elicited("accept", {"c": "value21", "d": "a[2J b"})]
+
+
+@pytest.mark.parametrize(
+    ("about", "typed", "value"),
+    [
+        ({"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}}, "a, c", ["a", "c"]),
+        ({"type": "array", "items": {"anyOf": [{"const": 1, "title": "One"}]}}, "One", [1]),
+        ({"type": "array"}, "x,,y ", ["x", "y"]),
+        ({"type": ["null", "integer"]}, "12", 12),
+        ({"type": "number"}, "1e3", 1000.0),
+    ],
+)
+def test_a_typed_answer_has_the_type_that_is_asked_for(about: dict[str, Any], typed: str, value: object) -> None:
+    [field] = form_of(elicited(a=about)).fields
+    assert field.read is not None and field.read(typed) == value
+    for wrong in ("", "nan" if about["type"] == "number" else ","):
+        with pytest.raises(ValueError, match="needed here"):
+            field.read(wrong)
+
+
+def test_an_unknown_one_of_several_is_told() -> None:
+    [field] = form_of(elicited(a={"type": "array", "items": {"enum": ["a", "b"]}})).fields
+    assert field.title == "a (several, with commas between them: a, b)" and field.read is not None
+    with pytest.raises(ValueError, match="z is none of a, b"):
+        field.read("a,z")
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 11), (80, 23), (20, 11)])

@@ -1,13 +1,15 @@
 """Questions of the model and of MCP servers, as a form: one field after the other."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from textual.strip import Strip
 
 from ferrule.doors.terminal.dialogs import fitted, middle_cut
 from ferrule.doors.terminal.panel import Panel, Rows
-from ferrule.doors.terminal.strips import BOLD, CHOSEN, PLAIN, QUESTION, RED, row
+from ferrule.doors.terminal.strips import BOLD, CHOSEN, DIM, PLAIN, QUESTION, RED, row
 from ferrule.protocol.events import ElicitationRequest, UserInputRequest
 from ferrule.protocol.json_text import JsonValue
 from ferrule.rendering.lookalikes import unmistakable
@@ -15,8 +17,12 @@ from ferrule.rendering.width import cut
 from ferrule.tools.questions import Answer, Elicited, NoAnswer, UserAnswers
 
 DECLINED = "the user did not want to answer"
-NUMBERED = "123456789"
-"""The keys of options; further ones are chosen with the arrows."""
+NUMBERED = 9
+"""Options that have a key of their own; further ones are chosen with the arrows."""
+JUMP = 10
+"""Options that the arrows to the sides go on by."""
+LEAST_ASKED = 2
+"""Rows that are left to who asks, and what, whatever the number of options."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -97,19 +103,33 @@ def _property(name: str, about: Mapping[str, JsonValue], needed: bool) -> Field:
     title = str(about.get("title") or name)
     if description := about.get("description"):
         title += f": {description}"
-    options = _options(about)
-    skip = () if needed else (Option("leave it out", OMITTED),)
-    if options:
-        return Field(name, title, options + skip)
     start = about.get("default")
-    read = {"integer": _integer, "number": _number}.get(str(about.get("type")), _words)
+    kind = _kind(about.get("type"))
+    read: Callable[[str], JsonValue]
+    if kind == "array":
+        items = about.get("items")
+        allowed = _options(items) if isinstance(items, Mapping) else ()
+        known = ", ".join(option.label for option in allowed)
+        title += f" (several, with commas between them{f': {known}' if known else ''})"
+        read = partial(_several, allowed)
+        start = ", ".join(map(str, start)) if isinstance(start, list | tuple) else None
+    elif options := _options(about):
+        return Field(name, title, options if needed else (*options, Option("leave it out", OMITTED)))
+    else:
+        read = {"integer": _integer, "number": _number}.get(kind, _words)
     return Field(name, title, (), read if needed else _optional(read), "" if start is None else str(start))
+
+
+def _kind(given: JsonValue) -> str:
+    """Return the type of a property; of several, the first that is not `null`."""
+    kinds = given if isinstance(given, list | tuple) else (given,)
+    return next((str(kind) for kind in kinds if kind not in ("null", None)), "")
 
 
 def _options(about: Mapping[str, JsonValue]) -> tuple[Option, ...]:
     if about.get("type") == "boolean":
         return (Option("yes", True), Option("no", False))
-    titled = _mappings(about.get("oneOf"))
+    titled = _mappings(about.get("oneOf") or about.get("anyOf"))
     if titled:
         return tuple(Option(str(one.get("title") or one.get("const")), one.get("const")) for one in titled)
     values, names = about.get("enum"), about.get("enumNames")
@@ -134,9 +154,25 @@ def _integer(text: str) -> JsonValue:
 
 def _number(text: str) -> JsonValue:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError("a number is needed here") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError("a number is needed here")
+    return number
+
+
+def _several(allowed: Sequence[Option], text: str) -> JsonValue:
+    """Read a list; of options, where they are given."""
+    parts = [part for part in map(str.strip, text.split(",")) if part]
+    if not parts:
+        raise ValueError("an answer is needed here")
+    if not allowed:
+        return parts
+    values = {name: option.value for option in allowed for name in (str(option.value), option.label)}
+    if unknown := [part for part in parts if part not in values]:
+        raise ValueError(f"{unknown[0]} is none of {', '.join(option.label for option in allowed)}")
+    return [values[part] for part in parts]
 
 
 def _optional(read: Callable[[str], JsonValue]) -> Callable[[str], JsonValue]:
@@ -148,10 +184,8 @@ def form_rows(
 ) -> list[Strip]:
     """Return the form at field number `place` in at most `height` rows: what was asked above, the choices in sight."""
     field = form.fields[place] if place < len(form.fields) else None
-    labels = list(typed) or [
-        _option_row(key, label, index == chosen, width) for index, (key, label) in enumerate(menu(form, place))
-    ]
     told = [row((cut(problem, width), RED))] if problem else []
+    labels = list(typed) or _label_rows(form, place, chosen, width, height - LEAST_ASKED - len(told))
     room = max(height - len(labels) - len(told), 1)
     count = f" ({place + 1} of {len(form.fields)})" if len(form.fields) > 1 else ""
     heading = fitted(form.heading + count, width, max(room // 3, 1), words=True, multiline=False)
@@ -160,14 +194,31 @@ def form_rows(
     return [*above[:room], *told, *labels][-max(height, len(labels)) :]
 
 
-def menu(form: Form, place: int) -> list[tuple[str, str]]:
-    """Return the keys and labels to choose from at a field."""
+def _label_rows(form: Form, place: int, chosen: int, width: int, most: int) -> list[Strip]:
+    """Return a row for each choice; of more options than there is room for, those around the chosen one, and how many
+    are out of sight. With none chosen, in lines, all of them."""
+    choices = menu(form, place, every=chosen < 0)
+    options = len(form.fields[place].options) if place < len(form.fields) else 0
+    shown, told = range(options), list[Strip]()
+    if chosen >= 0 and len(choices) > max(most, 0):
+        room = max(most - (len(choices) - options) - 1, 1)
+        first = max(min(chosen - room // 2, options - room), 0)
+        shown = range(first, min(first + room, options))
+        if options > room:
+            told = [row((cut(f"… {options - room:,} more: ↑ ↓, by {JUMP} ← →", width), DIM))]
+    drawn = [_option_row(*choices[index], index == chosen, width) for index in shown]
+    rest = [_option_row(*choices[index], index == chosen, width) for index in range(options, len(choices))]
+    return [*drawn, *told, *rest]
+
+
+def menu(form: Form, place: int, *, every: bool = False) -> list[tuple[str, str]]:
+    """Return the keys and labels to choose from at a field. `every` option has a number where lines are typed."""
     if place >= len(form.fields):
         return [("y", "accept"), ("n", "decline")]
     field = form.fields[place]
     options = [
-        (key, f"{option.label}  {option.about}".rstrip())
-        for key, option in zip((*NUMBERED, *" " * len(field.options)), field.options, strict=False)
+        (str(number) if every or number <= NUMBERED else " ", f"{option.label}  {option.about}".rstrip())
+        for number, option in enumerate(field.options, 1)
     ]
     words = [("w", "in other words" if options else "write an answer")] if field.read is not None else []
     return [*options, *words, ("n", "decline" if isinstance(form.declined, Elicited) else "no answer")]
@@ -210,6 +261,9 @@ class FormPanel(Panel):
         choices = menu(self._form, self._place)
         if key in ("up", "shift+tab", "down", "tab"):
             self._chosen = (self._chosen + (-1 if key in ("up", "shift+tab") else 1)) % len(choices)
+            return True
+        if key in ("left", "right"):
+            self._chosen = min(max(self._chosen + (-JUMP if key == "left" else JUMP), 0), len(choices) - 1)
             return True
         keys = [choice for choice, _ in choices]
         wanted = (character or key).lower()

@@ -32,10 +32,10 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class TextEntry:
-    """A line of text that is typed into a dialog."""
+    """A line of text that is typed into a dialog. It may begin with one of others."""
 
     def __init__(self, done: Callable[[str], None], text: str = "", *, secret: bool = False) -> None:
-        self.text = text
+        self.text = plain(text)
         self._done = done
         self._secret = secret
 

@@ -205,7 +205,7 @@ class Plain:
         self._print("\n".join(strip.text for strip in form_rows(form, place, -1, self._columns, ROWS)))
         while True:
             line = await self._answer(request_id, "? ")
-            keys = [key for key, _ in menu(form, place)]
+            keys = [key for key, _ in menu(form, place, every=True)]
             if line is None or (line == "n" and "n" in keys):
                 self._give(request_id, form.declined)
                 return False
