@@ -1,13 +1,15 @@
 """What the tests of the adapters share: a toolset without a sandbox, a message with calls of every kind."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ferrule import Toolset
+from ferrule import Observation, Toolset, tool
 from ferrule.mcp import create_mcp_tools
+from ferrule.protocol.content import ContentPart, InputFile, InputImage, InputText
 from ferrule.testing import ScriptedModel, function_call
 from tests.mcp.stub import server
 
@@ -58,6 +60,30 @@ def run_program(heading: str, monkeypatch: pytest.MonkeyPatch, cwd: Path, model:
     names: dict[str, Any] = {"__name__": "program", "questions": questions}
     exec(program(heading), names)
     return names
+
+
+class Papers(Observation):
+    """A failure with a picture and a file."""
+
+    @property
+    def to_llm_content(self) -> Sequence[ContentPart]:
+        return (
+            InputText("tŏrn"),
+            InputImage(image_url="https://example.org/a.png"),
+            InputFile(file_data="data:application/pdf;base64,JVBERi0=", filename="a.pdf"),
+            InputFile(file_url="https://example.org/b.pdf"),
+            InputFile(file_id="file_1"),
+        )
+
+    @property
+    def success(self) -> bool:
+        return False
+
+
+@tool
+def papers() -> Papers:
+    """Show the papers."""
+    return Papers()
 
 
 BESIDE = [

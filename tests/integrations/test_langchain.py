@@ -23,7 +23,7 @@ from ferrule import tool
 from ferrule.integrations.langchain import tools
 from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.testing import ScriptedModel, function_call
-from tests.integrations.frameworks import BESIDE, EVERY_KIND, command, opened, run_program, with_every_kind
+from tests.integrations.frameworks import BESIDE, EVERY_KIND, command, opened, papers, run_program, with_every_kind
 from tests.processes import alive, until
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -91,6 +91,19 @@ def test_every_kind_of_call_comes_back_as_a_tool_message(wire: str, tmp_path: Pa
     assert "Exit code: 3" in str(failed.content) and failed.status == "error"
     assert echoed.content == "ECHO: ö" and echoed.status == "success"
     assert state["messages"][-1].text == "done"
+
+
+async def test_a_failure_brings_all_its_parts(tmp_path: Path) -> None:
+    async with opened(tmp_path, papers) as toolset:
+        [adapted] = tools(toolset)
+        message = await adapted.ainvoke({"name": "papers", "args": {}, "id": "a", "type": "tool_call"})
+    assert message.status == "error"
+    text, picture, file, linked, named = message.content
+    assert text == {"type": "text", "text": "tŏrn"}
+    assert picture == {"type": "image", "url": "https://example.org/a.png"}
+    assert file == {"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf", "filename": "a.pdf"}
+    assert linked == {"type": "file", "url": "https://example.org/b.pdf"}
+    assert named["type"] == "text" and "file_1" in named["text"]
 
 
 @pytest.mark.parametrize("made", [agent, graph])

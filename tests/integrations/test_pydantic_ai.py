@@ -10,7 +10,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, ToolApproved, ToolDenied, UsageLimits
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DeferredToolRequests,
+    DocumentUrl,
+    ImageUrl,
+    ToolApproved,
+    ToolDenied,
+    UsageLimits,
+)
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.messages import FunctionToolResultEvent, ToolReturnPart
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -20,7 +29,7 @@ from ferrule.integrations.pydantic_ai import toolset
 from ferrule.protocol.content import InputText
 from ferrule.protocol.dynamic_tools import DynamicToolResponse, DynamicToolSpec
 from ferrule.testing import ScriptedModel, function_call
-from tests.integrations.frameworks import BESIDE, EVERY_KIND, PNG, command, opened, run_program, with_every_kind
+from tests.integrations.frameworks import BESIDE, EVERY_KIND, PNG, command, opened, papers, run_program, with_every_kind
 from tests.processes import alive, until
 
 
@@ -73,6 +82,20 @@ def test_every_kind_of_call_comes_back_as_a_return(wire: str, tmp_path: Path) ->
     assert "Exit code: 3" in failed.content and failed.outcome == "failed"
     assert echoed.content == "ECHO: ö" and echoed.outcome == "success"
     assert result.output == "done"
+
+
+async def test_a_failure_brings_all_its_parts(tmp_path: Path) -> None:
+    with ScriptedModel([function_call("papers", {}), "done"]) as server:
+        async with opened(tmp_path, papers) as tools:
+            result = await Agent(model_of(server, "responses"), toolsets=[toolset(tools)]).run("go")
+    [part] = returned(result).values()
+    assert part.outcome == "failed"
+    assert isinstance(part.content, list)
+    text, picture, file, linked, named = part.content
+    assert text == "tŏrn" and picture == ImageUrl("https://example.org/a.png")
+    assert isinstance(file, BinaryContent) and file.data == b"%PDF-" and file.media_type == "application/pdf"
+    assert linked == DocumentUrl("https://example.org/b.pdf")
+    assert "file_1" in str(named)
 
 
 @pytest.mark.usefixtures("own_loop")

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ferrule.integrations.offered import Calls, Offer, OfferedTool, image_data, parts_of
-from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.integrations.offered import Calls, Offer, OfferedTool, data_of, parts_of
+from ferrule.protocol.content import ContentPart, InputFile, InputImage, InputText, text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.permissions import ReviewDecision
@@ -104,7 +104,7 @@ class AdaptedTool(BaseTool):
             changed = json.dumps(answer.edited_action.args, ensure_ascii=False)
             parts = (InputText(CHANGED.format(changed)), *parts)
         if all(isinstance(part, InputText) for part in parts):
-            content: Any = "".join(part.text for part in parts if isinstance(part, InputText))
+            content: Any = text_of(parts)
         else:
             content = [_block(part) for part in parts]
         failed = output.success is False
@@ -118,11 +118,16 @@ class AdaptedTool(BaseTool):
 
 
 def _block(part: ContentPart) -> dict[str, Any]:
-    if isinstance(part, InputText):
-        return {"type": "text", "text": part.text}
-    if isinstance(part, InputImage) and part.image_url:
-        known = image_data(part)
-        if known is None:
-            return {"type": "image", "url": part.image_url}
-        return {"type": "image", "base64": b64encode(known[1]).decode(), "mime_type": known[0]}
+    match part:
+        case InputText(text=text):
+            return {"type": "text", "text": text}
+        case InputImage(image_url=str(url)):
+            return {"type": "image", **_source(url)}
+        case InputFile(file_data=data, file_url=url, filename=name) if at := data or url:
+            return {"type": "file", **_source(at), **({"filename": name} if name else {})}
     return {"type": "text", "text": msgspec.json.encode(part).decode()}
+
+
+def _source(url: str) -> dict[str, str]:
+    known = data_of(url)
+    return {"url": url} if known is None else {"base64": b64encode(known[1]).decode(), "mime_type": known[0]}

@@ -180,7 +180,12 @@ def parts_of(output: ToolOutput) -> tuple[ContentPart, ...]:
 
 def image_data(image: InputImage) -> tuple[str, bytes] | None:
     """Return the media type and the bytes of an image that is a `data:` URL; None for any other."""
-    head, separator, data = (image.image_url or "").partition(";base64,")
+    return data_of(image.image_url)
+
+
+def data_of(url: str | None) -> tuple[str, bytes] | None:
+    """Return the media type and the bytes in a `data:` URL; None for any other."""
+    head, separator, data = (url or "").partition(";base64,")
     if not separator or not head.startswith("data:"):
         return None
     try:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ferrule.integrations.offered import MAX_SHOWN, Calls, OfferedTool, image_data, offered, parts_of
-from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.integrations.offered import MAX_SHOWN, Calls, OfferedTool, data_of, offered, parts_of
+from ferrule.protocol.content import ContentPart, InputFile, InputImage, InputText, text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import ToolOutput
@@ -17,6 +17,7 @@ try:
     from pydantic_ai import (
         AbstractToolset,
         BinaryContent,
+        DocumentUrl,
         ImageUrl,
         RunContext,
         ToolDefinition,
@@ -124,8 +125,10 @@ def _definition(tool: OfferedTool) -> ToolDefinition:
 
 def _returned(output: ToolOutput, name: str, call_id: str) -> ToolReturn[Any]:
     """Return the answer as Pydantic AI has it. Raises `ToolFailed`."""
-    parts = [_part(part) for part in parts_of(output)]
-    content = parts[0] if len(parts) == 1 else parts
+    parts = parts_of(output)
+    content: Any = text_of(parts) if all(isinstance(part, InputText) for part in parts) else [*map(_part, parts)]
+    if isinstance(content, list) and len(content) == 1:
+        content = content[0]
     if output.success is not False:
         return ToolReturn(content)
     if isinstance(content, str):
@@ -133,14 +136,18 @@ def _returned(output: ToolOutput, name: str, call_id: str) -> ToolReturn[Any]:
     raise ToolFailedError(ToolReturnPart(name, content, call_id, outcome="failed"))
 
 
-def _part(part: ContentPart) -> str | BinaryContent | ImageUrl:
-    if isinstance(part, InputText):
-        return part.text
-    if isinstance(part, InputImage):
-        vendor = {"detail": part.detail} if part.detail else None
-        known = image_data(part)
-        if known is not None:
+def _part(part: ContentPart) -> str | BinaryContent | ImageUrl | DocumentUrl:
+    match part:
+        case InputText(text=text):
+            return text
+        case InputImage(image_url=str(url), detail=detail):
+            vendor = {"detail": detail} if detail else None
+            known = data_of(url)
+            if known is None:
+                return ImageUrl(url, vendor_metadata=vendor)
             return BinaryContent(known[1], media_type=known[0], vendor_metadata=vendor)
-        if part.image_url:
-            return ImageUrl(part.image_url, vendor_metadata=vendor)
+        case InputFile(file_url=str(url)):
+            return DocumentUrl(url)
+        case InputFile(file_data=data, filename=filename) if known := data_of(data):
+            return BinaryContent(known[1], media_type=known[0], identifier=filename)
     return msgspec.json.encode(part).decode()
