@@ -44,7 +44,7 @@ class PlayedCrew:
         self.closed = True
 
     def finish(self, worker: int, job: Job, **more: object) -> None:
-        result = Result(id=msgspec.json.decode(job.task)["id"], status="done", attempts=job.tries)
+        result = Result(id=msgspec.json.decode(job.task)["id"], status="done", attempts=job.tries, error="not reached")
         self.events.put_nowait(Said(worker, Done(job.key, result.line(), "done", **more)))  # type: ignore[arg-type]
 
     def die(self, worker: int) -> None:
@@ -161,10 +161,24 @@ async def test_a_server_that_answers_nobody_ends_the_batch(place: Place) -> None
     def play(crew: PlayedCrew, worker: int, job: Job) -> None:
         crew.finish(worker, job, unreachable=int(job.key) >= 10)
 
-    with pytest.raises(FerruleError, match=r"did not answer in 2\d tasks in a row: the batch has stopped"):
+    with pytest.raises(FerruleError, match=r"stopped: no answer in 2\d tries in a row; the last one: not reached"):
         await place.driver(PlayedCrew(play), [*range(100)]).run()
-    assert 30 <= len(place.written()) < 40
-    assert place.queue.waiting(alone=False) + len(place.written()) + 4 >= 100
+    assert [*range(10)] == sorted(int(str(result["id"])) for result in place.written())
+
+
+async def test_tasks_that_an_outage_has_met_are_done_again(place: Place) -> None:
+    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
+        crew.finish(worker, job, unreachable=(10 <= int(job.key) < 20 and job.tries == 1) or job.key == "50")
+
+    await place.driver(PlayedCrew(play), [*range(100)]).run()
+    tries = {int(str(result["id"])): result["attempts"] for result in place.written()}
+    assert tries == {one: 2 if 10 <= one < 20 else 3 if one == 50 else 1 for one in range(100)}
+
+
+async def test_few_tasks_whose_server_does_not_answer_are_errors(place: Place) -> None:
+    crew = PlayedCrew(lambda crew, worker, job: crew.finish(worker, job, unreachable=True))
+    await place.driver(crew, [*range(6)], lanes=2).run()
+    assert [result["attempts"] for result in place.written()] == [1] * 6
 
 
 async def test_a_wait_that_one_worker_is_asked_for_holds_all(place: Place) -> None:

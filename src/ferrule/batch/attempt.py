@@ -27,6 +27,7 @@ from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
 from ferrule.process.shell import LoginShell, default_shell, shell_argv
 from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.permissions import InContainer, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite, as_policy
 from ferrule.protocol.settings import Settings
@@ -136,7 +137,7 @@ class Attempts(AsyncClosing):
             check_exit_code=found.code,
             last_message=last_words(items) if found.text is None else found.text,
             patch=found.patch,
-            usage={} if found.session is None else msgspec.to_builtins(found.session.usage),
+            usage=TokenUsage() if found.session is None else found.session.usage,
             seconds=round(seconds, 3),
             attempts=tries,
             error=found.error,

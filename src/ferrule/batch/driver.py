@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -20,9 +21,11 @@ MOST_DEATHS = 5
 """Deaths after which a task is an error: three times it was alone, so neither its neighbours nor chance did it."""
 MOST_FAILED_STARTS = 8
 """Workers in a row that end before they are ready: nothing and nobody kills so many by chance."""
+MOST_TRIES = 3
+"""How often a task is tried whose model's server does not answer while it answers others."""
 LEAST_UNREACHABLE = 20
-"""Results in a row that failed because the server did not answer, after which the batch stops: it would turn every
-task into an error. At least so many, and twice as many as run at once."""
+"""Tries in a row that failed because the server did not answer, after which the batch stops: it would turn every task
+into an error. At least so many, and twice as many as run at once."""
 MOST_WAITING = 1000
 """Results that wait for whoever takes them, beyond which no task is handed out."""
 
@@ -85,6 +88,10 @@ class Driver:
         self._alone: set[int] = set()
         self._failed_starts = 0
         self._unreachable = 0
+        self._last_failure = b""
+        self._put_aside: Counter[str] = Counter()
+        self._doubtful: list[Done] = []
+        """Errors that the server may be the cause of: it is seen when it answers again."""
         self._unwritten: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -146,10 +153,12 @@ class Driver:
             elif isinstance(event, Left):
                 await self._replace(event)
         if self._unreachable >= max(LEAST_UNREACHABLE, 2 * self._lanes):
-            raise FerruleError(
-                f"the model's server did not answer in {self._unreachable} tasks in a row: the batch has stopped"
-            )
+            said = msgspec.json.decode(self._last_failure, type=Result).error
+            raise FerruleError(f"stopped: no answer in {self._unreachable} tries in a row; the last one: {said}")
         self._hand_out()
+        if len(self._doubtful) == self._progress.left:  # nothing is left that could show the server at fault
+            self._keep(self._doubtful)
+            self._doubtful = []
         self._progress.running = self._running
         self._changed()
 
@@ -176,10 +185,27 @@ class Driver:
         for event in events:
             if isinstance(event, Said) and isinstance(event.message, Done):
                 self._free[event.worker] += 1
-                if self._at_work[event.worker].pop(event.message.key, None) is not None:
+                taken = self._at_work[event.worker].pop(event.message.key, None)
+                if taken is not None and not self._is_doubtful(event.message):
                     kept.append(event.message)
         if kept:
             self._keep(kept)
+
+    def _is_doubtful(self, done: Done) -> bool:
+        """Put aside an error that the server may be the cause of. When it answers again, those tasks are done again."""
+        if done.unreachable:
+            self._unreachable += 1
+            self._last_failure = done.line
+            self._put_aside[done.key] += 1
+            if self._put_aside[done.key] < MOST_TRIES:
+                self._doubtful.append(done)
+                return True
+        else:
+            self._unreachable = 0
+            if self._doubtful:
+                doubtful, self._doubtful = self._doubtful, []
+                self._queue.give_back([one.key for one in doubtful], died=False)
+        return False
 
     def _keep(self, done: list[Done]) -> None:
         self._queue.finish((message.key, message.line) for message in done)
@@ -190,7 +216,6 @@ class Driver:
             progress.errors += message.status == "error"
             progress.passed += message.verdict == "pass"
             progress.failed += message.verdict == "fail"
-            self._unreachable = self._unreachable + 1 if message.unreachable else 0
 
     def _hand_out(self) -> None:
         if self._unwritten.qsize() + self.given.qsize() > MOST_WAITING:

@@ -11,6 +11,7 @@ import msgspec
 from ferrule.batch.tasks import TaskId, key_of
 from ferrule.locks import lock_patiently, try_lock
 from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.events import TokenUsage
 from ferrule.store.place import NO_SPACE
 
 ENDING_SECONDS = 5.0
@@ -33,7 +34,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     check_exit_code: int | None = None
     last_message: str = ""
     patch: str = ""
-    usage: dict[str, int] = {}
+    usage: TokenUsage = TokenUsage()
     seconds: float = 0.0
     attempts: int = 1
     error: str | None = None

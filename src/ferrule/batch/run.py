@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from ferrule.model.provider import open_model
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
 from ferrule.store.queue import TaskQueue
-from ferrule.workspaces import Workspaces
+from ferrule.workspaces import WorkspaceError, Workspaces
 
 DEFAULT_WORKERS = 8
 """Tasks at a time: what most servers take, and most machines have memory for."""
@@ -120,8 +120,9 @@ class Batch:
         finally:
             running.cancel()
             await asyncio.wait([running])
-            async with Workspaces.open(scratch):
-                pass  # what killed workers have left is removed, and the folder
+            with suppress(WorkspaceError):
+                async with Workspaces.open(scratch):
+                    pass  # what killed workers have left is removed, and the folder
         if self._queue.is_empty():
             self._queue.remove()
 
