@@ -212,7 +212,7 @@ async def test_the_tool_runner_of_the_async_client(tmp_path: Path) -> None:
                 model="claude",
                 max_tokens=99,
                 tools=tools(toolset),
-                messages=GO,  # type: ignore[arg-type]
+                messages=GO,
             )
             check_runner(played, await runner.until_done())
 
@@ -228,8 +228,8 @@ async def test_the_tool_runner_of_the_plain_client_where_a_loop_runs(tmp_path: P
         Anthropic(base_url=played.base_url, api_key="unused") as client,
     ):
         made = tools(toolset)
-        runner = client.beta.messages.tool_runner(model="claude", max_tokens=99, tools=made, messages=GO)  # type: ignore[arg-type]
-        assert runner.until_done().content[0].text == "done"  # type: ignore[union-attr]
+        runner = client.beta.messages.tool_runner(model="claude", max_tokens=99, tools=made, messages=GO)
+        assert runner.until_done().content[0].text == "done"
         said, failed = played.results
     assert said["content"][0]["text"].startswith("hü")
     assert (failed["is_error"], failed["content"]) == (True, "[exit code 4]")
@@ -250,7 +250,7 @@ def test_the_tool_runner_of_the_plain_client(tmp_path: Path) -> None:
             model="claude",
             max_tokens=99,
             tools=tools(toolset),
-            messages=GO,  # type: ignore[arg-type]
+            messages=GO,
         )
         check_runner(played, runner.until_done())
         assert run_sync(toolset, uses(("bash", {"command": "echo hi"})))[0]["content"] == "hi"

@@ -24,8 +24,6 @@ EDITOR = "native.apply_patch"
 DETAILS = ("low", "high", "auto")
 """What the SDK takes as the detail of an image."""
 
-Context = agents.RunContextWrapper[Any]
-
 
 def tools(toolset: Toolset, *, wire: Wire = "responses") -> list[agents.Tool]:
     """Return the tools for an `Agent`: functions, and for a Responses model a `ShellTool` and an `ApplyPatchTool` where
@@ -58,10 +56,10 @@ def _function(tool: OfferedTool, calls: Calls, offer: Offer) -> agents.FunctionT
         approved = ctx.is_tool_approved(tool.name, ctx.tool_call_id) or None
         return _shown(await calls.run(tool.called, arguments or "{}", ctx.tool_call_id, approved))
 
-    async def asks(ctx: Context, arguments: dict[str, Any], call_id: str) -> bool:
+    async def asks(ctx: agents.RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         return await calls.question(tool.called, json.dumps(arguments), call_id) is not None
 
-    async def is_offered(ctx: Context, agent: agents.AgentBase) -> bool:
+    async def is_offered(ctx: agents.RunContextWrapper[Any], agent: agents.AgentBase) -> bool:
         return tool.name in await offer.names()
 
     return agents.FunctionTool(
@@ -99,7 +97,7 @@ class _Shell:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def asks(self, ctx: Context, action: agents.ShellActionRequest, call_id: str) -> bool:
+    async def asks(self, ctx: agents.RunContextWrapper[Any], action: agents.ShellActionRequest, call_id: str) -> bool:
         """Return whether one of the scripts needs approval; all are looked at, so that what was shown is known."""
         questions = [await self._calls.question(SHELL, one, call_id) for one in self._each(action)]
         return any(question is not None for question in questions)
@@ -146,7 +144,7 @@ class _Editor:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def asks(self, ctx: Context, operation: ApplyPatchOperation, call_id: str) -> bool:
+    async def asks(self, ctx: agents.RunContextWrapper[Any], operation: ApplyPatchOperation, call_id: str) -> bool:
         """Return whether the operation needs approval."""
         return await self._calls.question(EDITOR, _arguments(operation), "") is not None
 
