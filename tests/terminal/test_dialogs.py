@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.strip import Strip
 
-from ferrule.doors.terminal.dialogs import approval_rows, choices_of
+from ferrule.doors.terminal.dialogs import ApprovalPanel, approval_rows, choices_of
 from ferrule.doors.terminal.forms import FormPanel, form_of, form_rows, menu
 from ferrule.doors.terminal.panel import PAUSE
 from ferrule.protocol.events import ElicitationRequest, ExecApproval, FileChange, UserInputRequest
@@ -139,6 +139,20 @@ def test_nothing_that_is_said_changes_what_a_form_shows(
 def elicited(**properties: Any) -> ElicitationRequest:
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return ElicitationRequest(request_id="1", server="server", message="Which one?", schema=schema)
+
+
+async def test_a_dialog_that_needs_few_rows_says_all_of_it(tmp_path: Path) -> None:
+    message = "Is it right that " + "many " * 30 + "files will go?"
+    asked_twice = ElicitationRequest(request_id="1", server="s", message=message, schema={"type": "object"})
+    call = asked("evil/danger", kind="mcp", cwd="", reason="the tool danger may change things")
+    async with shown(tmp_path) as screen:
+        for panel in (FormPanel("", form_of(asked_twice)), ApprovalPanel(call)):
+            panel.request_id = ""
+            screen.app.open_panel(panel)
+            if isinstance(panel, FormPanel):
+                await screen.until("The MCP server s asks: Is(.|\n)* go.$\n  y accept")
+            else:
+                await screen.until("^   evil/danger$\n the tool danger may change things$\n  y yes, once")
 
 
 def test_of_many_options_those_around_the_chosen_one_are_shown_and_the_question_stays() -> None:

@@ -188,8 +188,10 @@ def form_rows(
     labels = list(typed) or _label_rows(form, place, chosen, width, height - LEAST_ASKED - len(told))
     room = max(height - len(labels) - len(told), 1)
     count = f" ({place + 1} of {len(form.fields)})" if len(form.fields) > 1 else ""
-    heading = fitted(form.heading + count, width, max(room // 3, 1), words=True, multiline=False)
-    title = fitted(field.title, width, max(room - len(heading), 0), words=True) if field else []
+    asked = form.heading + count, field.title if field else ""
+    wanted = len(fitted(asked[1], width, room - 1, words=True))
+    heading = fitted(asked[0], width, max(room // 3, room - wanted, 1), words=True, multiline=False)
+    title = fitted(asked[1], width, room - len(heading), words=True)
     above = [*(row((line, QUESTION)) for line in heading), *(row((line, BOLD)) for line in title)]
     return [*above[:room], *told, *labels][-max(height, len(labels)) :]
 

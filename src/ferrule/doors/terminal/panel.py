@@ -152,10 +152,15 @@ class Panel(Widget, can_focus=True):
             self.entry.paste(event.text)
             self.refresh(layout=True)
 
+    def _composed(self, width: int) -> list[Strip]:
+        """Return the rows as they were measured; of less height, only if it has come to less."""
+        rows = self.compose_rows(width, max(self.screen.size.height - 1, 1)).strips
+        return rows if len(rows) <= self.size.height else self.compose_rows(width, self.size.height).strips
+
     def render_line(self, y: int) -> Strip:
         """Return a row."""
         width = self.size.width
         if y == 0:
-            self._rows = self.compose_rows(width, self.size.height).strips
+            self._rows = self._composed(width)
         strip = self._rows[y] if y < len(self._rows) else Strip([])
         return strip.apply_style(Style()).adjust_cell_length(width)
