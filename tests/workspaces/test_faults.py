@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.containers.images import folders, writable
-from ferrule.workspaces import Empty, Folder, Repository, WorkspaceError, Workspaces, contents
+from ferrule.workspaces import Empty, Folder, Repository, WorkspaceError, Workspaces, changes, contents
 from ferrule.workspaces.tree import Tree
 from tests.workspaces.places import applied, git, new_repository
 from tests.workspaces.places import contents as contents_of
@@ -100,6 +100,17 @@ async def test_more_than_a_patch_may_hold_is_said(tmp_path: Path, monkeypatch: p
             await one.patch()
         (one.path / "a").unlink()
         assert await one.patch() == ""
+
+
+async def test_more_files_than_a_patch_may_hold_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST_NEW", 3)
+    async with Workspaces.open(tmp_path / "scratch") as workspaces, workspaces.enter(Empty()) as one:
+        for name in "abc":
+            (one.path / name).touch()
+        assert (await one.patch()).count("diff --git") == 3
+        (one.path / "d").touch()
+        with pytest.raises(WorkspaceError, match=r"more than 3 files are new, up to .: too many for a patch"):
+            await one.patch()
 
 
 async def test_the_scratch_folder_is_no_part_of_a_folder_that_it_lies_in(source: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ferrule.workspaces import Empty, Workspaces
 from tests.workspaces import worker
-from tests.workspaces.places import applied, git, new_repository
+from tests.workspaces.places import applied, contents, git, new_repository
 
 
 @contextmanager
@@ -72,6 +72,13 @@ def test_a_layer_takes_what_is_changed_and_nobody_else_sees_it(tmp_path: Path) -
     }
     assert os.listdir(tmp_path) == ["source"]
     assert git(source, "fsck", "--strict") == b""
+
+
+def test_a_whole_copy_is_a_folder_like_any_other(tmp_path: Path) -> None:
+    source = new_repository(tmp_path / "source", {"a": b"1\n"})
+    with running(tmp_path / "scratch", "folder", source, "whole") as one:
+        assert one.notice == ""
+        assert contents(Path(one.path)) == contents(source)  # which no mount hides
 
 
 async def test_what_a_killed_process_left_goes_with_the_next(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ FILES = {
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder that stays open, so that each base is made once."""
     held = Scratch(tmp_path_factory.mktemp("patches") / "scratch")
+    held.open()
     yield held.folder
     held.close()
     assert not held.folder.exists()
@@ -337,3 +338,18 @@ async def test_a_folder_gives_a_patch_for_itself(scratch: Path, tmp_path: Path) 
         expected = contents(one.path)
     assert applied(patch, source) == expected
     assert "elsewhere" not in patch
+
+
+async def test_a_repository_of_any_name_and_hash(scratch: Path, tmp_path: Path) -> None:
+    source = tmp_path / os.fsdecode(b' "a\\:b\n\xff')
+    source.mkdir()
+    git(source, "init", "--quiet", "--object-format=sha256", "--initial-branch=größe")
+    (source / "a").write_bytes(BINARY)
+    git(source, "add", ".")
+    git(source, "commit", "--quiet", "--message=first")
+    async with Workspaces.open(scratch) as workspaces, workspaces.enter(Repository(str(source))) as one:
+        assert len(one.commit) == 64
+        assert git(one.path, "symbolic-ref", "HEAD").decode() == "refs/heads/größe\n"
+        (one.path / "a").write_bytes(BINARY + b"more")
+        patch = await one.patch()
+    assert applied(patch, source) == {b"a": ("file", BINARY + b"more")}

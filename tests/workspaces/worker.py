@@ -1,6 +1,6 @@
 """A process with mounts of its own: it enters a workspace, tells where, and makes the patch when it is told to.
 
-python worker.py SCRATCH KIND [PATH]
+python worker.py SCRATCH KIND [PATH [whole]]
 """
 
 import asyncio
@@ -13,8 +13,9 @@ from ferrule.workspaces import Empty, Folder, Repository, Source, Workspaces, ow
 KINDS: dict[str, Callable[[str], Source]] = {"folder": Folder, "repository": Repository, "empty": lambda path: Empty()}
 
 
-async def main(scratch: str, kind: str, path: str = "") -> None:
-    async with Workspaces.open(scratch, MOUNTS) as workspaces, workspaces.enter(KINDS[kind](path)) as workspace:
+async def main(scratch: str, kind: str, path: str = "", *words: str) -> None:
+    source, whole = KINDS[kind](path), words == ("whole",)
+    async with Workspaces.open(scratch, MOUNTS) as workspaces, workspaces.enter(source, whole=whole) as workspace:
         print(json.dumps([str(workspace.path), workspaces.notice]), flush=True)
         while code := await asyncio.to_thread(sys.stdin.readline):
             exec(json.loads(code), {"path": workspace.path})

@@ -10,9 +10,12 @@ import msgspec
 
 from ferrule.ignores.walk import IGNORED, Folder, git_rules_of, git_verdict
 from ferrule.workspaces.base import LINK, Entry, mode_of, stamp_of
+from ferrule.workspaces.source import WorkspaceError
 from ferrule.workspaces.threads import Stop
-from ferrule.workspaces.tree import Tree, folders_of, is_gits, joined
+from ferrule.workspaces.tree import Tree, folders_of, is_gits, joined, shown
 
+MOST_NEW = 200_000
+"""New files of one task: more are an unpacked archive or a fault, and no work on a source."""
 _BLOCK = 1 << 20
 
 
@@ -48,6 +51,7 @@ def _files(
 ) -> Iterator[tuple[bytes, os.stat_result]]:
     """Yield each file of a workspace that counts, with its lstat."""
     known = {*entries, *(folder for path in entries for folder in folders_of(path))}
+    new = 0
     pending: list[tuple[bytes, Folder | None, bool]] = [(b"", None, False)]
     while pending:
         path, above, is_ignored = pending.pop()
@@ -61,8 +65,13 @@ def _files(
                 continue
             if stat.S_ISDIR(found.st_mode):
                 pending.append((inner, rules, ignored))
-            else:
-                yield inner, found
+                continue
+            new += inner not in known
+            if new > MOST_NEW:
+                raise WorkspaceError(
+                    f"more than {MOST_NEW:,} files are new, up to {shown(inner)}: too many for a patch"
+                )
+            yield inner, found
 
 
 def _rules_of(path: bytes, above: Folder | None, names: set[bytes], top: str) -> Folder | None:

@@ -35,21 +35,24 @@ log = logging.getLogger("ferrule.workspaces")
 class Scratch:
     """Our part of the folder."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open it; remove what the dead have left. Blocking. Raises `WorkspaceError`."""
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(os.path.realpath(folder))
+        self._own = self.folder / OWNERS / secrets.token_hex(4)
+        self._lock: int | None = None
         self._number = 0
+
+    def open(self) -> None:
+        """Make it; remove what the dead have left. Blocking. Raises `WorkspaceError`."""
         try:
             with self._door():
                 if not self._sweep():
                     _remove(self.bases)
                 self.bases.mkdir(PRIVATE, exist_ok=True)
-                self._own = self.folder / OWNERS / secrets.token_hex(4)
                 self._own.mkdir(PRIVATE, parents=True)
                 self._lock = _open_lock(self._own)
                 try_lock(self._lock)
         except OSError as error:
-            raise WorkspaceError(f"workspaces cannot be kept in {folder}: {error.strerror}") from error
+            raise WorkspaceError(f"workspaces cannot be kept in {self.folder}: {error.strerror}") from error
 
     @property
     def bases(self) -> Path:
@@ -85,8 +88,11 @@ class Scratch:
 
     def close(self) -> None:
         """Remove what is ours, and all if nobody else is there. Blocking."""
+        if self._lock is None:
+            return
         _remove(self._own)
         os.close(self._lock)
+        self._lock = None
         with suppress(OSError), self._door():
             if self._sweep():
                 return

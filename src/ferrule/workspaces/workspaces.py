@@ -57,8 +57,10 @@ class Workspaces:
     async def open(cls, scratch: str | os.PathLike[str], mounts: Mounts = NO_MOUNTS) -> "AsyncIterator[Workspaces]":
         """Open a folder that is ours alone: it is made, and removed with the last process that has it open. Removes
         what a dead process has left there. Raises `WorkspaceError`."""
-        workspaces = cls(await on_thread(lambda stop: Scratch(Path(scratch))), mounts)
+        held = Scratch(scratch)
+        workspaces = cls(held, mounts)
         try:
+            await on_thread(lambda stop: held.open())
             await workspaces._try_layers()
             yield workspaces
         finally:
