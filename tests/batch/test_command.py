@@ -235,6 +235,8 @@ def test_what_cannot_be_is_said_in_a_line(place: Place) -> None:
         ("tasks.jsonl", "--out", "out.jsonl", *server, "--workers", "0"): "at least 1 worker, not 0",
         ("tasks.jsonl", *server): "--out",
         ("tasks.jsonl", "--out", "out.jsonl"): "No model is configured",
+        ("tasks.jsonl", "--out", "out.jsonl", *server, "-c", 'tools=["nope"]'): "unknown tool 'nope'",
+        ("tasks.jsonl", "--out", "out.jsonl", *server, "--api-key-env", "NOPE"): "Set NOPE to your key",
     }
     for given, text in said.items():
         done = place.run("batch", *given)

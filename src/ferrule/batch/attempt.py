@@ -73,7 +73,13 @@ class _Found(msgspec.Struct):
         """Note why the model's work ended before it was done."""
         self.status = next((status for kind, status in _LIMITS.items() if isinstance(error, kind)), "error")
         self.error = encodable(str(error))
-        self.unreachable = isinstance(error, ModelError) and (error.status is None or error.status >= 500)
+        self.unreachable = isinstance(error, ModelError) and _is_of_server(error.status)
+
+
+def _is_of_server(status: int | None) -> bool:
+    """Return whether every task would fail so: nobody answers, the key or the name of the model is wrong, a quota is
+    used up."""
+    return status in (None, 401, 402, 403, 404, 429) or status >= 500
 
 
 class Attempts(AsyncClosing):
@@ -156,7 +162,10 @@ class Attempts(AsyncClosing):
                         found.session = await ends.enter_async_context(
                             await open_session(settings, lent=Lent(self._model, self._login, record))
                         )
-                        found.text = (await found.session.run(task.prompt)).text
+                        result = await found.session.run(task.prompt)
+                        found.text = result.text
+                        if result.aborted:
+                            found.status, found.error = "error", "the turn was interrupted"
             except FerruleError as error:
                 found.failed(error)
             except TimeoutError:

@@ -171,6 +171,8 @@ class Driver:
             self._failed_starts = 0
             self._free[worker] = self._starting.pop(worker)
             self._at_work[worker] = {}
+            if (left := self._progress.held_until - time.monotonic()) > 0:
+                self._crew.send(worker, Hold(left))
         elif isinstance(message, Unable):
             raise FerruleError(message.why)
         elif isinstance(message, Hold):

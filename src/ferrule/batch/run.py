@@ -18,8 +18,12 @@ from ferrule.batch.results import ResultsFile, unfinished
 from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, has_image, read_task
 from ferrule.config import project_root
 from ferrule.model.provider import open_model
+from ferrule.process.plain import PlainLauncher
+from ferrule.process.shell import LoginShell, Shell
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.settings import Settings
+from ferrule.protocol.permissions import ReadOnly
+from ferrule.protocol.settings import DEFAULT_MODEL, Settings
+from ferrule.session.opening import Lent, open_session
 from ferrule.store.queue import TaskQueue
 from ferrule.workspaces import WorkspaceError, Workspaces
 
@@ -51,7 +55,7 @@ class Batch:
         if out is not None and os.path.exists(out) and not os.path.isfile(out):
             raise UsageError(f"--out: {os.fspath(out)} is not a file")
         _try_home(settings.home)
-        open_model(settings.provider, api_key=api_key)  # what is wrong with it would be wrong in each task
+        open_model(settings.provider, api_key=api_key).server.endpoint.headers()  # a key that is missing is said now
         self.progress = Progress()
         self.bad: list[str] = []
         self._settings = settings
@@ -88,8 +92,9 @@ class Batch:
         return self._results.lines()
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Do the tasks; yield each line of the results once it is written. Raises `FerruleError` where it cannot go
-        on: what was finished is kept."""
+        """Do the tasks; yield each line of the results once it is written. Raises `UsageError` for settings with which
+        no task could be done, and `FerruleError` where it cannot go on: what was finished is kept."""
+        await _try_session(self._settings, self._api_key)
         scratch = self._scratch()
         rollouts = f"{self._out}{ROLLOUTS}"
         setup = Setup(
@@ -154,6 +159,23 @@ class Batch:
             return beside
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return caches / "ferrule" / "batch" / hashlib.sha256(os.fsencode(self._out)).hexdigest()[:16]
+
+
+async def _try_session(settings: Settings, api_key: str | None) -> None:
+    """Open a session that does nothing. Raises `UsageError` for what would be wrong in each task, such as a tool that
+    does not exist."""
+    with tempfile.TemporaryDirectory() as cwd:
+        model = open_model(settings.provider, api_key=api_key)
+        login = LoginShell(PlainLauncher(), Shell("/bin/sh"), {}, cwd)
+        settings = msgspec.structs.replace(
+            settings,
+            cwd=cwd,
+            model=msgspec.structs.replace(settings.model, model=settings.model.model or DEFAULT_MODEL),
+            sandbox_policy=ReadOnly(),
+            mcp_servers={},
+        )
+        session = await open_session(settings, lent=Lent(model, login, Path(cwd, "nothing")))
+        await session.aclose()
 
 
 def _try_home(home: str) -> None:

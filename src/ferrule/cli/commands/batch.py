@@ -53,6 +53,8 @@ def main(arguments: list[str]) -> int:
             view.say(bad)
         try:
             run_interruptibly(_run(batch, view))
+        except UsageError:
+            raise
         except (Interrupted, FerruleError) as error:
             view.close()
             view.say(f"{f'{error}; ' if str(error) else 'interrupted: '}{GO_ON}")
