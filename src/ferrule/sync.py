@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -56,6 +57,16 @@ def _close_what_is_open() -> None:
     if loop is None or thread is None or not thread.is_alive():
         return
     wait([asyncio.run_coroutine_threadsafe(close(), loop) for close in tuple(_open)], AT_EXIT_SECONDS)
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Do blocking work in a thread; at once where the program ends, when threads cannot be had any more. For what
+    `close_at_exit` runs."""
+    try:
+        done = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
+    except RuntimeError:
+        return work(*arguments)
+    return await done
 
 
 def call_async_from_sync(

@@ -26,7 +26,7 @@ from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, open_by, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER, Account
 from ferrule.sandbox.way_out import WayOut
-from ferrule.sync import Closing, wait_for_coroutine
+from ferrule.sync import Closing, in_thread, wait_for_coroutine
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": PATH, "HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "dumb",
@@ -373,7 +373,7 @@ class Container(Closing):
         self._status = "expired"
         self.touch()
         await self.stop()
-        await asyncio.to_thread(self._slot.remove)
+        await in_thread(self._slot.remove)
 
     async def release(self) -> None:
         """End its processes and let others have it. For its host."""

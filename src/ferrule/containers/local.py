@@ -27,7 +27,7 @@ from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unh
 from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
 from ferrule.sandbox.linux.root import Bind, Layers, PrivateRoot
 from ferrule.sandbox.way_out import WayOut
-from ferrule.sync import LoopBound, close_at_exit
+from ferrule.sync import LoopBound, close_at_exit, in_thread
 
 MAX_CONTAINERS = 256
 """At once: each takes some megabytes of memory and a few processes."""
@@ -186,7 +186,7 @@ class LocalHost(LoopBound):
             mother, self._mother = self._mother, None
             mother.close()
             await mother.gone()
-        await asyncio.to_thread(tidy, self._place)
+        await in_thread(tidy, self._place)
 
     async def discard(self, container: Container) -> None:
         """End a container and remove its files; does nothing if that was done."""

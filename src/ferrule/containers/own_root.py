@@ -16,7 +16,11 @@ FOLDERS: Mapping[str, int] = {
     "srv": 0o755, "var/cache": 0o755, "var/lib": 0o755, "var/log": 0o755, "var/mail": 0o1777, "var/spool": 0o755,
     "var/tmp": 0o1777,
 }  # fmt: skip
-LINKS: Mapping[str, str] = {"etc/mtab": "/proc/self/mounts", "var/run": "/run"}
+LINKS: Mapping[str, str] = {
+    "etc/mtab": "/proc/self/mounts",
+    "etc/os-release": "../usr/lib/os-release",
+    "var/run": "/run",
+}
 FILES: Mapping[str, str] = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "etc/group": "root:x:0:\ntty:x:5:\nmail:x:8:\nusers:x:100:\nnogroup:x:65534:\n",
