@@ -3,13 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from ferrule.doors.mcp_server import http
 from ferrule.doors.mcp_server.run import serve_network, tools_opener
@@ -30,7 +31,7 @@ async def listening(settings: Settings) -> AsyncIterator[str]:
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     bind = Bind("127.0.0.1", 0)
-    serving = asyncio.create_task(serve_network(settings, tools_opener(None), bind, TOKEN, url.set_result, stop))
+    serving = asyncio.create_task(serve_network(settings, tools_opener(None), "", bind, TOKEN, url.set_result, stop))
     try:
         yield await url
     finally:
@@ -88,7 +89,7 @@ async def test_a_connection_that_sends_no_whole_head_is_closed(tmp_path: Path, m
 async def test_it_listens_on_this_machine_alone(tmp_path: Path) -> None:
     bind = Bind("0.0.0.0", 0)
     with pytest.raises(UsageError, match="this machine alone"):
-        await serve_network(settings_in(tmp_path), tools_opener(None), bind, TOKEN, print, asyncio.Event())
+        await serve_network(settings_in(tmp_path), tools_opener(None), "", bind, TOKEN, print, asyncio.Event())
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -156,6 +157,23 @@ async def test_a_client_that_vanishes_leaves_no_call_running(
             with pytest.raises(asyncio.CancelledError):
                 await calling
         await until(lambda: not running(mark))
+
+
+async def test_the_end_of_the_server_answers_and_ends_what_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark = f": stop{os.getpid()}"
+    stubborn = {"cmd": f"{mark}; trap '' TERM; sleep 1000; sleep 1000; :"}
+    async with AsyncExitStack() as server:
+        url = await server.enter_async_context(listening(settings_in(tmp_path)))
+        async with client_of(url, "auto") as client:
+            calling = asyncio.create_task(client.call_tool("exec_command", stubborn))
+            await until(lambda: bool(running(mark)))
+            await server.aclose()
+            with pytest.raises(MCPError, match="ended by the server"):
+                await calling
+    assert not running(mark)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def request(method: str, params: dict[str, Any]) -> dict[str, Any]:

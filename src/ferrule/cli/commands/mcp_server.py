@@ -5,7 +5,9 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from ferrule.cli.exit_codes import DONE
 from ferrule.cli.options import (
@@ -19,12 +21,8 @@ from ferrule.cli.options import (
 from ferrule.cli.running import run_interruptibly
 from ferrule.mcp.extra import sdk_needed
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.settings import Settings
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.serving import Bind
-
-if TYPE_CHECKING:
-    from ferrule.doors.mcp_server.offer import Opener
 
 DESCRIPTION = """\
 Serve the tools to any MCP client, over standard input and output or, with --http, over streamable HTTP on this machine.
@@ -53,10 +51,11 @@ def main(arguments: list[str]) -> int:
         from ferrule.doors.mcp_server import run
     run.check_profile(settings)
     opener = run.agent_opener() if options.agent else run.tools_opener(_names(options.tools))
+    about = run.instructions(settings, agent=options.agent)
     if token is None:
-        run_interruptibly(run.serve_pipes(settings, opener))
+        run_interruptibly(run.serve_pipes(settings, opener, about))
     else:
-        asyncio.run(_until_signal(settings, opener, bind, token))
+        asyncio.run(_until_signal(partial(run.serve_network, settings, opener, about, bind, token, _tell)))
     return DONE
 
 
@@ -100,10 +99,12 @@ def _token(options: argparse.Namespace) -> str | None:
     return token
 
 
-async def _until_signal(settings: Settings, opener: "Opener", bind: Bind, token: str) -> None:
-    from ferrule.doors.mcp_server import run
+def _tell(url: str) -> None:
+    print(url, flush=True)
 
+
+async def _until_signal(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run.serve_network(settings, opener, bind, token, lambda url: print(url, flush=True), stop)
+    await serve(stop)

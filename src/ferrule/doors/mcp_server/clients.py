@@ -29,11 +29,14 @@ from ferrule.protocol.errors import Fatal, FerruleError
 from ferrule.protocol.settings import Settings
 from ferrule.sync import AsyncClosing
 
-ROOTS_S = 10.0
+ROOTS_S = 5.0
 """Seconds for a client to say its roots: it knows them without asking anybody."""
 
 PARKED_S = 3600.0
 """Seconds that a call waits for the answer of the client's user: whoever has not answered by then has left."""
+
+MAX_ROOTS = 64
+"""Roots of one client that are looked at: more folders than people open."""
 
 MAX_PARKED = 64
 """Calls of one client that wait for answers: more than a user can be asked. The oldest goes first."""
@@ -157,7 +160,7 @@ class Client(AsyncClosing):
         except BaseException:
             self._knows_roots = False
             raise
-        folders = [folder for uri in uris if (folder := folder_of(uri)) is not None]
+        folders = [folder for uri in uris[:MAX_ROOTS] if (folder := folder_of(uri)) is not None]
         found = narrowed(self._configured, folders)
         for root in found.outside:
             self.notes.add("warning", f"{root} stays outside of what may be written: it is not in the directory of -C")
@@ -205,7 +208,8 @@ class Client(AsyncClosing):
         for parked in self._parked.values():
             parked.timer.cancel()
         await asyncio.gather(*(call.end() for call in tuple(self._calls)))
-        await asyncio.gather(*self._closing, *(() if self._offer is None else (self._offer.aclose(),)))
+        offer, self._offer = self._offer, None
+        await asyncio.gather(*self._closing, *(() if offer is None else (offer.aclose(),)))
 
 
 def _asks_by_answers(ctx: Context) -> bool:

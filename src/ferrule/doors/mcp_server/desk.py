@@ -107,7 +107,7 @@ def _words(event: Event | ToolEvent) -> str:
     """Return the line that tells of an event; empty for one that tells nothing."""
     match event:
         case ExecCommandOutputDelta(chunk=chunk):
-            lines = chunk.decode(errors="replace").split("\n")
+            lines = chunk[-4 * LONGEST :].decode(errors="replace").split("\n")
             return next((line for line in reversed(lines) if line.strip()), "")
         case ExecCommandBegin(command=command):
             return f"$ {command[-1]}" if command else ""

@@ -78,6 +78,7 @@ async def serve_http(
             await stop.wait()
             http.should_exit = True
             await serving
+            await clients.aclose()  # so that requests get answers; who asks now is ended by the caller
         await http.shutdown([listening])
     finally:
         listening.close()

@@ -14,9 +14,11 @@ from ferrule.protocol.settings import Settings
 from ferrule.serving import Bind
 from ferrule.tools.catalogue import matching_names, registered_tools, unknown_tool
 
-INSTRUCTIONS = """\
-Ferrule's tools work in {cwd}, confined by its sandbox ({mode}). One session of shells and processes lasts as long as \
-this connection. What a tool left behind, images and outputs that were cut, can be read as a resource."""
+PLACE = "They work in {cwd}, confined by the sandbox {mode}."
+TOOLS = f"""\
+Tools for commands and files. {PLACE} Shells and processes last as long as this connection. What a tool left behind, \
+images and outputs that were cut, can be read as a resource."""
+AGENT = f"Agents that do whole tasks of programming. {PLACE} Each answer names its thread, by which the task goes on."
 
 
 def tools_opener(tools: Sequence[str] | None) -> Opener:
@@ -41,16 +43,16 @@ def agent_opener() -> Opener:
     return AgentOffer.open
 
 
-def instructions(settings: Settings) -> str:
+def instructions(settings: Settings, *, agent: bool) -> str:
     """Return what a client's model is told of the server."""
     mode = str(settings.sandbox_policy.__struct_config__.tag)
-    return INSTRUCTIONS.format(cwd=settings.cwd, mode=mode)
+    return (AGENT if agent else TOOLS).format(cwd=settings.cwd, mode=mode)
 
 
-async def serve_pipes(settings: Settings, opener: Opener) -> None:
+async def serve_pipes(settings: Settings, opener: Opener, about: str) -> None:
     """Serve one client over standard input and output, until it closes them; then end what it left running."""
     clients = Clients(Client(settings, opener), lambda: Client(settings, opener))
-    server, options = server_of(clients, instructions(settings))
+    server, options = server_of(clients, about)
     with standard_streams() as (source, sink):
         try:
             await serve_lines(server, options, source, sink)
@@ -59,13 +61,19 @@ async def serve_pipes(settings: Settings, opener: Opener) -> None:
 
 
 async def serve_network(
-    settings: Settings, opener: Opener, bind: Bind, token: str, ready: Callable[[str], None], stop: asyncio.Event
+    settings: Settings,
+    opener: Opener,
+    about: str,
+    bind: Bind,
+    token: str,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
 ) -> None:
     """Serve clients over HTTP until `stop` is set; then end what they left running. Raises `UsageError`."""
     from ferrule.doors.mcp_server.http import serve_http
 
     clients = Clients(Client(settings, opener, has_roots=False), lambda: Client(settings, opener))
-    server, _ = server_of(clients, instructions(settings))
+    server, _ = server_of(clients, about)
     try:
         await serve_http(server, bind, token, ready, stop, clients)
     finally:

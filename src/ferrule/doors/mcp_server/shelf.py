@@ -9,6 +9,9 @@ from mcp_types import BlobResourceContents, Resource, ResourceLink, TextResource
 MAX_BYTES = 32 * 1024 * 1024
 """Bytes that one client's results may take in memory: what is oldest goes first."""
 
+MAX_ENTRIES = 256
+"""Things that are kept for one client: a list of more is read by nobody."""
+
 SCHEME = "ferrule://results/"
 
 
@@ -69,7 +72,7 @@ class Shelf:
         self._drop(kept.uri)
         self._kept[kept.uri] = kept
         self._bytes += kept.size
-        while self._bytes > self._limit:
+        while self._bytes > self._limit or len(self._kept) > MAX_ENTRIES:
             self._drop(next(iter(self._kept)))
         return kept
 
