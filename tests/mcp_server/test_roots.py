@@ -11,6 +11,7 @@ from ferrule.protocol.permissions import DangerFullAccess, ReadOnly, SandboxPoli
 from ferrule.protocol.settings import Settings
 from mcp import types
 from tests.mcp_server.served import ERAS, connected, roots, served, settings_in, text_of
+from tests.processes import running, until
 
 
 def folders(tmp_path: Path, *names: str) -> list[str]:
@@ -103,13 +104,15 @@ async def test_commands_write_in_the_clients_roots_and_nowhere_else(tmp_path: Pa
 async def test_roots_that_change_are_read_again(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     one, two = folders(tmp_path, "work/one", "work/two")
-    known = [one]
+    known, mark = [one], f": roots{os.getpid()}"
 
     async def answer(context: object) -> object:
         return await roots(*known)(context)
 
     async with served(settings) as server, connected(server, "legacy", list_roots_callback=answer) as client:
-        assert one in text_of(await client.call_tool("exec_command", {"cmd": "pwd"}))
+        begun = {"cmd": f"pwd; {mark}; sleep 1000; :", "yield_time_ms": 250}
+        assert one in text_of(await client.call_tool("exec_command", begun)) and running(mark)
         known[:] = [two]
         await client.session.send_notification(types.RootsListChangedNotification())
         assert two in text_of(await client.call_tool("exec_command", {"cmd": "pwd"}))
+        await until(lambda: not running(mark))
