@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from ferrule import Action, ReviewDecision, ToolAnnotations, ToolContext, ToolDefinition, ToolExecutor, Toolset, tool
+from ferrule.integrations.offered import offered
+from ferrule.process.run import run
 from ferrule.protocol.errors import Fatal
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import ToolOutput
+from ferrule.tools.context import Access
+from ferrule.tools.effects import CommandEffect
 from ferrule.tools.questions import Decision
-from tests.processes import until
+from tests.processes import children, until
 
 TOUCH = {"command": "touch made"}
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
@@ -157,6 +161,71 @@ async def test_tools_are_not_run_to_learn_what_they_ask(tmp_path: Path) -> None:
             assert await tools.question_of(wrong, {"session_id": "x"}) is None
         assert (ran, counter.calls) == ([], 0)
         assert (await tools.call("change", {"name": "b"}, decision=True, shown=question)).text == "b"
+
+
+ANY_ARGUMENTS = {
+    "cmd": "touch made",
+    "code": "open('made', 'w')",
+    "file_text": "x",
+    "input": "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch",
+    "message": "m",
+    "pattern": "o",
+    "plan": [],
+    "query": "q",
+    "session_id": 1,
+    "thought": "t",
+}
+
+
+async def test_no_built_in_tool_leaves_a_trace_before_it_is_approved(tmp_path: Path) -> None:
+    asked = set()
+    async with opened(tmp_path, "*") as tools:
+        await tools.question_of("shell_command", TOUCH)  # reads the login shell's environment
+        before = set(children())
+        for tool_ in offered(tools):
+            properties = tool_.parameters["properties"]
+            given: dict[str, Any] = {name: value for name, value in ANY_ARGUMENTS.items() if name in properties}
+            if "file_text" in given:
+                given |= {"command": "create", "path": str(tmp_path / "made")}
+            elif "command" in properties:
+                given["command"] = ["touch", "made"] if properties["command"]["type"] == "array" else "touch made"
+            if await tools.question_of(tool_.called, given):
+                asked.add(tool_.name)
+            assert list(tmp_path.iterdir()) == [], tool_.name
+            assert set(children()) <= before, tool_.name
+    commands = {"exec_command", "shell_command", "shell", "bash", "execute_bash", "python"}
+    assert commands | {"apply_patch", "file_editor", "str_replace_based_edit_tool"} <= asked
+
+
+class RemoveAction(Action):
+    """Remove a file."""
+
+    path: str
+
+
+class Remover(ToolExecutor[RemoveAction, Any]):
+    """Only looks before it asks."""
+
+    asks_first = True
+
+    async def __call__(self, action: RemoveAction, ctx: ToolContext) -> str:
+        argv = ("rm", ctx.files.path(action.path))
+
+        async def attempt(access: Access) -> str:
+            return f"{(await run(access.launcher, argv, env={'PATH': '/bin'}, cwd=ctx.cwd)).exit_code}"
+
+        return await ctx.run(CommandEffect(argv=argv, cwd=ctx.cwd), attempt)
+
+
+async def test_a_tool_of_the_users_may_say_that_it_asks_first(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    removing: Any = ToolDefinition(executor=Remover())
+    async with opened(tmp_path, removing) as tools:
+        shown = await tools.question_of("remove", {"path": "a"})
+        assert shown is not None
+        assert shown.text == f"rm {tmp_path}/a"
+        assert (tmp_path / "a").exists()
+        assert (await tools.call("remove", {"path": "a"}, decision=True, shown=shown)).text == "0"
 
 
 @pytest.mark.parametrize(("name", "again"), [("bash", {"restart": True}), ("execute_bash", {"reset": True})])

@@ -28,7 +28,6 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect, CommandResult
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 
 DEFAULT_TIMEOUT_MS = 10_000
 """The default limit that models were trained with."""
@@ -84,6 +83,8 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - as in Observation
 class CommandExecutor(ToolExecutor[A, O]):
     """Runs commands of the session; has no state of its own."""
 
+    asks_first = True
+
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
@@ -98,7 +99,6 @@ class CommandTool(ToolDefinition[A, O]):
     windows_template: ClassVar[str]
     executor_type: ClassVar[type[CommandExecutor[Any, Any]]]
     starts_processes = True
-    asks_first = always_asks_first
 
     def __init__(self, state: ConversationState, executor: ToolExecutor[A, O]) -> None:
         self._permissions = state.permissions

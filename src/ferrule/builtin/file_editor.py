@@ -12,7 +12,6 @@ from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 from ferrule.tools.tasks import run_blocking
 from ferrule.tools.turn_diff import TurnDiffTracker
 
@@ -55,6 +54,8 @@ class FileEditorObservation(Observation):
 class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
     """Keeps what its edits replaced."""
 
+    asks_first = True
+
     def __init__(self, tracker: TurnDiffTracker) -> None:
         self._editor = Editor(tracker)
 
@@ -87,8 +88,6 @@ class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
 
 class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
     """Reads through `ctx.files`, writes through `ctx.run`."""
-
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[FileEditorTool]":

@@ -9,7 +9,6 @@ from ferrule.protocol.specs import LocalShell, ToolSpec
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.handler import always_asks_first
 from ferrule.tools.registry import NATIVE
 
 
@@ -32,7 +31,6 @@ class LocalShellTool(ToolDefinition[LocalShellAction, ShellObservation]):
 
     starts_processes = True
     command_field = "command"
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[LocalShellTool]":

@@ -16,7 +16,6 @@ from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 from ferrule.tools.registry import NATIVE
 from ferrule.tools.turn_diff import TurnDiffTracker
 
@@ -42,6 +41,8 @@ class NativeApplyPatchObservation(Observation):
 class NativeApplyPatchExecutor(ToolExecutor[NativeApplyPatchAction, NativeApplyPatchObservation]):
     """Shares the turn's net diff with the other form."""
 
+    asks_first = True
+
     def __init__(self, tracker: TurnDiffTracker) -> None:
         self._tracker = tracker
 
@@ -57,8 +58,6 @@ class NativeApplyPatchExecutor(ToolExecutor[NativeApplyPatchAction, NativeApplyP
 
 class NativeApplyPatchTool(ToolDefinition[NativeApplyPatchAction, NativeApplyPatchObservation]):
     """Writes one file through `ctx.run`."""
-
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[NativeApplyPatchTool]":

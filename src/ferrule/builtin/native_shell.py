@@ -25,7 +25,6 @@ from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.handler import always_asks_first
 from ferrule.tools.registry import NATIVE
 
 
@@ -121,7 +120,6 @@ class NativeShellTool(ToolDefinition[NativeShellAction, NativeShellObservation])
 
     starts_processes = True
     command_field = "commands"
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[NativeShellTool]":

@@ -25,7 +25,6 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 
 DEFAULT_TIMEOUT_MS = 30_000
 """As in `js_repl`."""
@@ -89,6 +88,8 @@ class PythonRepl(KeptKernel):
 
 class PythonExecutor(ToolExecutor[PythonAction, PythonObservation]):
     """Every cell goes through `ctx.run`, as the command that would run it alone; the kernel is confined likewise."""
+
+    asks_first = True
 
     def __init__(self, state: ConversationState, repl: PythonRepl) -> None:
         self._state = state
@@ -179,7 +180,6 @@ class PythonTool(ToolDefinition[PythonAction, PythonObservation]):
     """Evaluates cells in the session's kernel, which starts with the first one."""
 
     starts_processes = True
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[PythonTool]":

@@ -13,7 +13,6 @@ from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 from ferrule.tools.turn_diff import TurnDiffTracker
 
 DESCRIPTION = f"""\
@@ -41,6 +40,8 @@ class StrReplaceBasedEditAction(Action):
 class StrReplaceBasedEditExecutor(ToolExecutor[StrReplaceBasedEditAction, FileEditorObservation]):
     """Holds an editor of its own."""
 
+    asks_first = True
+
     def __init__(self, tracker: TurnDiffTracker) -> None:
         self._editor = FileEditorExecutor(tracker)
 
@@ -55,8 +56,6 @@ class StrReplaceBasedEditExecutor(ToolExecutor[StrReplaceBasedEditAction, FileEd
 
 class StrReplaceBasedEditTool(ToolDefinition[StrReplaceBasedEditAction, FileEditorObservation]):
     """The editor under the name and with the parameters that Claude was trained on."""
-
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[StrReplaceBasedEditTool]":

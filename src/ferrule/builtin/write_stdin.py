@@ -44,6 +44,8 @@ DEFAULT_YIELD_MS = 250
 class WriteStdinExecutor(CommandExecutor[WriteStdinAction, ExecObservation]):
     """Finds sessions in the session table. What may run was decided when the session was started."""
 
+    asks_first = False
+
     async def __call__(self, action: WriteStdinAction, ctx: ToolContext) -> ExecObservation:
         """Write, wait, and return what came. An interrupted wait leaves the session as it is."""
         number, chars = int(action.session_id), action.chars or ""

@@ -28,7 +28,6 @@ from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import McpEffect
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.foreign import ForeignValidator
-from ferrule.tools.handler import always_asks_first
 
 if TYPE_CHECKING:
     from ferrule.mcp.schema import Schema
@@ -71,6 +70,8 @@ class MCPToolObservation(Observation):
 
 class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
     """Runs one tool on its server, from any loop."""
+
+    asks_first = True
 
     def __init__(self, tool: McpTool, client: MCPClient) -> None:
         self.tool = tool
@@ -143,7 +144,6 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
     where somebody asks for one."""
 
     kind = ToolKind.MCP
-    asks_first = always_asks_first
 
     def __init__(
         self, tool: McpTool, client: MCPClient, *, name: str | None = None, told: Sanitized | None = None

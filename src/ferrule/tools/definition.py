@@ -207,6 +207,10 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
             return decode_arguments(payload.arguments, self._validator)
         return super().tool_input(payload)
 
+    def asks_first(self, invocation: ToolInvocation) -> bool:
+        """Return what the executor says of all its calls."""
+        return self.executor is not None and self.executor.asks_first
+
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Return True unless the tool is annotated as read-only."""
         return not self.annotations.readOnlyHint

@@ -19,6 +19,8 @@ class ToolExecutor(ABC, Generic[A, O]):
     """
 
     blocking: bool = True
+    asks_first: bool = False
+    """It only looks before its first `ctx.run`, in each call: so what a call asks can be told without running it."""
 
     @abstractmethod
     def __call__(self, action: A, *args: Any) -> Any:

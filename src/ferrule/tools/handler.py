@@ -88,11 +88,6 @@ class ToolHandler:
         """Release resources; called once, when the session ends."""
 
 
-def always_asks_first(handler: ToolHandler, invocation: ToolInvocation) -> bool:
-    """Serve as the `asks_first` of a tool each of whose calls only looks before its first `ctx.run`."""
-    return True
-
-
 class DeferredHandler:
     """A handler that is created on first use, so that listing tools stays cheap."""
 

@@ -23,7 +23,6 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import PatchEffect
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 from ferrule.tools.turn_diff import TurnDiffTracker
 
 FREEFORM_DESCRIPTION = (
@@ -63,6 +62,8 @@ _CHANGE = {OperationKind.CREATE: "add", OperationKind.DELETE: "delete", Operatio
 
 class ApplyPatchExecutor(ToolExecutor[ApplyPatchAction, ApplyPatchObservation]):
     """Keeps the turn's net diff."""
+
+    asks_first = True
 
     def __init__(self, tracker: TurnDiffTracker) -> None:
         self._tracker = tracker
@@ -159,8 +160,6 @@ def _risk(operation: Operation) -> str:
 
 class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
     """Writes files through `ctx.run`, all or nothing."""
-
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[ApplyPatchTool]":

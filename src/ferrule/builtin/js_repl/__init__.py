@@ -28,7 +28,6 @@ from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.executor import ToolExecutor
-from ferrule.tools.handler import always_asks_first
 
 _WHAT = """\
 Runs JavaScript in a persistent Node kernel with top-level await. Top-level bindings of every kind are kept between \
@@ -87,6 +86,8 @@ ITSELF = frozenset({"js_repl", "js_repl_reset"})
 
 class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
     """Every cell goes through `ctx.run`, as the command that would run it alone; the kernel is confined likewise."""
+
+    asks_first = True
 
     def __init__(self, commands: Commands, repl: Repl) -> None:
         self._commands = commands
@@ -148,7 +149,6 @@ class JsReplTool(ToolDefinition[JsReplAction, JsReplObservation]):
     """Evaluates cells in the session's kernel, which starts with the first one."""
 
     starts_processes = True
-    asks_first = always_asks_first
 
     @classmethod
     def create(cls, conv_state: ConversationState, **params: object) -> "Sequence[JsReplTool]":
