@@ -23,7 +23,7 @@ def test_a_terminal_has_a_table() -> None:
     table, stream = view(live=True)
     table.tick()
     shown = stream.getvalue()
-    assert "━" * 30 + " 700 of 1,200 tasks · 8 running" in shown
+    assert "━" * 17 + "─" * 13 + " 700 of 1,200 tasks · 8 running" in shown
     assert "5.0 a second · 1:40 left · 1:40 so far" in shown
     assert "480 done, 20 error, 300 passed, 180 failed" in shown
     assert "the server asks to wait: 30 s" in shown

@@ -7,7 +7,7 @@ import msgspec
 
 from ferrule.batch.driver import Progress
 from ferrule.batch.tasks import TaskId
-from ferrule.doors.headless.terminal import DIM, GREEN, RED, Terminal
+from ferrule.doors.headless.terminal import RED, Terminal
 from ferrule.rendering.safe import plain
 from ferrule.rendering.width import cut
 from ferrule.rendering.words import duration
@@ -73,9 +73,8 @@ class BatchView:
         progress = self._progress
         done = progress.earlier + progress.done
         full = BAR * done // max(progress.total, 1)
-        bar = self._out.style("━" * full, GREEN) + self._out.style("━" * (BAR - full), DIM)
         rows = [
-            f"{bar} {done:,} of {progress.total:,} tasks · {progress.running:,} running",
+            f"{'━' * full}{'─' * (BAR - full)} {done:,} of {progress.total:,} tasks · {progress.running:,} running",
             f"{self._rate(now)} · {duration(now - progress.began)} so far",
             self._counts(),
         ]
