@@ -132,12 +132,12 @@ class Thought(Cell):
 
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
-        text = safe(shortened(self.text)).strip()
+        text = safe(shortened(self.text)).strip().replace("**", "")
         if not text:
             return []
         if self.is_open:
             return wrapped(text, DIM, width, [("· ", DIM)])
-        first, _, rest = text.replace("**", "").partition("\n")
+        first, _, rest = text.partition("\n")
         return [row(("· ", DIM), (cut(f"{first} …" if rest.strip() else first, width - 2), DIM))]
 
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import msgspec
 
 from ferrule.doors.terminal.cell import Cell
-from ferrule.doors.terminal.cells import Call, Said, Thought
+from ferrule.doors.terminal.cells import Call, Child, Said, Thought
 from ferrule.doors.terminal.commands import run_command
 from ferrule.doors.terminal.conversation import Conversation
 from ferrule.doors.terminal.dialogs import approval_rows, choices_of
@@ -63,9 +63,9 @@ class Plain:
         self._conversation = Conversation(self._add, self._changed)
         self._open: Answer | Thought | None = None
         """A text that is arriving."""
-        self._running: set[Call] = set()
-        self._headed: Cell | None = None
-        """The call whose first rows were printed last."""
+        self._running: set[Call | Child] = set()
+        self._headed: tuple[Cell, int] | None = None
+        """The call whose first rows were printed last, and how many those were."""
         self._answered: set[str] = set()
         self._at_end = False
         self._rest = b""
@@ -269,16 +269,20 @@ class Plain:
         elif isinstance(cell, Call):
             self._running.add(cell)
             if not isinstance(cell, PatchCell):
-                self._print_rows([strip.text for strip in cell.head(self._columns)])
-                self._headed = cell
+                head = [strip.text for strip in cell.head(self._columns)]
+                self._print_rows(head)
+                self._headed = cell, len(head)
+        elif isinstance(cell, Child):
+            self._running.add(cell)
+            self._print_cell(cell)
         elif not isinstance(cell, Said):
             self._print_cell(cell)
 
     def _changed(self, cell: Cell) -> None:
-        if isinstance(cell, Call) and cell.verdict is not None and cell in self._running:
+        if isinstance(cell, Call | Child) and not cell.is_running and cell in self._running:
             self._running.discard(cell)
-            head = len(cell.head(self._columns)) if self._headed is cell else 0
-            self._print_rows([strip.text for strip in cell.draw(self._columns)[head:]])
+            printed = self._headed[1] if self._headed is not None and self._headed[0] is cell else 0
+            self._print_rows([strip.text for strip in cell.draw(self._columns)[printed:]])
 
     def _end_text(self) -> None:
         cell, self._open = self._open, None
