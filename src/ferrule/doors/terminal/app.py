@@ -57,7 +57,8 @@ class TerminalApp(App[int], inherit_bindings=False):
         Binding("pagedown", "scroll(1)", "down", priority=True, id="page_down"),
     ]
     CSS = """
-    Screen { layout: vertical; overflow: hidden; background: transparent; }
+    Screen { layout: vertical; overflow: hidden; background: ansi_default; color: ansi_default; }
+    .themed { background: $background; color: $foreground; }
     #write { height: auto; max-height: 8; padding: 0 1; }
     #mark { width: 2; height: 1; }
     """
@@ -217,6 +218,7 @@ class TerminalApp(App[int], inherit_bindings=False):
         self.ansi_color = name == TERMINAL_THEME
         if name != TERMINAL_THEME:
             self.theme = name
+        self.screen.set_class(name != TERMINAL_THEME, "themed")
         return True
 
     def copy(self, text: str) -> None:

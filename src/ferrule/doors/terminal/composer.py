@@ -50,10 +50,24 @@ class Composer(TextArea):
         width: 1fr;
         border: none;
         padding: 0;
+        color: ansi_default;
         background: transparent;
     }
     Composer:focus { border: none; }
     Composer .text-area--cursor-line { background: transparent; }
+    Composer .text-area--placeholder { color: ansi_default; text-style: dim; }
+    Composer .text-area--cursor, Composer .text-area--selection {
+        color: ansi_default !important;
+        background: ansi_default !important;
+        text-style: reverse !important;
+    }
+    .themed Composer { color: $foreground; }
+    .themed Composer .text-area--cursor, .themed Composer .text-area--selection {
+        color: $background !important;
+        background: $foreground !important;
+        text-style: none !important;
+    }
+    .themed Composer .text-area--placeholder { color: $foreground; }
     """
 
     class Submitted(Message):

@@ -174,6 +174,8 @@ def _asked_rows(line: DiffLine, digits: int, width: int, longest: int) -> list[S
 def elided(text: str, width: int, rows: int) -> list[str]:
     """Return a text in at most `rows` rows, one at least: all of it, or its beginning and how much is hidden."""
     width = max(width, 1)
+    if len(text) <= width * rows and "  " not in text and len(words := folded(text, width)) <= rows:
+        return words
     lines = chopped(text[: width * rows * LONGEST_CELL], width)[: rows + 1]
     if len(lines) <= rows and len(text) <= width * rows * LONGEST_CELL:
         return lines

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
@@ -89,6 +88,8 @@ class Panel(Widget, can_focus=True):
         self._given = False
         self._deaf_until = 0.0
         self._rows: list[Strip] = []
+        self._most = 1
+        """Rows that it may take."""
 
     @property
     def is_typed(self) -> bool:
@@ -122,7 +123,8 @@ class Panel(Widget, can_focus=True):
         """Take as many rows as the question needs; in a small window all but the status line, in a larger one no more
         than leaves a part of the conversation in sight."""
         most = max(viewport.height - 1, 1)
-        self._rows = self.compose_rows(width, min(most, max(most * 2 // 3, SMALL_ROWS))).strips
+        self._most = min(most, max(most * 2 // 3, SMALL_ROWS))
+        self._rows = self.compose_rows(width, self._most).strips
         return len(self._rows)
 
     def on_key(self, event: events.Key) -> None:
@@ -154,7 +156,7 @@ class Panel(Widget, can_focus=True):
 
     def _composed(self, width: int) -> list[Strip]:
         """Return the rows as they were measured; of less height, only if it has come to less."""
-        rows = self.compose_rows(width, max(self.screen.size.height - 1, 1)).strips
+        rows = self.compose_rows(width, self._most).strips
         return rows if len(rows) <= self.size.height else self.compose_rows(width, self.size.height).strips
 
     def render_line(self, y: int) -> Strip:
@@ -163,4 +165,4 @@ class Panel(Widget, can_focus=True):
         if y == 0:
             self._rows = self._composed(width)
         strip = self._rows[y] if y < len(self._rows) else Strip([])
-        return strip.apply_style(Style()).adjust_cell_length(width)
+        return strip.adjust_cell_length(width).apply_style(self.rich_style)

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -44,7 +43,7 @@ class PlanView(Widget):
     def render_line(self, y: int) -> Strip:
         """Return a row."""
         strip = self._rows[y] if y < len(self._rows) else Strip([])
-        return strip.apply_style(Style()).adjust_cell_length(self.size.width)
+        return strip.adjust_cell_length(self.size.width).apply_style(self.rich_style)
 
 
 def plan_rows(plan: "tuple[PlanStep, ...]", width: int, most: int) -> list[Strip]:

@@ -3,7 +3,6 @@
 import time
 from typing import TYPE_CHECKING
 
-from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -57,7 +56,7 @@ class StatusLine(Widget):
         room = width - width_of(left) - 2
         right = cut(plain(self.about), room) if room > 8 else ""
         gap = " " * (width - width_of(left) - width_of(right))
-        return row((left, BOLD), (gap, DIM), (right, DIM)).apply_style(Style()).adjust_cell_length(width)
+        return row((left, BOLD), (gap, DIM), (right, DIM)).adjust_cell_length(width).apply_style(self.rich_style)
 
 
 def about(settings: "Settings", model: str, tokens: int) -> str:

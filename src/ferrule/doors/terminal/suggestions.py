@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -50,9 +49,9 @@ class Suggestions(Widget):
         height, width = max(self.size.height, 1), self.size.width
         place = max(0, min(self._chosen - height // 2, len(self._all) - height)) + y
         if place >= len(self._all):
-            return Strip.blank(width)
+            return Strip.blank(width, self.rich_style)
         one = self._all[place]
         name = cut(plain(one.text), width)
         about = cut(f"  {plain(one.about)}", width - len(name)) if one.about else ""
         strip = row((name, CHOSEN if place == self._chosen else PLAIN), (about, DIM))
-        return strip.apply_style(Style()).adjust_cell_length(width)
+        return strip.adjust_cell_length(width).apply_style(self.rich_style)

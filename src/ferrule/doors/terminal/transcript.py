@@ -4,7 +4,6 @@ import time
 from bisect import bisect_right
 from itertools import accumulate
 
-from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -248,7 +247,7 @@ class Transcript(ScrollView, can_focus=False):
         self._image_rows.pop(y, None)
         place = bisect_right(self._ends, line)
         if place >= len(self._ends):
-            return Strip.blank(width)
+            return Strip.blank(width, self.rich_style)
         cell = self.cells[place]
         rows = cell.rows(width)
         self._drawn[place] = None
@@ -260,4 +259,4 @@ class Transcript(ScrollView, can_focus=False):
         if (image := cell.image_row(index)) is not None:
             self._image_rows[y] = image
             strip = image[0].on_screen(strip, image[1], y)
-        return strip.apply_style(Style()).adjust_cell_length(width)
+        return strip.adjust_cell_length(width).apply_style(self.rich_style)
