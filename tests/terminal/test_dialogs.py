@@ -227,7 +227,7 @@ def test_what_will_be_remembered_is_named() -> None:
 @pytest.mark.parametrize(
     ("prefix", "shown"),
     [
-        ("git push origin", [" a always: commands that begin with `g", "   it push origin`"]),
+        ("git push origin", [" a always: commands that begin with", "   `git push origin`"]),
         ("git push " + "x" * 90, [" a always: commands that begin with `g", "   it push xxxxxxxxxxxxxxxxx… 74 more"]),
     ],
 )
