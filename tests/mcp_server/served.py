@@ -47,11 +47,18 @@ async def served(
 ) -> AsyncIterator[Server[Any]]:
     """A server whose clients are closed at the end."""
     opener = opener or tools_opener(tools)
-    made = Clients(mcp_clients.Client(settings, opener, **more), lambda: mcp_clients.Client(settings, opener))
+    async with serving(mcp_clients.Client(settings, opener, **more)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def serving(client: mcp_clients.Client) -> AsyncIterator[Server[Any]]:
+    """A server of one client, whom it closes at the end."""
+    clients = Clients(client, lambda: client)
     try:
-        yield server_of(made, "")[0]
+        yield server_of(clients, "")[0]
     finally:
-        await made.aclose()
+        await clients.aclose()
 
 
 class User:

@@ -9,9 +9,22 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from ferrule.doors.mcp_server import calls
+from ferrule.doors.mcp_server.clients import Client
+from ferrule.doors.mcp_server.run import tools_opener
 from ferrule.protocol.permissions import AskForApproval
 from mcp import types
-from tests.mcp_server.served import ERAS, ESCALATED, PNG, User, connected, roots, served, settings_in, text_of
+from tests.mcp_server.served import (
+    ERAS,
+    ESCALATED,
+    PNG,
+    User,
+    connected,
+    roots,
+    served,
+    serving,
+    settings_in,
+    text_of,
+)
 from tests.processes import running, until
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
@@ -98,6 +111,24 @@ async def test_a_cancelled_call_ends_its_process_and_nothing_else(tmp_path: Path
             await calling
         typed = {"session_id": kept["session_id"], "chars": "still\n", "yield_time_ms": 300}
         assert "still" in text_of(await client.call_tool("write_stdin", typed))
+
+
+async def test_calls_that_are_cancelled_at_any_moment_leave_nothing(tmp_path: Path, era: str) -> None:
+    mark, user = f": any{os.getpid()}{era}", User()
+    known = Client(settings_in(tmp_path), tools_opener(None))
+    async with serving(known) as server, connected(server, era, user) as client:
+        await client.list_tools()
+
+        async def cancelled(turns: int) -> None:
+            more = ESCALATED if turns % 2 else {}
+            calling = asyncio.create_task(client.call_tool("exec_command", {"cmd": f"{mark}; sleep 1000; :"} | more))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            calling.cancel()
+            await asyncio.wait([calling])
+
+        await asyncio.gather(*(cancelled(turns) for turns in (*range(12), *range(12, 60, 6))))
+        await until(lambda: not running(mark) and not known.has_calls)
 
 
 async def test_a_session_of_the_client_keeps_its_shells_and_ends_them(tmp_path: Path, era: str) -> None:

@@ -138,7 +138,7 @@ class AgentOffer:
 
     async def _open(self, settings: Settings, stored: StoredSession | None = None) -> _Thread:
         await self._make_room()
-        desk = Desk(self._asking.notes, self._asking.shelf, elicits=self._asking.elicits)
+        desk = Desk(self._asking.notes, self._asking.shelf, elicits=self._asking.elicits, in_turns=True)
         session = await open_session(settings, desk, stored=stored)
         thread = self._threads[session.id] = _Thread(session, desk)
         return thread

@@ -8,7 +8,7 @@ request goes on with it.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import anyio
@@ -92,10 +92,11 @@ class Call:
         self._began = time.monotonic()
         self._work: asyncio.Task[CallToolResult] | None = None
 
-    def start(self, work: Coroutine[Any, Any, CallToolResult]) -> None:
+    def start(self, work: Coroutine[Any, Any, CallToolResult], when_over: "Callable[[Call], object]") -> None:
         """Begin the work of the call."""
         self._work = asyncio.create_task(work)
         self._work.add_done_callback(lambda _: self._stirred.set())
+        self._work.add_done_callback(lambda _: when_over(self))
 
     @property
     def is_ending(self) -> bool:
@@ -144,13 +145,13 @@ class Call:
         telling = asyncio.create_task(self._tell(ctx))
         try:
             await self._stirred.wait()
+            await self._notes.tell(ctx)
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
                 await end_tasks([self._work, telling])
             raise
         finally:
             telling.cancel()
-        await self._notes.tell(ctx)
         if self._work.cancelled():
             raise MCPError(code=INTERNAL_ERROR, message="the call was ended by the server")
         return self._work.result() if self._work.done() else None

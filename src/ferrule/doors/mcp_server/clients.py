@@ -106,7 +106,7 @@ class Client(AsyncClosing):
                 await self._learn_roots(ctx, answers)
         call = Call(f"call_{secrets.token_hex(8)}", self.notes, elicits=_elicits(ctx))
         self._calls[call] = None
-        call.start(self._run(ctx, call, params.name, params.arguments or {}))
+        call.start(self._run(ctx, call, params.name, params.arguments or {}), self._calls.pop)
         return await self._go_on(ctx, call, params, {})
 
     async def _run(self, ctx: Context, call: Call, name: str, arguments: dict[str, Any]) -> CallToolResult:
@@ -117,8 +117,6 @@ class Client(AsyncClosing):
             raise MCPError(code=INTERNAL_ERROR, message=str(error)) from error
         except FerruleError as error:
             return failure(str(error))
-        finally:
-            del self._calls[call]
 
     async def _go_on(
         self, ctx: Context, call: Call, params: CallToolRequestParams, answers: InputResponses
@@ -128,7 +126,7 @@ class Client(AsyncClosing):
             return result
         token = secrets.token_urlsafe(16)
         if len(self._parked) >= MAX_PARKED:
-            await self._drop(next(iter(self._parked)))
+            self._expire(next(iter(self._parked)))
         timer = asyncio.get_running_loop().call_later(PARKED_S, self._expire, token)
         self._parked[token] = _Parked(call, params.name, params.arguments or {}, timer)
         return InputRequiredResult(input_requests=dict(call.questions()), request_state=token)
@@ -143,13 +141,10 @@ class Client(AsyncClosing):
         return parked.call
 
     def _expire(self, token: str) -> None:
-        self._later(self._drop(token))
-
-    async def _drop(self, token: str) -> None:
-        parked = self._parked.pop(token, None)
-        if parked is not None:
-            parked.timer.cancel()
-            await parked.call.end()
+        """End a call whose question nobody has answered."""
+        parked = self._parked.pop(token)
+        parked.timer.cancel()
+        self._later(parked.call.end())
 
     async def _learn_roots(self, ctx: Context, answers: InputResponses) -> None:
         """Ask the client for its roots, and let its session work there. Another session that it had ends with the calls
@@ -184,12 +179,16 @@ class Client(AsyncClosing):
     async def _opened(self, ctx: Context) -> Offer:
         """Return what is offered, opened when it is first needed. Raises `MCPError`."""
         async with self._opening:
-            if self._offer is None:
-                asking = Asking(self.notes, self.shelf, _elicits(ctx))
+            while self._offer is None:
+                settings, asking = self._settings, Asking(self.notes, self.shelf, _elicits(ctx))
                 try:
-                    self._offer = await self._opener(self._settings, asking)
+                    opened = await self._opener(settings, asking)
                 except FerruleError as error:
                     raise MCPError(code=INTERNAL_ERROR, message=str(error)) from error
+                if settings == self._settings:
+                    self._offer = opened
+                else:  # the roots have changed meanwhile
+                    await opened.aclose()
             return self._offer
 
     async def _retire(self, offer: Offer) -> None:

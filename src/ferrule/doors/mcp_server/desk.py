@@ -38,9 +38,10 @@ BIG = 20_000
 
 
 class Desk(Callbacks):
-    """Serves the calls that run in one session. `elicits`: the client can ask its user."""
+    """Serves the calls that run in one session. `elicits`: the client can ask its user. `in_turns`: one call runs at a
+    time, and all that happens belongs to it."""
 
-    def __init__(self, notes: Notes, shelf: Shelf, *, elicits: bool) -> None:
+    def __init__(self, notes: Notes, shelf: Shelf, *, elicits: bool, in_turns: bool = False) -> None:
         super().__init__(None, None)
         self.calls: dict[str, Call] = {}
         self.observed: dict[str, Observation] = {}
@@ -48,6 +49,7 @@ class Desk(Callbacks):
         self._notes = notes
         self._shelf = shelf
         self._elicits = elicits
+        self._in_turns = in_turns
 
     @property
     def can_answer(self) -> bool:
@@ -95,7 +97,8 @@ class Desk(Callbacks):
             self._shelf.put(text_name(event.call_id), described, "text/plain", event.output)
 
     def _show(self, event: Event | ToolEvent) -> None:
-        call, words = self._call(getattr(event, "call_id", "")), _words(event)
+        call_id, words = getattr(event, "call_id", ""), _words(event)
+        call = self._call(call_id) if self._in_turns else self.calls.get(call_id)
         if call is not None and words:
             call.latest = plain(words)[:LONGEST]
 
