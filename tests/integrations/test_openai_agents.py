@@ -5,6 +5,7 @@ The SDK takes seconds to import, so only the worker that runs these tests does.
 
 import asyncio
 import base64
+import io
 import json
 import os
 from collections.abc import AsyncIterator
@@ -18,11 +19,11 @@ from ferrule.mcp import create_mcp_tools
 from ferrule.protocol.content import InputText
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import NO_SCREENSHOT
-from ferrule.testing import ScriptedModel, apply_patch_call, function_call, shell_call
+from ferrule.testing import ScriptedModel, apply_patch_call, custom_tool_call, function_call, shell_call
 from ferrule.testing.steps import StepLike
 from tests.integrations.frameworks import program
 from tests.mcp.stub import server
-from tests.processes import until
+from tests.processes import children, until
 
 if TYPE_CHECKING:
     import agents
@@ -385,6 +386,73 @@ async def test_a_toolset_that_is_closed_ends_the_run(place: Place) -> None:
     await toolset.aclose()
     with pytest.raises(place.sdk.UserError, match="this toolset is closed"):
         await place.run(agent)
+    assert os.listdir(place.folder) == []
+
+
+# --- its sandboxes: they are containers
+
+
+async def test_a_session_has_a_workspace_in_a_container(sdk: Any, tmp_path: Path) -> None:
+    from agents.sandbox import (
+        ExecTimeoutError,
+        ExecTransportError,
+        LocalSnapshotSpec,
+        Manifest,
+        WorkspaceArchiveReadError,
+        WorkspaceReadNotFoundError,
+    )
+    from agents.sandbox.entries import File
+
+    from ferrule.integrations.openai_sandbox import ContainerClient
+
+    before = children()
+    client, outside = ContainerClient(env={"KEPT": "hü"}), tmp_path / "outside"
+    manifest = Manifest(entries={"a.txt": File(content=b"eins\n")})
+    session = await client.create(manifest=manifest, snapshot=LocalSnapshotSpec(base_path=tmp_path / "snapshots"))
+    async with session:
+        script = f"cat a.txt; pwd; echo $KEPT; mkfifo pipe; ln a.txt hard; ln -s /etc far; touch {outside}; exit 3"
+        done = await session.exec(script)
+        assert (done.stdout.decode(), done.exit_code) == ("eins\n/workspace\nhü\n", 3)
+        await session.write(Path("sub/b.bin"), io.BytesIO(bytes(range(256))))
+        assert (await session.read(Path("sub/b.bin"))).read() == bytes(range(256))
+        with pytest.raises(WorkspaceReadNotFoundError):
+            await session.read(Path("none"))
+        with pytest.raises(WorkspaceArchiveReadError):
+            await session.read(Path("pipe"))
+        with pytest.raises(ExecTimeoutError):
+            await session.exec("sleep 50", timeout=0.05)
+        with pytest.raises(ExecTransportError):
+            await session.exec("true", user="nobody-at-all")
+        stored = client.serialize_session_state(session.state)
+    await client.delete(session)
+    assert not outside.exists()
+    assert not await session.running()
+    again = await client.resume(client.deserialize_session_state(stored))
+    async with again:
+        done = await again.exec("cat hard; readlink far; ls sub; test -e pipe")
+        assert (done.stdout.decode(), done.exit_code) == ("eins\n/etc\nb.bin\n", 1)
+    await client.delete(again)
+    assert set(children()) <= set(before)
+
+
+async def test_a_sandbox_agent_works_in_a_container(place: Place) -> None:
+    from agents.sandbox import SandboxAgent, SandboxRunConfig
+    from openai import AsyncOpenAI
+
+    from ferrule.integrations.openai_sandbox import ContainerClient
+
+    script = f"id -u; touch {place.folder}/outside"
+    place.script.add(function_call("exec_command", {"cmd": script}), custom_tool_call("apply_patch", PATCH))
+    place.script.add(function_call("exec_command", {"cmd": "cat new.txt"}), "done")
+    client = AsyncOpenAI(base_url=place.script.base_url, api_key="unused")
+    place.clients.append(client)
+    agent = SandboxAgent("agent", model=place.sdk.OpenAIResponsesModel("scripted-model", client))
+    config = place.sdk.RunConfig(sandbox=SandboxRunConfig(client=ContainerClient()))
+    result = await place.sdk.Runner.run(agent, "go", run_config=config)
+    assert result.final_output == "done"
+    ran, _, read = place.script.outputs().values()
+    assert "\n0\n" in ran
+    assert "grüße" in read
     assert os.listdir(place.folder) == []
 
 
