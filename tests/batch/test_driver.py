@@ -32,7 +32,7 @@ class PlayedCrew:
     async def start(self, lanes: int) -> int:
         number = len(self.lanes) + 1
         self.lanes[number] = lanes
-        self.events.put_nowait(Said(number, Ready()))
+        self.events.put_nowait(Said(number, Ready("workspaces are copied")))
         return number
 
     def send(self, worker: int, message: Message) -> None:
@@ -91,6 +91,7 @@ async def test_each_task_has_one_line(place: Place) -> None:
     assert crew.lanes == {1: 2, 2: 2}
     assert crew.closed
     assert place.queue.is_empty()
+    assert driver._progress.notice == "workspaces are copied"
 
 
 async def test_no_more_is_handed_out_than_is_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

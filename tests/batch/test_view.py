@@ -53,6 +53,15 @@ def test_the_first_errors_are_told_and_the_end() -> None:
     assert told[-1] == ("ferrule: 500 of 1,200 tasks, 200 before, 500 left: 480 done, 20 error, 300 passed, 180 failed")
 
 
+def test_why_workspaces_are_copies_is_told_once() -> None:
+    lines, stream = view(live=False)
+    lines.tick()
+    lines._progress.notice = "workspaces are copied: it cannot be else"
+    lines.tick()
+    lines.tick()
+    assert stream.getvalue() == "ferrule: workspaces are copied: it cannot be else\n"
+
+
 def test_a_reader_that_has_gone_ends_nothing() -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:

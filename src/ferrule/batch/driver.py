@@ -47,6 +47,8 @@ class Progress(msgspec.Struct):
     began: float = 0.0
     held_until: float = 0.0
     """Until then the server asks to wait."""
+    notice: str = ""
+    """Why the workspaces are copies, which takes longer; "" if they are layers."""
 
     @property
     def done(self) -> int:
@@ -169,6 +171,7 @@ class Driver:
     def _listen(self, worker: int, message: Message) -> None:
         if isinstance(message, Ready):
             self._failed_starts = 0
+            self._progress.notice = message.notice
             self._free[worker] = self._starting.pop(worker)
             self._at_work[worker] = {}
             if (left := self._progress.held_until - time.monotonic()) > 0:

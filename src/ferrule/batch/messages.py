@@ -43,7 +43,9 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """From a worker: it has started."""
+    """From a worker: it has started. `notice`: why its workspaces are copies; "" if they are layers."""
+
+    notice: str = ""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):

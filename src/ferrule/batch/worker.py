@@ -54,7 +54,7 @@ async def serve(talk: socket.socket) -> None:
         Workspaces.open(Path(setup.scratch), mounts) as workspaces,
         Attempts(setup, workspaces, gate) as attempts,
     ):
-        channel.send(Ready())
+        channel.send(Ready(workspaces.notice))
         lanes: set[asyncio.Task[None]] = set()
         while not isinstance(message := await channel.receive(), Stop | None):
             if isinstance(message, Hold):

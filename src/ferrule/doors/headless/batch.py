@@ -37,9 +37,13 @@ class BatchView:
         self._progress = progress
         self._next = 0.0
         self._errors = 0
+        self._notice = ""
 
     def tick(self) -> None:
         """Show how far it is, if it is time to."""
+        if self._progress.notice != self._notice:
+            self._notice = self._progress.notice
+            self.say(self._notice)
         now = time.monotonic()
         if now < self._next:
             return
