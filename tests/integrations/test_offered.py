@@ -75,6 +75,18 @@ async def test_after_a_restart_the_decision_is_for_these_arguments(tmp_path: Pat
     assert (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ["[" * 100_000, '{"command": ' * 100_000, "{", "", "1" * 10_000],
+    ids=["lists", "objects", "cut", "nothing", "number"],
+)
+async def test_arguments_that_are_none_are_told_to_the_model(tmp_path: Path, arguments: str) -> None:
+    async with opened(tmp_path) as tools:
+        calls = Calls(tools)
+        assert await calls.question("shell_command", arguments, "c") is None
+        assert (await calls.run("shell_command", arguments, "c", True)).success is False
+
+
 def test_calls_come_from_any_loop_to_a_toolset_that_plain_code_has_opened(tmp_path: Path) -> None:
     with opened(tmp_path) as tools:
         calls = Calls(tools)

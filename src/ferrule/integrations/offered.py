@@ -165,7 +165,7 @@ def _key(name: str, arguments: Arguments, call_id: str) -> tuple[str, str, str]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return call_id, name, str(arguments)
     return call_id, name, json.dumps(arguments, sort_keys=True)
 
