@@ -114,17 +114,18 @@ class LocalCrew:
             self._workers[worker].channel.send(message)
 
     async def close(self) -> None:
-        """See `Crew.close`."""
+        """See `Crew.close`. The processes are waited for even where a loop that ends has cancelled who listens to
+        them."""
         workers = list(self._workers.values())
+        if not workers:
+            return
         for worker in workers:
             worker.channel.send(Stop())
-        listening = [worker.listening for worker in workers]
-        if listening:
-            _, late = await asyncio.wait(listening, timeout=ENDING_SECONDS)
-            for worker in workers:
-                if worker.listening in late:
-                    _kill(worker.process)
-            await asyncio.wait(listening)
+        ends = {asyncio.ensure_future(worker.process.wait()): worker for worker in workers}
+        _, late = await asyncio.wait(ends, timeout=ENDING_SECONDS)
+        for end in late:
+            _kill(ends[end].process)
+        await asyncio.wait([*ends, *(worker.listening for worker in workers)])
 
     async def _listen(self, number: int, channel: Channel) -> None:
         """Pass on what a worker says, and then how it has ended."""
