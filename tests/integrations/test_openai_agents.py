@@ -134,6 +134,18 @@ async def test_text_errors_and_freeform_tools(place: Place, wire: str) -> None:
     assert "greet" in place.script.requests[0].tool_names
 
 
+async def test_a_strict_tool_is_sent_as_one(place: Place, wire: str) -> None:
+    @tool(strict=True)
+    def greet(name: str) -> str:
+        """Greet."""
+        return name
+
+    async with place.toolset(greet) as toolset:
+        await place.run(place.agent(toolset, wire, "done"))
+    [sent] = cast("list[Any]", place.script.requests[0].body["tools"])
+    assert sent.get("function", sent)["strict"] is True
+
+
 async def test_an_image_is_shown(place: Place, wire: str) -> None:
     (place.folder / "a.png").write_bytes(PNG)
     async with place.toolset("view_image") as toolset:

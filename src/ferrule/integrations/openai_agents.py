@@ -67,7 +67,7 @@ def _function(tool: OfferedTool, calls: Calls, offer: Offer) -> agents.FunctionT
         description=tool.description,
         params_json_schema=tool.parameters,
         on_invoke_tool=invoke,
-        strict_json_schema=False,
+        strict_json_schema=tool.strict,
         is_enabled=is_offered,
         needs_approval=asks if tool.may_ask else False,
     )
