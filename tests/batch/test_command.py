@@ -75,7 +75,7 @@ def test_every_task_has_a_result_and_a_second_run_asks_nothing(place: Place) -> 
     run = "run: {} ;;"
     tasks: list[Task | str] = [
         {"id": 1, "prompt": run.format("echo made > new; cat greeting; git log --format=%s"), "repository": "repo",
-         "check": "grep -q made new && test -d $TMPDIR && touch $TMPDIR/x $(mktemp)"},
+         "check": f"grep -q made new && touch $TMPDIR/x $(mktemp) && ! (echo x >> {place.cwd}/out.jsonl)"},
         {"id": "a/ü", "prompt": run.format("rm script"), "folder": "folder", "check": "exit 3"},
         {"id": "1", "prompt": run.format("pwd")},
         {"id": "turns", "prompt": run.format("echo x > x"), "max_turns": 1},

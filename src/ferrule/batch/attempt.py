@@ -31,7 +31,8 @@ from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.json_text import encodable
 from ferrule.protocol.permissions import InContainer, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite, as_policy
 from ferrule.protocol.settings import Settings
-from ferrule.sandbox.policy import command_places
+from ferrule.sandbox.plan import is_within
+from ferrule.sandbox.policy import SLASH_TMP, command_places
 from ferrule.session.bounds import TurnTimeout
 from ferrule.session.budget import BudgetSpent
 from ferrule.session.opening import Lent, open_session
@@ -158,10 +159,8 @@ class Attempts(AsyncClosing):
             try:
                 async with asyncio.timeout(limit) as bound:
                     with self._gate.not_counted(bound):
-                        settings = await self._settings(task, workspace.path)
-                        found.session = await ends.enter_async_context(
-                            await open_session(settings, lent=Lent(self._model, self._login, record))
-                        )
+                        opened = await self._open(task, workspace.path, record)
+                        found.session = await ends.enter_async_context(opened)
                         result = await found.session.run(task.prompt)
                         found.text = result.text
                         if result.aborted:
@@ -178,12 +177,21 @@ class Attempts(AsyncClosing):
             if task.check is not None and found.status != "error" and found.session is not None:
                 found.code = await _check(found.session, task.check, limit or CHECK_SECONDS)
 
+    async def _open(self, task: Task, place: Path, record: Path) -> Session:
+        """Open a session in the workspace. A container has temporary files of its own, and where nothing can be written
+        there are none."""
+        settings, env = await self._settings(task, place), {**os.environ}
+        if not isinstance(settings.sandbox_policy, ReadOnly | InContainer):
+            env["TMPDIR"] = tempfile.mkdtemp(prefix="tmp-", dir=place.parent)
+            settings = _with_temporary(settings, env["TMPDIR"])
+        return await open_session(settings, lent=Lent(self._model, self._login, record), env=env)
+
     async def _settings(self, task: Task, place: Path) -> Settings:
-        """Return the batch's settings with what the task says, and its own folder for temporary files."""
+        """Return the batch's settings with what the task says."""
         base = self._setup.settings
         model = task.model or base.model.model or await self._default_model()
         window = base.model.context_window or await self._window(model)
-        settings = msgspec.structs.replace(
+        return msgspec.structs.replace(
             base,
             cwd=str(place),
             model=msgspec.structs.replace(base.model, model=model, context_window=window),
@@ -193,7 +201,6 @@ class Attempts(AsyncClosing):
             run_token_budget=task.max_tokens or base.run_token_budget,
             ephemeral=True,
         )
-        return _with_temporary(settings, place.parent)
 
     async def _default_model(self) -> str:
         if self._chosen is None:
@@ -259,15 +266,12 @@ def _source_of(task: Task) -> Source:
     return Empty() if task.folder is None else Folder(task.folder)
 
 
-def _with_temporary(settings: Settings, beside: Path) -> Settings:
-    """Let commands keep temporary files where those of no other task are, and which ends with the task. A container has
-    such a place, and where nothing can be written there is none."""
+def _with_temporary(settings: Settings, folder: str) -> Settings:
+    """Let commands keep temporary files in a folder, which no other task has and which ends with this one. Where the
+    workspaces are in /tmp, that cannot be written: the results are there, and what belongs to other tasks."""
     policy = settings.sandbox_policy
-    if isinstance(policy, ReadOnly | InContainer):
-        return settings
-    folder = tempfile.mkdtemp(prefix="tmp-", dir=beside)
-    if isinstance(policy, WorkspaceWrite):
-        policy = msgspec.structs.replace(policy, writable_roots=(*policy.writable_roots, folder))
+    if isinstance(policy, WorkspaceWrite) and is_within(folder, SLASH_TMP):
+        policy = msgspec.structs.replace(policy, exclude_slash_tmp=True)
     rules = settings.shell_environment_policy
     rules = msgspec.structs.replace(rules, set={**rules.set, "TMPDIR": folder})
     return msgspec.structs.replace(settings, sandbox_policy=policy, shell_environment_policy=rules)
