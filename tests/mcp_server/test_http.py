@@ -73,6 +73,33 @@ async def test_who_is_let_in(tmp_path: Path) -> None:
         assert (await client.get(url)).headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_body_that_is_no_message_gets_one_error(tmp_path: Path, version: str) -> None:
+    headers = ALLOWED | {"accept": "application/json, text/event-stream", "mcp-protocol-version": version}
+
+    async def much() -> AsyncIterator[bytes]:
+        yield b'{"jsonrpc":"2.0","id":7,'
+        for _ in range(100):
+            yield b"x" * (1 << 20)
+
+    async with listening(settings_in(tmp_path)) as url, httpx2.AsyncClient(headers=headers) as client:
+        client.headers["content-type"] = "application/json"
+        for body, status, code, known in (
+            (b"{", 400, -32700, None),
+            (b"\xff", 400, -32700, None),
+            (b"", 400, -32700, None),
+            (b"[]", 400, -32600, None),
+            (b'{"id":4}', 404 if version == "2025-11-25" else 400, -32600, None),
+            (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600, None),
+            (b'{"jsonrpc":"2.0","id":5,"method":3}', 400, -32600, 5),
+            (much(), 413, -32600, 7),
+        ):
+            answered = await client.post(url, content=body, headers={"mcp-session-id": "none"})
+            said = answered.json()
+            assert (answered.status_code, said["error"]["code"], said.get("id")) == (status, code, known), body
+            assert len(said["error"]["message"]) < 200 and "validation" not in said["error"]["message"].lower()
+
+
 async def test_a_connection_that_sends_no_whole_head_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HEAD_S", 0.2)
     async with listening(settings_in(tmp_path)) as url:

@@ -11,9 +11,10 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from ferrule.doors.mcp_server.messages import EDGE, NoMessage, read_message, too_long
 from ferrule.doors.mcp_server.server import SESSION_HEADER, Clients
 from ferrule.egress import header_lines
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
@@ -69,7 +70,7 @@ async def serve_http(
             max_sessions=MAX_SESSIONS,
         )
         header_lines.read_in_linear_time()
-        present = _Presence(manager.handle_request, clients)
+        present = _Presence(_Readable(manager.handle_request), clients)
         http = _uvicorn(_Guard(present, Callers.of(bind, at), token))
         async with manager.run():
             await http.startup([listening])
@@ -114,6 +115,41 @@ class _Guard:
         if not secrets.compare_digest(given, self._token):
             return _error(401, "Send the server's token: `Authorization: Bearer TOKEN`.")
         return None if scope["path"] == PATH else _error(404, f"The server is at {PATH}.")
+
+
+class _Readable:
+    """Answers a request that holds no message: the SDK does so in many words."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body of a request, and hand it on if it is a message."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body, more = bytearray(), True
+        try:
+            while more:
+                event = await receive()
+                if event["type"] == "http.disconnect":
+                    return
+                body += event.get("body", b"")
+                more = event.get("more_body", False)
+                if len(body) > MAX_MESSAGE_BYTES:
+                    raise too_long(bytes(body[:EDGE]))
+            read_message(bytes(body))
+        except NoMessage as error:
+            status = 413 if more else 400
+            shown = JSONResponse(error.answer.model_dump(by_alias=True, exclude_unset=True), status)
+            await shown(scope, receive, send)
+            return
+        waiting = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replayed() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self._app(scope, replayed, send)
 
 
 class _Presence:

@@ -4,9 +4,7 @@ A line that is no message gets an error and ends nothing. Standard output belong
 printed in this process goes to standard error.
 """
 
-import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -16,19 +14,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    jsonrpc_message_adapter,
-)
-from pydantic import ValidationError
+from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 
-from ferrule.mcp.lines import MAX_MESSAGE_BYTES, LineSplitter
+from ferrule.doors.mcp_server.messages import NoMessage, read_message, too_long
+from ferrule.mcp.lines import LineSplitter
 from ferrule.protocol.json_text import JsonValue
 from ferrule.tools.tasks import run_blocking
 
@@ -47,11 +36,6 @@ close. With the end of what runs longer it stays far below 6."""
 
 FLUSH_S = 0.5
 """Seconds for the last answers to be taken."""
-
-EDGE = 256
-"""Bytes kept of an overlong line's beginning."""
-
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w-]{1,64}")')
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -85,23 +69,19 @@ class _Traffic:
 
     async def take(self, line: bytes, *, whole: bool) -> None:
         """Take one line."""
-        if not whole:
-            too_long = f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
-            await self._refuse(_id_at_the_beginning(line), INVALID_REQUEST, too_long)
-            return
         if not line.strip():
             return
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValidationError as error:
-            await self._unreadable(line, error)
-            return
-        if isinstance(message, JSONRPCNotification) and b'"id"' in line and _has_id(line):
-            await self._refuse(None, INVALID_REQUEST, "the id of a request is a string or an integer")
+            if not whole:
+                raise too_long(line)
+            message = read_message(line)
+        except NoMessage as error:
+            await self._outgoing.send(SessionMessage(error.answer))
             return
         if isinstance(message, JSONRPCRequest):
             if len(self._open) >= MAX_OPEN:
-                await self._refuse(message.id, TOO_MANY, f"more than {MAX_OPEN} requests at once; try again later")
+                refusal = NoMessage(f"more than {MAX_OPEN} requests at once; try again later", TOO_MANY, message.id)
+                await self._outgoing.send(SessionMessage(refusal.answer))
                 return
             self._open.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -123,25 +103,6 @@ class _Traffic:
         if isinstance(request_id, str | int):
             self._open.discard(request_id)
         self._answered.set()
-
-    async def _unreadable(self, line: bytes, error: ValidationError) -> None:
-        """Answer a line that is no message. An answer of ours that is none is handed on as one that failed."""
-        value = _decoded(line)
-        named = value.get("id") if isinstance(value, dict) else None
-        known = named if isinstance(named, str | int) and not isinstance(named, bool) else None
-        if isinstance(value, dict) and "method" not in value and known is not None:
-            failed = ErrorData(code=INVALID_REQUEST, message="the answer is no JSON-RPC answer")
-            await self._incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=failed)))
-        elif any(fault["type"] == "json_invalid" for fault in error.errors(include_url=False, include_input=False)):
-            await self._refuse(known, PARSE_ERROR, "this line is not JSON in UTF-8")
-        elif isinstance(value, list):
-            await self._refuse(None, INVALID_REQUEST, "batches are not served: send each message in a line of its own")
-        else:
-            await self._refuse(known, INVALID_REQUEST, "this line is no JSON-RPC 2.0 message")
-
-    async def _refuse(self, request_id: str | int | None, code: int, message: str) -> None:
-        error = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
-        await self._outgoing.send(SessionMessage(error))
 
     def close(self) -> None:
         """Nothing follows."""
@@ -188,25 +149,6 @@ def _write_all(sink: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sink, rest) :]
-
-
-def _decoded(line: bytes) -> JsonValue:
-    """Return the value of a line that some read as JSON: with halves of characters, or bytes that are no UTF-8."""
-    try:
-        return json.loads(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _has_id(line: bytes) -> bool:
-    value = _decoded(line)
-    return isinstance(value, dict) and "id" in value
-
-
-def _id_at_the_beginning(line: bytes) -> str | int | None:
-    """Return the id of a message of which only the ends were kept, if it stands before the parameters."""
-    found = _ID.search(line[:EDGE].partition(b'"params"')[0])
-    return None if found is None else json.loads(found[1])
 
 
 @contextmanager

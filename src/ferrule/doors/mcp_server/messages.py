@@ -1,0 +1,87 @@
+"""Read JSON-RPC messages of a client, and say plainly what is none. Pure."""
+
+import json
+import re
+
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from ferrule.mcp.lines import MAX_MESSAGE_BYTES
+from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.json_text import JsonValue
+
+TOO_LONG = f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
+
+EDGE = 256
+"""Bytes of an overlong message's beginning in which its id is looked for."""
+
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w-]{1,64}")')
+
+
+class NoMessage(FerruleError):
+    """What a client sent is no message. `request_id` is whose answer this is, as far as that can be told."""
+
+    def __init__(self, text: str, code: int = INVALID_REQUEST, request_id: str | int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.request_id = request_id
+
+    @property
+    def answer(self) -> JSONRPCError:
+        """The error to answer with."""
+        return JSONRPCError(jsonrpc="2.0", id=self.request_id, error=ErrorData(code=self.code, message=str(self)))
+
+
+def read_message(data: bytes) -> JSONRPCMessage:
+    """Return the message. An answer that is none is one that failed: its question must not wait for ever.
+
+    Raises `NoMessage`.
+    """
+    try:
+        message = jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError as error:
+        return _unreadable(data, error)
+    if isinstance(message, JSONRPCNotification) and b'"id"' in data and _has_id(data):
+        raise NoMessage("the id of a request is a string or an integer")
+    return message
+
+
+def too_long(beginning: bytes) -> NoMessage:
+    """Return the error for a message that is too long, of which this is the beginning."""
+    found = _ID.search(beginning[:EDGE].partition(b'"params"')[0])
+    return NoMessage(TOO_LONG, request_id=None if found is None else json.loads(found[1]))
+
+
+def _unreadable(data: bytes, error: ValidationError) -> JSONRPCMessage:
+    value = _decoded(data)
+    named = value.get("id") if isinstance(value, dict) else None
+    known = named if isinstance(named, str | int) and not isinstance(named, bool) else None
+    if isinstance(value, dict) and "method" not in value and known is not None:
+        failed = ErrorData(code=INVALID_REQUEST, message="the answer is no JSON-RPC answer")
+        return JSONRPCError(jsonrpc="2.0", id=known, error=failed)
+    if any(fault["type"] == "json_invalid" for fault in error.errors(include_url=False, include_input=False)):
+        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR, known) from error
+    if isinstance(value, list):
+        raise NoMessage("batches are not served: send each message by itself") from error
+    raise NoMessage("this is no JSON-RPC 2.0 message", INVALID_REQUEST, known) from error
+
+
+def _has_id(data: bytes) -> bool:
+    value = _decoded(data)
+    return isinstance(value, dict) and "id" in value
+
+
+def _decoded(data: bytes) -> JsonValue:
+    """Return the value of what some read as JSON: with halves of characters, or bytes that are no UTF-8."""
+    try:
+        return json.loads(data.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
