@@ -7,7 +7,7 @@ import pytest
 
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta, ItemUpdated
 from ferrule.protocol.settings import Features
-from ferrule.testing import function_call, reasoning, step
+from ferrule.testing import Gate, Stall, function_call, reasoning, step
 from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
 from tests.terminal.screen import Screen, shown
@@ -38,6 +38,27 @@ async def test_a_child_works_in_a_folded_cell_and_its_question_says_who_asks(tmp
         await screen.until("sub-agent .* is done")
         assert (tmp_path / "made").exists()
         await screen.until("Childs words.")
+
+
+async def test_a_child_at_work_is_not_ended_by_another_model(tmp_path: Path) -> None:
+    gate = Gate()
+    script: list[StepLike] = [function_call("spawn_agent", {"message": "the childs task"}), "Started."]
+    async with shown(tmp_path, script, features=Features(multi_agent=True), ephemeral=False) as screen:
+        screen.model.play(step("Childs words.", stall=Stall(gate=gate)), when="the childs task")
+        await screen.say("go")
+        await screen.until("Started.")
+        for command in ("/model other", "/approvals never", "/fork"):
+            await screen.say(command)
+            await screen.until("sub-agents are still at work, and would be ended")
+            await screen.say("/help")
+            await screen.until("sub-agents are still", gone=True)
+        gate.open()
+        session = None if screen.app.desk is None else screen.app.desk.talk.session
+        async with asyncio.timeout(20):
+            while session is not None and session.has_children_at_work:
+                await screen.pilot.pause(0.01)
+        await screen.say("/model other")
+        await screen.until("now other")
 
 
 async def flooded(screen: Screen, cells: int) -> None:

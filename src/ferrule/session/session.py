@@ -140,7 +140,7 @@ class Session(LoopBound):
         self._be_idle()
         if self._undoing is None:
             raise UsageError("what a sub-agent changes belongs to its parent's turn; take that one back")
-        if any(not child.status.is_final for child in self._dialogue.children.infos()):
+        if self.has_children_at_work:
             raise UsageError("sub-agents are still at work; wait for them or interrupt them")
         return await self._work(self._undoing.undo(self._heed_undo))
 
@@ -228,6 +228,11 @@ class Session(LoopBound):
     def is_running(self) -> bool:
         """Whether a turn runs, or a compaction."""
         return self._turn is not None
+
+    @property
+    def has_children_at_work(self) -> bool:
+        """Whether a sub-agent works, perhaps beyond the turn that started it."""
+        return any(not child.status.is_final for child in self._dialogue.children.infos())
 
     @property
     def is_stored_whole(self) -> bool:

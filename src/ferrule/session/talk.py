@@ -127,17 +127,19 @@ class Talk:
             return
         if self.said and before.ephemeral:
             raise UsageError("this session is not stored, so it cannot go on under other settings; /new begins one")
-        self._be_stored_whole(session)
+        self._be_at_rest(session)
         await self.open(settings, self._stored(session.id))
 
-    def _be_stored_whole(self, session: Session) -> None:
-        """Raise `UsageError` where the session's file lacks something, which would be lost if it was read again."""
+    def _be_at_rest(self, session: Session) -> None:
+        """Raise `UsageError` where something would be lost if the session was closed and read again from its file."""
+        if session.has_children_at_work:
+            raise UsageError("sub-agents are still at work, and would be ended: wait for them, or interrupt them by Esc")
         if not session.is_stored_whole:
             raise UsageError(UNSAVED)
 
     def fork(self, session: Session, turns: int | None = None) -> str:
         """Copy the session, up to the end of a turn; return the copy's id. Raises `UsageError`."""
-        self._be_stored_whole(session)
+        self._be_at_rest(session)
         return SessionIndex(self.settings.home).fork(session.id, turns)
 
     def _stored(self, session_id: str) -> StoredSession | None:
