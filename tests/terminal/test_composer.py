@@ -1,6 +1,8 @@
 """The composer: history, completion, pasted things, commands, shell commands, an editor."""
 
+import asyncio
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from ferrule.doors.terminal.completion import best, commands_for, file_word
+from ferrule.doors.terminal.completion import Files, best, commands_for, file_word
 from ferrule.doors.terminal.history import FILE, KEPT_BYTES, PromptHistory
 from ferrule.protocol.content import InputImage
 from ferrule.testing import Gate, Stall, step
@@ -111,6 +113,27 @@ def test_a_hundred_thousand_files_are_matched_without_a_pause() -> None:
     assert best("file99999", paths)[0].endswith("/file99999.py")
     assert best("f1p2fi31", paths) and best("zzz", paths) == []
     assert time.monotonic() - started < 10
+
+
+async def test_the_files_are_listed_once_however_many_keys_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = list[str](), threading.Event()
+
+    def listed(cwd: str) -> list[str]:
+        begun.append(cwd)
+        goes_on.wait(20)
+        return ["file.py"]
+
+    monkeypatch.setattr("ferrule.doors.terminal.completion._listed", listed)
+    files = Files(str(tmp_path))
+    for query in ("f", "fi", "fil"):
+        asked = asyncio.create_task(files.matching(query))
+        await asyncio.sleep(0)
+        asked.cancel()
+    last = asyncio.create_task(files.matching("file"))
+    await asyncio.sleep(0)
+    goes_on.set()
+    assert [one.text for one in await last] == ["file.py"] and await files.matching("x") == []
+    assert begun == [str(tmp_path)]
 
 
 def test_the_closest_match_comes_first() -> None:

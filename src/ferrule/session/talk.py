@@ -133,7 +133,7 @@ class Talk:
     def _be_at_rest(self, session: Session) -> None:
         """Raise `UsageError` where something would be lost if the session was closed and read again from its file."""
         if session.has_children_at_work:
-            raise UsageError("sub-agents are still at work, and would be ended: wait for them, or interrupt them by Esc")
+            raise UsageError("sub-agents are still at work, and would be ended: wait, or interrupt them by Esc")
         if not session.is_stored_whole:
             raise UsageError(UNSAVED)
 

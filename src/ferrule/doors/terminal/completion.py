@@ -1,5 +1,6 @@
 """Completion of `@file` and of `/commands` while they are written."""
 
+import asyncio
 import heapq
 import os
 import re
@@ -71,12 +72,20 @@ class Files:
         self._cwd = cwd
         self._paths: list[str] = []
         self._listed = float("-inf")
+        self._listing: asyncio.Task[list[str]] | None = None
 
     async def matching(self, query: str) -> list[Suggestion]:
-        """Return the best suggestions for what is written."""
+        """Return the best suggestions for what is written. Each key asks anew and cancels what was asked before: they
+        all wait for the same list."""
         if time.monotonic() - self._listed > FRESH_SECONDS:
-            self._paths = await run_blocking(_listed, self._cwd)
-            self._listed = time.monotonic()
+            if self._listing is None:
+                self._listing = asyncio.create_task(run_blocking(_listed, self._cwd))
+            listing = self._listing
+            try:
+                self._paths = await asyncio.shield(listing)
+            finally:
+                if listing.done() and self._listing is listing:
+                    self._listing, self._listed = None, time.monotonic()
         return [Suggestion(path) for path in await run_blocking(best, query, self._paths)]
 
 
