@@ -236,6 +236,10 @@ async def test_a_shell_command_that_fails_is_told_once_and_one_that_is_refused_i
         await screen.until("Run this command")
         await screen.press("n")
         await screen.until("rejected by user")
+        await screen.say("!touch never")
+        await screen.until("Run this command")
+        await screen.press("escape")
+        await screen.until("^ ended before it began: touch never")
 
 
 @pytest.mark.parametrize("waits", [250, 30_000])
@@ -246,11 +250,15 @@ async def test_esc_ends_a_shell_command_also_when_its_tool_no_longer_waits(
     async with shown(tmp_path, ["Seen."], approval_policy="never") as screen:
         await screen.say("!echo begun; sleep 60")
         await screen.until("^   begun")
-        talk = screen.app.desk.talk if screen.app.desk else None
-        assert talk is not None
+        desk = screen.app.desk
+        assert desk is not None
+        talk = desk.talk
         if waits == 250:
             await until(lambda: bool(talk._for_model))
         assert "! echo begun; sleep 60 · " in screen.lines[-1]
+        desk.do("x" * 200)
+        await screen.until(r"x… · \d s$")
+        desk.do("")
         await screen.press("escape")
         await screen.until("✗ ")
         await screen.until("! echo", gone=True)

@@ -236,11 +236,14 @@ class Talk:
         finally:
             self._by_hand.discard(running)
             await end_tasks([running])
+            begun = call_id in self._begun
             self._begun.discard(call_id)
-        if running.cancelled() and told:
-            self.tell_model(f"The user has ended this command:\n$ {script}")
-        elif not running.cancelled():
+        if not running.cancelled():
             running.result()
+        elif not begun:
+            refused = f"ended before it began: {script}"
+        elif told:
+            self.tell_model(f"The user has ended this command:\n$ {script}")
         return refused
 
     def interrupt(self) -> bool:

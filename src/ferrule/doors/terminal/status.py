@@ -51,8 +51,8 @@ class StatusLine(Widget):
     def render_line(self, y: int) -> Strip:
         """Return the row."""
         width = self.size.width
-        left = self.hint or (f"{self._doing} · {duration(time.monotonic() - self._since)}" if self._doing else "")
-        left = cut(left, width)
+        lasted = f" · {duration(time.monotonic() - self._since)}" if self._doing else ""
+        left = cut(self.hint or f"{cut(self._doing, width - len(lasted))}{lasted}", width)
         room = width - width_of(left) - 2
         right = cut(plain(self.about), room) if room > 8 else ""
         gap = " " * (width - width_of(left) - width_of(right))
