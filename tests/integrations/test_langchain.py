@@ -23,7 +23,15 @@ from ferrule import tool
 from ferrule.integrations.langchain import tools
 from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.testing import ScriptedModel, function_call
-from tests.integrations.frameworks import BESIDE, EVERY_KIND, command, opened, papers, run_program, with_every_kind
+from tests.integrations.frameworks import (
+    BESIDE,
+    EVERY_KIND,
+    command,
+    opened,
+    papers,
+    run_program,
+    with_every_kind,
+)
 from tests.processes import alive, until
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -49,12 +57,28 @@ def agent(model: Any, adapted: list[BaseTool], saver: InMemorySaver) -> Any:
     return create_agent(model, adapted, checkpointer=saver)
 
 
-def graph(model: Any, adapted: list[Any], saver: InMemorySaver) -> Any:
+@theirs
+def ask_human(question: str) -> str:
+    """Ask."""
+    return str(interrupt(question))
+
+
+def one_after_another(known: list[Any]) -> Any:
+    """Somebody's own node, which runs the calls of a message in their order."""
+    named = {one.name: one for one in known}
+
+    async def run(state: Any) -> Any:
+        return {"messages": [await named[call["name"]].ainvoke(call) for call in state["messages"][-1].tool_calls]}
+
+    return run
+
+
+def graph(model: Any, adapted: list[Any], saver: InMemorySaver, node: Any = None) -> Any:
     """One task runs all calls of a message."""
     bound = model.bind_tools(adapted)
     builder = StateGraph(MessagesState)
     builder.add_node("model", lambda state: {"messages": [bound.invoke(state["messages"])]})
-    builder.add_node("tools", ToolNode(adapted))
+    builder.add_node("tools", node or ToolNode(adapted))
     builder.add_edge(START, "model")
     builder.add_conditional_edges("model", tools_condition)
     builder.add_edge("tools", "model")
@@ -153,6 +177,21 @@ async def test_a_decision_is_for_what_was_shown_in_another_process_too(
     assert (there / "log").read_text() == "x\n"
 
 
+def test_a_patch_of_files_that_changed_meanwhile_is_asked_again(tmp_path: Path) -> None:
+    text = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
+    (tmp_path / "a.txt").write_text("old\n")
+    patch = function_call("apply_patch", {"input": text})
+    with scripted(patch, "done") as model, opened(tmp_path, "apply_patch", policy="untrusted") as toolset:
+        running = agent(model, tools(toolset), InMemorySaver())
+        running.invoke(GO, THREAD)
+        (tmp_path / "a.txt").write_text("theirs\nold\n")
+        state = running.invoke(Command(resume={"decisions": [YES]}), THREAD)
+        assert "__interrupt__" in state
+        assert (tmp_path / "a.txt").read_text() == "theirs\nold\n"
+        running.invoke(resume(state, YES), THREAD)
+    assert (tmp_path / "a.txt").read_text() == "theirs\nnew\n"
+
+
 def test_an_answer_that_does_not_fit_can_be_given_again(tmp_path: Path) -> None:
     other = {"type": "edit", "edited_action": {"name": "other", "args": {}}}
     with scripted(command("touch made"), "done") as model, opened(tmp_path, "shell_command", policy="untrusted") as own:
@@ -169,33 +208,33 @@ def test_an_answer_that_does_not_fit_can_be_given_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["beside", "one after another"])
 async def test_a_call_that_ran_beside_an_interrupted_one_is_not_run_again(way: str, tmp_path: Path) -> None:
-    """Nor where somebody's own node calls the tools."""
-
-    @theirs
-    def ask_human(question: str) -> str:
-        """Ask."""
-        return str(interrupt(question))
-
-    async def one_after_another(state: Any) -> Any:
-        named = {one.name: one for one in known}
-        return {"messages": [await named[call["name"]].ainvoke(call) for call in state["messages"][-1].tool_calls]}
-
     calls = [command("echo ran >> log"), function_call("ask_human", {"question": "?"}), command("echo last >> log")]
     with scripted(calls, "done") as model:
         async with opened(tmp_path, "shell_command") as toolset:
             known = [*tools(toolset), ask_human]
-            bound = model.bind_tools(known)
-            builder = StateGraph(MessagesState)
-            builder.add_node("model", lambda state: {"messages": [bound.invoke(state["messages"])]})
-            builder.add_node("tools", ToolNode(known) if way == "beside" else one_after_another)
-            builder.add_edge(START, "model")
-            builder.add_conditional_edges("model", tools_condition)
-            builder.add_edge("tools", "model")
-            running = builder.compile(checkpointer=InMemorySaver())
+            running = graph(model, known, InMemorySaver(), None if way == "beside" else one_after_another(known))
             await running.ainvoke(GO, THREAD)
             state = await running.ainvoke(Command(resume="yes"), THREAD)
-    assert [message.content[-5:] for message in answers(state).values()][1] == "yes"
+    assert [message.content for message in answers(state).values()][1] == "yes"
     assert sorted((tmp_path / "log").read_text().split()) == ["last", "ran"]
+
+
+async def test_answers_to_interrupts_of_other_tools_stay_theirs(tmp_path: Path) -> None:
+    """When the human is asked, the patch has been approved and made: it would not ask the same again."""
+    (tmp_path / "a.txt").write_text("old\n")
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
+    calls = [function_call("apply_patch", {"input": patch}), function_call("ask_human", {"question": "?"})]
+    with scripted(calls, "done") as model:
+        async with opened(tmp_path, "apply_patch", policy="untrusted") as toolset:
+            known = [*tools(toolset), ask_human]
+            running = graph(model, known, InMemorySaver(), one_after_another(known))
+            await running.ainvoke(GO, THREAD)
+            state = await running.ainvoke(Command(resume={"decisions": [YES]}), THREAD)
+            assert state["__interrupt__"][0].value == "?"
+            state = await running.ainvoke(Command(resume="42"), THREAD)
+    patched, human = answers(state).values()
+    assert patched.status == "success" and human.content == "42"
+    assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
 async def test_a_call_that_a_middleware_runs_twice_is_asked_about_twice(tmp_path: Path) -> None:

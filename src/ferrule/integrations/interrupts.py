@@ -11,7 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
 import msgspec
 from langchain_core.messages import AIMessage
@@ -20,18 +20,18 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import interrupt
 from pydantic import AfterValidator, BaseModel, Field
 
-from ferrule.integrations.offered import Calls
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import ToolOutput
+from ferrule.session.toolset import Toolset
 
 SCRATCHPAD, SEND, TASK, RESUME = "__pregel_scratchpad", "__pregel_send", "__pregel_task_id", "__resume__"
 """Where a task of LangGraph 1.2 finds the answers to its interrupts, what it keeps them by, and its id."""
 PULL = "__pregel_pull"
 """The path of a task that an edge of the graph started: a `ToolNode` runs all calls of the last message in it."""
-NOTE = "ferrule.shown"
+NOTE, FIRST = "ferrule.shown", "ferrule.first"
 ALLOWED = ["approve", "edit", "reject", "respond"]
-MAX_ROUNDS = 64
-"""Runs of nodes of which calls have yet to come: those of a cancelled one never do."""
+MAX_ROUNDS = 1024
+"""Runs of nodes that are remembered."""
 MAX_RUNS = 64
 """Calls whose outputs are kept for when their node is run again."""
 
@@ -101,13 +101,22 @@ class PendingCall(msgspec.Struct, frozen=True):
 Key = tuple[str, str, str]
 Shown = list[list[str]]
 """The calls of a request, by id, and the fingerprints of their questions."""
+Told = dict[tuple[str, str], Answer]
+"""The answers by the same."""
+
+
+class Decided(NamedTuple):
+    """What the user has decided, and the question."""
+
+    answer: Answer
+    question: ExecApproval
 
 
 class _Round(msgspec.Struct, frozen=True):
     """One run of a node: its scratchpad, the answers for its calls, and which of them have not come for theirs."""
 
     scratchpad: Any
-    answers: "asyncio.Task[dict[Key, Answer]]"
+    answers: "asyncio.Task[dict[Key, Decided]]"
     waiting: set[Key]
 
 
@@ -122,26 +131,22 @@ class _Ran(msgspec.Struct):
 class Approvals:
     """What the user decides about calls in a graph. `names` maps the model's names of the tools to Ferrule's."""
 
-    def __init__(self, calls: Calls, names: Mapping[str, str]) -> None:
-        self._calls = calls
+    def __init__(self, toolset: Toolset, names: Mapping[str, str]) -> None:
+        self._toolset = toolset
         self._names = names
         self._rounds: OrderedDict[int, _Round] = OrderedDict()
         self._runs: OrderedDict[tuple[str, Key], _Ran] = OrderedDict()
 
-    async def answer(self, call: PendingCall, runtime: ToolRuntime | None) -> Answer | None:
+    async def decided(self, call: PendingCall, runtime: ToolRuntime | None) -> Decided | None:
         """Return what the user has decided; None if nothing is asked, or there is no graph. Raises `GraphInterrupt`."""
         scratchpad = _configurable().get(SCRATCHPAD)
         if scratchpad is None:
             return None
         current = self._rounds.get(id(scratchpad)) or self._begin(scratchpad, self._beside(call, runtime))
         if call.key not in current.waiting:
-            return (await self._ask([call])).get(call.key)
-        try:
-            return (await asyncio.shield(current.answers)).get(call.key)
-        finally:
-            current.waiting.discard(call.key)
-            if not current.waiting:
-                self._rounds.pop(id(scratchpad), None)
+            return (await self._ask([call], first=False)).get(call.key)
+        current.waiting.discard(call.key)
+        return (await asyncio.shield(current.answers)).get(call.key)
 
     async def once(self, call: PendingCall, run: Callable[[], Awaitable[ToolOutput]]) -> ToolOutput:
         """Run a call, unless its node is run again after an interrupt and this process has run it there."""
@@ -150,8 +155,7 @@ class Approvals:
             return await run()
         ran = self._runs.get((task, call.key))
         if ran is None or ran.scratchpad is not scratchpad:
-            again = ran is not None and (scratchpad.resume or scratchpad.get_null_resume(False) is not None)
-            ran = _Ran(scratchpad, ran.outputs if ran is not None and again else [])
+            ran = _Ran(scratchpad, ran.outputs if ran is not None and _is_resumed(scratchpad) else [])
             self._runs[task, call.key] = ran
             while len(self._runs) > MAX_RUNS:
                 self._runs.popitem(last=False)
@@ -170,7 +174,7 @@ class Approvals:
         return output
 
     def _begin(self, scratchpad: Any, calls: Sequence[PendingCall]) -> _Round:
-        answers = asyncio.ensure_future(self._ask(calls))
+        answers = asyncio.ensure_future(self._ask(calls, first=True))
         answers.add_done_callback(lambda task: task.cancelled() or task.exception())  # all who wait may be cancelled
         while len(self._rounds) >= MAX_ROUNDS:
             self._rounds.popitem(last=False)
@@ -189,23 +193,36 @@ class Approvals:
                 return calls
         return [call]
 
-    async def _ask(self, calls: Sequence[PendingCall]) -> dict[Key, Answer]:
-        """Ask until all that the calls ask has its answer."""
-        answers: dict[Key, Answer] = {}
+    async def _ask(self, calls: Sequence[PendingCall], *, first: bool) -> dict[Key, Decided]:
+        """Ask until all that the calls ask has its answer. `first`: they have not been asked about in this run of their
+        node, so what was answered before it came to be run again counts."""
+        told = _answered_before(calls) if first else {}
+        answers: dict[Key, Decided] = {}
         while asked := [
             (call, question)
             for call in calls
             if call.key not in answers
-            and (question := await self._calls.question(call.called, call.text, call.call_id)) is not None
+            and not (first and self._has_run(call))
+            and (question := await self._question(call)) is not None
         ]:
-            shown = _noted([[call.call_id, question.fingerprint] for call, question in asked])
-            tools = {call.call_id: call.tool for call, _ in asked}
-            response = interrupt(_request(asked), response_schema=_response_to(shown, tools))
-            told = {(call_id, seen): answer for (call_id, seen), answer in zip(shown, response.decisions, strict=True)}
+            waiting = []
             for call, question in asked:
                 if (call.call_id, question.fingerprint) in told:
-                    answers[call.key] = told[call.call_id, question.fingerprint]
+                    answers[call.key] = Decided(told[call.call_id, question.fingerprint], question)
+                else:
+                    waiting.append((call, question))
+            if waiting:
+                shown = _noted([[call.call_id, question.fingerprint] for call, question in waiting], first)
+                told |= _told(shown, interrupt(_request(waiting), response_schema=_response_to(shown, calls)))
         return answers
+
+    def _has_run(self, call: PendingCall) -> bool:
+        ran = self._runs.get((str(_configurable().get(TASK)), call.key))
+        return ran is not None and bool(ran.outputs) and _is_resumed(_configurable()[SCRATCHPAD])
+
+    async def _question(self, call: PendingCall) -> ExecApproval | None:
+        toolset = self._toolset
+        return await toolset.on_own_loop(lambda: toolset.question_of(call.called, call.text, call.call_id))
 
 
 def _configurable() -> Mapping[str, Any]:
@@ -224,7 +241,25 @@ def _last_messages(state: object) -> Iterable[AIMessage]:
             yield from [message for message in reversed(messages) if isinstance(message, AIMessage)][:1]
 
 
-def _noted(shown: Shown) -> Shown:
+def _is_resumed(scratchpad: Any) -> bool:
+    return bool(scratchpad.resume) or scratchpad.get_null_resume(False) is not None
+
+
+def _answered_before(calls: Sequence[PendingCall]) -> Told:
+    """Return what was answered before the node came to be run again. What nobody has answered is forgotten."""
+    scratchpad = _configurable()[SCRATCHPAD]
+    answers: list[Any] = scratchpad.resume
+    told: Told = {}
+    for place, note in [(place, one) for place, one in enumerate(answers) if _is_note(one) and one[FIRST]]:
+        if place + 1 == len(answers) and scratchpad.get_null_resume(False) is None:
+            del answers[place]
+            break
+        scratchpad.interrupt_counter()
+        told |= _told(note[NOTE], interrupt(None, response_schema=_response_to(note[NOTE], calls)))
+    return told
+
+
+def _noted(shown: Shown, first: bool) -> Shown:
     """Note what the next interrupt of this task shows. Return what it did show, if it is reached again.
 
     The note takes the place of an answer, before the interrupt's own.
@@ -233,10 +268,18 @@ def _noted(shown: Shown) -> Shown:
     answers: list[Any] = conf[SCRATCHPAD].resume
     index: int = conf[SCRATCHPAD].interrupt_counter()
     if index == len(answers):
-        answers.append({NOTE: shown})
+        answers.append({NOTE: shown, FIRST: first})
     noted = answers[index] if index < len(answers) else None
     conf[SEND]([(RESUME, answers[: index + 1])])
-    return noted[NOTE] if isinstance(noted, dict) and NOTE in noted else shown
+    return noted[NOTE] if _is_note(noted) else shown
+
+
+def _is_note(answer: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(answer, dict) and NOTE in answer
+
+
+def _told(shown: Shown, response: Response) -> Told:
+    return {(call_id, seen): answer for (call_id, seen), answer in zip(shown, response.decisions, strict=True)}
 
 
 def _request(asked: Sequence[tuple[PendingCall, ExecApproval]]) -> dict[str, Any]:
@@ -260,8 +303,9 @@ def _description(question: ExecApproval) -> str:
     return "\n".join(line for line in (question.reason, question.text, place) if line)
 
 
-def _response_to(shown: Shown, tools: Mapping[str, str]) -> Any:
+def _response_to(shown: Shown, calls: Iterable[PendingCall]) -> Any:
     """Return the type of the response to a request. LangGraph lets an answer that does not fit be given again."""
+    tools = {call.call_id: call.tool for call in calls}
 
     def fitting(response: Response) -> Response:
         if len(response.decisions) != len(shown):

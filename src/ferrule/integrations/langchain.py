@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from ferrule.integrations.offered import Calls, Offer, OfferedTool, data_of, parts_of
+from ferrule.integrations.offered import Offer, OfferedTool, data_of, parts_of, run_call
 from ferrule.protocol.content import ContentPart, InputFile, InputImage, InputText, text_of
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.session.toolset import Toolset
@@ -21,7 +22,7 @@ try:
     from langchain_core.tools import BaseTool, ToolException
     from langgraph.prebuilt import ToolRuntime
 
-    from ferrule.integrations.interrupts import Answer, Approvals, Approve, Edit, PendingCall, Reject, Respond
+    from ferrule.integrations.interrupts import Answer, Approvals, Approve, Decided, Edit, PendingCall, Reject, Respond
 except ImportError as error:
     raise UsageError("the adapter needs the extra `langchain`: pip install 'ferrule[langchain]'") from error
 
@@ -39,23 +40,24 @@ def tools(toolset: Toolset) -> list[BaseTool]:
     `status="error"`, and a `ToolException` where the caller gave no call id. Whoever opened `toolset` closes it, after
     the last run.
     """
-    calls, found = Calls(toolset), Offer(toolset).all()
-    approvals = Approvals(calls, {tool.name: tool.called for tool in found})
-    return [AdaptedTool(tool, calls, approvals) for tool in found]
+    toolset.answer_first()
+    found = Offer(toolset).all()
+    approvals = Approvals(toolset, {tool.name: tool.called for tool in found})
+    return [AdaptedTool(tool, toolset, approvals) for tool in found]
 
 
 class AdaptedTool(BaseTool):
     """See `tools`."""
 
-    _calls: Calls
+    _toolset: Toolset
     _approvals: Approvals
     _called: str
 
-    def __init__(self, tool: OfferedTool, calls: Calls, approvals: Approvals) -> None:
+    def __init__(self, tool: OfferedTool, toolset: Toolset, approvals: Approvals) -> None:
         """Make LangChain's form of a tool."""
         metadata = {"annotations": msgspec.to_builtins(tool.annotations)}
         super().__init__(name=tool.name, description=tool.description, args_schema=tool.parameters, metadata=metadata)
-        self._calls, self._approvals, self._called = calls, approvals, tool.called
+        self._toolset, self._approvals, self._called = toolset, approvals, tool.called
 
     def func(self, ferrule_runtime: ToolRuntime) -> None:
         """Do nothing; from the annotations `ToolNode` knows what to hand in."""
@@ -80,22 +82,23 @@ class AdaptedTool(BaseTool):
         run = runtime if isinstance(runtime, ToolRuntime) else None
         arguments = {name: value for name, value in tool_input.items() if run is None or name != RUNTIME}
         call = PendingCall(self.name, self._called, arguments, call_id or "")
-        answer = await self._approvals.answer(call, run)
-        output = await self._approvals.once(call, partial(self._answered, call, answer))
-        return self._message(output, answer, call_id)
+        decided = await self._approvals.decided(call, run)
+        output = await self._approvals.once(call, partial(self._answered, call, decided))
+        return self._message(output, None if decided is None else decided.answer, call_id)
 
-    async def _answered(self, call: PendingCall, answer: Answer | None) -> ToolOutput:
-        decision, arguments = None, call.text
-        match answer:
-            case Respond(message=message):
+    async def _answered(self, call: PendingCall, decided: Decided | None) -> ToolOutput:
+        arguments, decision = call.text, None
+        shown: ExecApproval | None = None
+        match decided:
+            case (Respond(message=message), _):
                 return ToolOutput(message, True)
-            case Reject(message=message):
+            case (Reject(message=message), _):
                 decision = Decision(ReviewDecision.DENIED, message)
-            case Approve():
+            case (Approve(), shown):
                 decision = Decision(ReviewDecision.APPROVED)
-            case Edit(edited_action=edited):
-                decision, arguments = Decision(ReviewDecision.APPROVED), json.dumps(edited.args)
-        return await self._calls.run(call.called, arguments, call.call_id, decision)
+            case (Edit(edited_action=edited), _):
+                arguments, decision = json.dumps(edited.args), Decision(ReviewDecision.APPROVED)
+        return await run_call(self._toolset, call.called, arguments, call.call_id, decision, shown)
 
     def _message(self, output: ToolOutput, answer: Answer | None, call_id: str | None) -> Any:
         """Return the output as LangChain has it. Raises `ToolException`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ferrule.integrations.offered import MAX_SHOWN, Calls, OfferedTool, data_of, offered, parts_of
+from ferrule.integrations.offered import MAX_SHOWN, OfferedTool, data_of, offered, parts_of, run_call
 from ferrule.protocol.content import ContentPart, InputFile, InputImage, InputText, text_of
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
@@ -48,7 +48,7 @@ class AdaptedToolset(AbstractToolset[Any]):
     """See `toolset`."""
 
     def __init__(self, tools: Toolset, name: str | None) -> None:
-        self._calls = Calls(tools)
+        tools.answer_first()
         self._tools = tools
         self._name = name
         self._called: dict[str, str] = {}
@@ -77,7 +77,7 @@ class AdaptedToolset(AbstractToolset[Any]):
         """Run a call. Raises `ApprovalRequired`, with the question as its metadata, `ToolFailed`, and `ModelRetry` when
         the `timeout` of its definition is over."""
         called, call_id = self._called.get(name, name), ctx.tool_call_id or ""
-        question = await self._calls.question(called, tool_args, call_id)
+        question = await self._tools.on_own_loop(lambda: self._tools.question_of(called, tool_args, call_id))
         if question is not None and not self._is_approved(question, tool_args, ctx):
             self._asked[call_id, question.fingerprint] = None
             if len(self._asked) > MAX_SHOWN:
@@ -86,7 +86,9 @@ class AdaptedToolset(AbstractToolset[Any]):
         limit = tool.tool_def.timeout
         try:
             async with asyncio.timeout(limit):
-                output = await self._calls.run(called, tool_args, call_id, None if question is None else True)
+                output = await run_call(
+                    self._tools, called, tool_args, call_id, None if question is None else True, question
+                )
         except TimeoutError:
             raise ModelRetry(f"{name} was ended after {limit} seconds") from None
         return _returned(output, name, call_id)
