@@ -220,9 +220,9 @@ async def test_a_call_that_ran_beside_an_interrupted_one_is_not_run_again(way: s
 
 
 async def test_answers_to_interrupts_of_other_tools_stay_theirs(tmp_path: Path) -> None:
-    """When the human is asked, the patch has been approved and made: it would not ask the same again."""
+    """When the human is asked, the patch has been approved and made: it would ask something else now."""
     (tmp_path / "a.txt").write_text("old\n")
-    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n old\n+new\n*** End Patch"
     calls = [function_call("apply_patch", {"input": patch}), function_call("ask_human", {"question": "?"})]
     with scripted(calls, "done") as model:
         async with opened(tmp_path, "apply_patch", policy="untrusted") as toolset:
@@ -234,7 +234,7 @@ async def test_answers_to_interrupts_of_other_tools_stay_theirs(tmp_path: Path) 
             state = await running.ainvoke(Command(resume="42"), THREAD)
     patched, human = answers(state).values()
     assert patched.status == "success" and human.content == "42"
-    assert (tmp_path / "a.txt").read_text() == "new\n"
+    assert (tmp_path / "a.txt").read_text() == "old\nnew\n"
 
 
 async def test_a_call_that_a_middleware_runs_twice_is_asked_about_twice(tmp_path: Path) -> None:
