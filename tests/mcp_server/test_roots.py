@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from ferrule.doors.mcp_server.roots import folder_of, narrowed, place_in
 from ferrule.protocol.errors import UsageError
@@ -99,6 +100,18 @@ async def test_commands_write_in_the_clients_roots_and_nowhere_else(tmp_path: Pa
         result = await client.call_tool("exec_command", {"cmd": script})
     assert f"\n{inside}\n" in text_of(result)
     assert os.listdir(inside) == ["in"] and os.listdir(settings.cwd) == ["in"] and os.listdir(outside) == []
+
+
+async def test_a_client_that_starts_us_at_the_root_of_the_disk_says_where_to_work(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, cwd="/")
+    (inside,) = folders(tmp_path, "work")
+    async with served(settings) as server:
+        async with connected(server, "legacy") as client:
+            with pytest.raises(MCPError, match="choose a project folder"):
+                await client.list_tools()
+        async with connected(server, "legacy", list_roots_callback=roots(inside)) as client:
+            assert (await client.list_tools()).tools
+            assert inside in text_of(await client.call_tool("exec_command", {"cmd": "pwd"}))
 
 
 async def test_roots_that_change_are_read_again(tmp_path: Path) -> None:

@@ -90,7 +90,15 @@ class Client(AsyncClosing):
         self._knows_roots = False
 
     async def tools(self, ctx: Context) -> list[Tool]:
-        """Return what the client can call."""
+        """Return what the client can call. Raises `MCPError`."""
+        try:
+            return (await self._opened(ctx)).tools()
+        except MCPError:
+            if self._knows_roots or not _has_roots(ctx) or _asks_by_answers(ctx):
+                raise
+        # A client that starts us nowhere in particular says by its roots where to work.
+        async with self._learning:
+            await self._learn_roots(ctx, {})
         return (await self._opened(ctx)).tools()
 
     async def call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
