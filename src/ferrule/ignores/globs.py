@@ -5,7 +5,7 @@ is a class; a backslash takes the next character as it is.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,7 +33,9 @@ def glob_regex(glob: str) -> "re.Pattern[str]":
 
 @lru_cache(maxsize=4096)
 def rule_of(line: str) -> Rule | None:
-    """Parse a line of a gitignore file, or a `--glob`; None for blank lines, comments and bad globs."""
+    """Parse a line of an ignore file; None for blank lines, comments, bad globs and what would take for ever."""
+    if "{" in line and line.count("*") > MOST_WITH_BRACES:
+        return None
     try:
         return parse_rule(line)
     except GlobError:
@@ -79,6 +81,15 @@ _ANY_DEPTH = "(?:/?|.*/)"
 """How a leading `**/` reads: of a rule without a slash, too."""
 
 
+_BETWEEN = "(?:/|/.*/)"
+"""How a `/**/` reads."""
+_STAR = "[^/]*"
+_DEPTHS = (_ANY_DEPTH, _BETWEEN)
+MOST_WITH_BRACES = 3
+"""Stars in a line with braces, which are tried in all combinations; without braces each is tried once. Git knows no
+braces, so that nearly no file has such lines."""
+
+
 def some_of(patterns: Sequence["re.Pattern[str]"]) -> "re.Pattern[str]":
     """Return one pattern that matches whatever one of these does. Most lines of ignore files hold at any depth; they
     share the search for it."""
@@ -86,6 +97,60 @@ def some_of(patterns: Sequence["re.Pattern[str]"]) -> "re.Pattern[str]":
     deep = "|".join(text.removeprefix(_ANY_DEPTH) for text in texts if text.startswith(_ANY_DEPTH))
     others = [f"(?:{text})" for text in texts if not text.startswith(_ANY_DEPTH)]
     return re.compile("|".join([*others, f"{_ANY_DEPTH}(?:{deep})"] if deep else others), re.DOTALL)
+
+
+def _settled(parts: Sequence[str]) -> list[str]:
+    """Let what stands before another star match once, at the first place: that star takes whatever is left. Without
+    this, a line of an untrusted ignore file could make the search try all combinations, which takes for ever."""
+    groups: list[list[str]] = [[]]
+    for part in parts:
+        if part in _DEPTHS:
+            groups.append([part])
+        else:
+            groups[-1].append(part)
+    done: list[str] = []
+    for number, group in enumerate(groups):
+        depth, names = (group[:1], group[1:]) if group[:1] and group[0] in _DEPTHS else ([], group)
+        text = "".join(map(_name, _split(names)))
+        if depth and number < len(groups) - 1:  # `**/` before another one
+            done.append(f"(?>{depth[0].replace('.*', '.*?')}{text}(?=/))")
+        else:
+            done += [*depth, text]
+    return done
+
+
+def _split(parts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield what stands between slashes, and the slashes."""
+    name: list[str] = []
+    for part in parts:
+        if part.startswith("/"):
+            yield name
+            yield [part]
+            name = []
+        else:
+            name.append(part)
+    yield name
+
+
+def _name(parts: Sequence[str]) -> str:
+    """Return the pattern of one name."""
+    chunks: list[list[str]] = [[]]
+    for part in parts:
+        if part != _STAR:
+            chunks[-1].append(part)
+        elif chunks[-1] or len(chunks) == 1:  # a star after a star adds nothing
+            chunks.append([])
+    first, *later = chunks
+    if not later:
+        return "".join(first)
+    *middle, last = later
+    found = "".join(f"(?>[^/]*?{''.join(map(_within_a_name, chunk))})" for chunk in middle)
+    return "".join(first) + found + _STAR + "".join(last)
+
+
+def _within_a_name(part: str) -> str:
+    """Keep a class from matching a slash."""
+    return f"(?!/){part}" if part.startswith("[") else part
 
 
 class _Reader:
@@ -102,7 +167,7 @@ class _Reader:
             parts.append(self._next())
         if self._depth:
             raise GlobError("an opening brace has no closing one")
-        return "".join(parts) + r"\Z"
+        return "".join(parts if "(?:" in parts else _settled(parts)) + r"\Z"
 
     def _next(self) -> str:
         character = self._glob[self._at]
@@ -145,7 +210,7 @@ class _Reader:
         if rest.startswith("**/") and self._at > 1:
             while self._glob.startswith("**/", self._at):
                 self._at += 3
-            return "(?:/|/.*/)"
+            return _BETWEEN
         return "/"
 
     def _stars(self) -> str:
@@ -160,7 +225,7 @@ class _Reader:
             if len(glob) == start + 2:
                 self._at = start + 2
                 return ".*"
-        return "[^/]*"
+        return _STAR
 
     def _class(self) -> str:
         glob, at = self._glob, self._at
