@@ -10,6 +10,7 @@ import pytest
 from ferrule.cli.commands import terminal
 from ferrule.doors.terminal.app import TerminalApp
 from ferrule.session.index import SessionIndex
+from ferrule.testing import function_call
 from ferrule.testing.steps import StepLike
 from tests.cli.played import execute
 from tests.terminal.screen import Screen, shown
@@ -131,6 +132,19 @@ async def test_a_fault_is_told_and_nothing_ends_with_it(spoken: Screen, monkeypa
     assert "Traceback" not in spoken.text.split("goes on")[1].replace("Traceback (most", "", 1)
     await spoken.say("third words")
     await spoken.until("^ Three.")
+
+
+async def test_a_plan_stays_in_sight_when_its_session_is_gone_on_with(tmp_path: Path) -> None:
+    plan = {"plan": [{"step": "Look", "status": "completed"}, {"step": "Write", "status": "in_progress"}]}
+    script: list[StepLike] = [function_call("update_plan", plan), function_call("update_plan", {"plan": 1}), "One."]
+    async with shown(tmp_path, script, ephemeral=False) as screen:
+        await screen.say("go")
+        await screen.until("^ One.")
+        await screen.say("/fork")
+        await screen.until("this is a copy of")
+        await screen.until("^ Plan 1 of 2\n ✓ Look\n ▸ Write$")
+        await screen.say("/new")
+        await screen.until("^ Plan", gone=True)
 
 
 async def test_the_command_line_opens_a_stored_session(

@@ -3,6 +3,8 @@
 import traceback
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from ferrule._version import __version__
 from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.cells import (
@@ -367,6 +369,9 @@ class Conversation:
 
     def stored(self, item: ResponseItem) -> None:
         """Take an item of a stored conversation: a message, reasoning or a call."""
+        call = read_call(item.view)
+        if isinstance(call, PlanCall):
+            self.plan = _plan_of(call) or self.plan
         if called_id(item.view) is None:
             self._complete(item)
         else:
@@ -387,6 +392,18 @@ class Conversation:
                 self._end_call(cell, True, "interrupted")
         self._calls.clear()
         self._arriving.clear()
+
+
+def _plan_of(call: PlanCall) -> tuple[PlanStep, ...]:
+    """Return the plan that a call brought; none where it is not one."""
+    try:
+        return msgspec.convert(call.arguments, _Planned).plan
+    except msgspec.ValidationError:
+        return ()
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    plan: tuple[PlanStep, ...]
 
 
 def _of_session(event: Event | ToolEvent) -> Cell | None:

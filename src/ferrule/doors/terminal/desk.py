@@ -155,8 +155,10 @@ class Desk:
         self._show_about()
         self.conversation.begin(self.talk.model_name, self.talk.settings.cwd, await self.talk.confinement())
         if stored is not None:
-            cells, self.conversation.last_answer = await run_blocking(stored_cells, stored)
+            cells, before = await run_blocking(stored_cells, stored)
+            self.conversation.last_answer = before.last_answer
             self._stage.transcript.fill(cells)
+            self._stage.plan.show(before.plan)
             self._damage = stored.damage
             if self._damage:
                 self.conversation.warn(self._damage)

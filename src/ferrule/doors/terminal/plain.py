@@ -305,7 +305,8 @@ class Plain:
         talk = self.talk
         self._conversation.begin(talk.model_name, talk.settings.cwd, await talk.confinement())
         if stored is not None:
-            cells, self._conversation.last_answer = stored_cells(stored)
+            cells, before = stored_cells(stored)
+            self._conversation.last_answer = before.last_answer
             for cell in cells:
                 self._print_cell(cell)
 

@@ -9,15 +9,15 @@ from ferrule.protocol.items import Message, ResponseItem
 from ferrule.session.rollout import StoredSession
 
 
-def stored_cells(stored: StoredSession) -> tuple[list[Cell], str]:
-    """Return the cells of a session that is gone on with, and its last answer."""
+def stored_cells(stored: StoredSession) -> tuple[list[Cell], Conversation]:
+    """Return the cells of a session that is gone on with, and the conversation, which has its last answer and plan."""
     cells: list[Cell] = []
     conversation = Conversation(cells.append, lambda cell: None)
     for response in stored.responses:
         for item in response:
             _take(conversation, item)
     conversation.abort()
-    return cells, conversation.last_answer
+    return cells, conversation
 
 
 def _take(conversation: Conversation, item: ResponseItem) -> None:
