@@ -22,6 +22,8 @@ Play = Callable[["PlayedCrew", int, Job], None]
 class PlayedCrew:
     """Workers that do with each job what the test says."""
 
+    processors = 2
+
     def __init__(self, play: Play) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.lanes: dict[int, int] = {}
@@ -63,7 +65,7 @@ class Place:
         tasks = [(msgspec.json.encode(one).decode(), msgspec.json.encode({"id": one, "prompt": "x"})) for one in ids]
         self.queue.add(tasks)
         progress = Progress(total=len(tasks))
-        return Driver(self.queue, self.results, crew, progress, lanes=lanes, processes=2, changed=lambda: None)
+        return Driver(self.queue, self.results, crew, progress, lanes=lanes, changed=lambda: None)
 
     def written(self) -> list[dict[str, object]]:
         return [msgspec.json.decode(line) for line in self.out.read_bytes().splitlines()]

@@ -19,7 +19,7 @@ SHOWN_BAD = 10
 """Bad tasks that an error tells of."""
 
 
-async def run(
+async def run(  # noqa: PLR0913 - as `Agent`
     tasks: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
     *,
     out: str | os.PathLike[str] | None = None,
@@ -37,14 +37,15 @@ async def run(
     max_output_tokens: int | None = None,
     max_turns: int | None = None,
     max_tokens: int | None = None,
+    ray: str | None = None,
 ) -> AsyncIterator[dict[str, Any]]:
     """Do tasks, `workers` at a time, and yield the result of each as it ends.
 
     `tasks` are dicts, or a file with one JSON object a line; fields and results are those of docs/batch.md, and the
     other arguments those of `Agent`, for tasks that do not say otherwise. Nobody is asked: what the sandbox forbids is
     refused. With `out`, results are kept in that file, and a later run goes on where this one stopped: it yields those
-    that are there first. Raises `UsageError` for a bad task, before anything starts, and `FerruleError` where the batch
-    cannot go on.
+    that are there first. `ray` is the address of a Ray cluster that does them. Raises `UsageError` for a bad task,
+    before anything starts, and `FerruleError` where the batch cannot go on.
     """
     agent = Agent(
         model,
@@ -62,7 +63,7 @@ async def run(
         max_output_tokens=max_output_tokens,
     )
     settings = msgspec.structs.replace(agent.settings, tools=None if tools is None else tuple(tools))
-    with closing(Batch(settings, out, workers=workers, api_key=api_key)) as batch:
+    with closing(Batch(settings, out, workers=workers, api_key=api_key, ray=ray)) as batch:
         if isinstance(tasks, str | os.PathLike):
             with open_tasks(tasks) as file:
                 batch.prepare(lines_of(file), os.path.dirname(os.path.abspath(tasks)))

@@ -136,7 +136,7 @@ class Attempts(AsyncClosing):
         items, whole = conversation(record, encodable(task.prompt)) if recorded else ([], False)
         if found.status == "done" and not whole:
             found.status, found.error = "error", f"what was said could not be kept in {record}: is the disk full?"
-        judged = found.code is not None
+        judged, kept = found.code is not None, self._setup.kept_rollouts
         return Result(
             id=task.id,
             status=found.status,
@@ -148,7 +148,7 @@ class Attempts(AsyncClosing):
             seconds=round(seconds, 3),
             attempts=tries,
             error=found.error,
-            rollout=str(record) if recorded and self._setup.keeps_rollouts else None,
+            rollout=os.path.join(kept, record.name) if recorded and kept is not None else None,
             messages=messages_of(items, self._profiles),
         )
 

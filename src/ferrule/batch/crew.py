@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 import msgspec
 
 from ferrule.batch.messages import Channel, Message, Setup, Stop
 from ferrule.protocol.errors import FerruleError
+
+T = TypeVar("T")
 
 ENDING_SECONDS = 15.0
 """How long a worker may take that was told to end: it ends the commands of its tasks, and removes their workspaces."""
@@ -50,6 +52,11 @@ class Crew(Protocol):
 
     events: "asyncio.Queue[Event]"
 
+    @property
+    def processors(self) -> int:
+        """How many there are for the workers."""
+        ...
+
     async def start(self, lanes: int) -> int:
         """Start a worker with so many lanes; return its number."""
         ...
@@ -71,14 +78,19 @@ class _Worker(msgspec.Struct):
 
 
 class LocalCrew:
-    """Workers as processes. They end with this one, and hold the descriptor `lock` open until they have."""
+    """Workers as processes. They end with this one, and hold the descriptors `kept` open until they have."""
 
-    def __init__(self, setup: Setup, lock: int) -> None:
+    def __init__(self, setup: Setup, *kept: int) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._setup = setup
-        self._lock = lock
+        self._kept = kept
         self._numbers: Iterator[int] = count(1)
         self._workers: dict[int, _Worker] = {}
+
+    @property
+    def processors(self) -> int:
+        """See `Crew.processors`."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     async def start(self, lanes: int) -> int:
         """See `Crew.start`. Raises `FerruleError`."""
@@ -86,7 +98,7 @@ class LocalCrew:
         try:
             ours, theirs = socket.socketpair()
             with theirs:
-                process = await self._process(log, (theirs.fileno(), self._lock))
+                process = await self._process(log, (theirs.fileno(), *self._kept))
         except OSError as error:
             raise FerruleError(f"no worker can be started: {error.strerror}") from error
         channel = Channel(*await asyncio.open_connection(sock=ours))
@@ -94,7 +106,7 @@ class LocalCrew:
         self._workers[number] = _Worker(process, channel, log, asyncio.create_task(self._listen(number, channel)))
         return number
 
-    async def _process(self, log: BinaryIO, descriptors: tuple[int, int]) -> asyncio.subprocess.Process:
+    async def _process(self, log: BinaryIO, descriptors: tuple[int, ...]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # the working directory holds no modules of ours
@@ -141,6 +153,11 @@ class LocalCrew:
         del self._workers[number]
         with worker.log as log:
             self.events.put_nowait(Left(number, _how(code, _end_of(log))))
+
+
+def waiting(queue: "asyncio.Queue[T]") -> list[T]:
+    """Take what waits in a queue."""
+    return [queue.get_nowait() for _ in range(queue.qsize())]
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

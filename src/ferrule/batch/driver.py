@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ferrule.batch.crew import Crew, Event, Left, Said, Woken
+from ferrule.batch.crew import Crew, Event, Left, Said, Woken, waiting
 from ferrule.batch.messages import Done, Hold, Job, Message, Ready, Unable
 from ferrule.batch.results import Result, ResultsFile, Status
 from ferrule.batch.tasks import Task
@@ -62,7 +62,7 @@ class Progress(msgspec.Struct):
 
 
 class Driver:
-    """One run: so many tasks at a time (`lanes`), in so many worker processes at most."""
+    """One run: so many tasks at a time (`lanes`), in a worker process a processor at most."""
 
     def __init__(
         self,
@@ -72,7 +72,6 @@ class Driver:
         progress: Progress,
         *,
         lanes: int,
-        processes: int,
         changed: Callable[[], None],
     ) -> None:
         self.given: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -82,7 +81,6 @@ class Driver:
         self._crew = crew
         self._progress = progress
         self._lanes = lanes
-        self._processes = processes
         self._changed = changed
         self._starting: dict[int, int] = {}
         self._free: dict[int, int] = {}
@@ -105,7 +103,7 @@ class Driver:
         try:
             await self._staff()
             while self._progress.left and not writing.done():
-                await self._heed([await self._crew.events.get(), *_waiting(self._crew.events)])
+                await self._heed([await self._crew.events.get(), *waiting(self._crew.events)])
         finally:
             try:
                 await self._finish(writing)
@@ -124,7 +122,7 @@ class Driver:
         """End the workers, and write what they had finished by then. Raises what kept results from being written."""
         try:
             await self._crew.close()
-            self._take_in(_waiting(self._crew.events))
+            self._take_in(waiting(self._crew.events))
         finally:
             self._unwritten.put_nowait(None)
             await writing
@@ -132,7 +130,7 @@ class Driver:
     async def _staff(self) -> None:
         """Start as many workers as have something to do, with the lanes shared among them."""
         lanes = min(self._lanes, self._queue.waiting(alone=False))
-        processes = min(self._processes, lanes)
+        processes = min(self._crew.processors, lanes)
         for place in range(processes):
             await self._start(lanes // processes + (place < lanes % processes))
         await self._start_alone()
@@ -265,16 +263,11 @@ class Driver:
         """Append results to their file, as many at a time as there are, and take them out of the queue."""
         ending = False
         while not ending:
-            waiting = [await self._unwritten.get(), *_waiting(self._unwritten)]
-            results = [result for result in waiting if result is not None]
-            ending = None in waiting
+            taken = [await self._unwritten.get(), *waiting(self._unwritten)]
+            results = [result for result in taken if result is not None]
+            ending = None in taken
             if results:
                 await asyncio.to_thread(self._results.append, [line for _, line in results])
                 self._queue.forget([key for key, _ in results])
             for _, line in results:
                 self.given.put_nowait(line)
-
-
-def _waiting(queue: "asyncio.Queue[T]") -> list[T]:
-    """Take what waits in a queue."""
-    return [queue.get_nowait() for _ in range(queue.qsize())]

@@ -12,15 +12,16 @@ _SIZE = struct.Struct(">Q")
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told when it starts. `rollouts` is where the tasks' files go, `scratch` where their workspaces
-    are made; `keeps_rollouts`: they stay when the batch has ended; `images`: some tasks have one."""
+    """What a worker is told when it starts. `rollouts` is where it writes the tasks' files, `scratch` where their
+    workspaces are made; `kept_rollouts` is where those files are when the batch has ended, None: nowhere; `images`:
+    some tasks have one."""
 
     settings: Settings
     api_key: str | None
     lanes: int
     scratch: str
     rollouts: str
-    keeps_rollouts: bool
+    kept_rollouts: str | None
     images: bool
 
 
@@ -49,13 +50,15 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """From a worker: a task's line of the results, and what is shown of it. `unreachable`: no server answered."""
+    """From a worker: a task's line of the results, and what is shown of it. `unreachable`: no server answered.
+    `record` is its rollout, from a worker on another disk."""
 
     key: str
     line: bytes
     status: Status
     verdict: Verdict | None = None
     unreachable: bool = False
+    record: bytes | None = None
 
 
 class Unable(msgspec.Struct, frozen=True, tag=True):

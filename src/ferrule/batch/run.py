@@ -1,19 +1,19 @@
 """A batch from its tasks to its results: what the command and programs run."""
 
 import asyncio
-import hashlib
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
-from ferrule.batch.crew import LocalCrew
+from ferrule.batch.crew import Crew, LocalCrew
 from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
 from ferrule.batch.messages import Setup
+from ferrule.batch.places import clear, folder_apart
 from ferrule.batch.results import ResultsFile, unfinished
 from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, has_image, read_task
 from ferrule.config import project_root
@@ -25,7 +25,6 @@ from ferrule.protocol.permissions import ReadOnly
 from ferrule.protocol.settings import DEFAULT_MODEL, Settings
 from ferrule.session.opening import Lent, open_session
 from ferrule.store.queue import TaskQueue
-from ferrule.workspaces import WorkspaceError, Workspaces
 
 DEFAULT_WORKERS = 8
 """Tasks at a time: what most servers take, and most machines have memory for."""
@@ -47,6 +46,7 @@ class Batch:
         *,
         workers: int = DEFAULT_WORKERS,
         api_key: str | None = None,
+        ray: str | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Raise `UsageError` for what cannot be."""
@@ -61,6 +61,7 @@ class Batch:
         self._settings = settings
         self._workers = workers
         self._api_key = api_key
+        self._ray = ray
         self._changed = changed
         self._keeps = out is not None
         self._images = has_image(settings.sandbox_policy)
@@ -103,33 +104,36 @@ class Batch:
             lanes=0,
             scratch=str(scratch),
             rollouts=rollouts,
-            keeps_rollouts=self._keeps,
+            kept_rollouts=rollouts if self._keeps else None,
             images=self._images,
         )
-        self.progress.began = time.monotonic()
-        driver = Driver(
-            self._queue,
-            self._results,
-            LocalCrew(setup, self._results.descriptor),
-            self.progress,
-            lanes=self._workers,
-            processes=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-            changed=self._changed,
-        )
-        running = asyncio.create_task(driver.run())
-        try:
-            while (line := await driver.given.get()) is not None:
-                driver.taken()
-                yield line
-            await running
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            with suppress(WorkspaceError):
-                async with Workspaces.open(scratch):
-                    pass  # what killed workers have left is removed, and the folder
+        async with self._crew(setup) as crew:
+            self.progress.began = time.monotonic()
+            driver = Driver(self._queue, self._results, crew, self.progress, lanes=self._workers, changed=self._changed)
+            running = asyncio.create_task(driver.run())
+            try:
+                while (line := await driver.given.get()) is not None:
+                    driver.taken()
+                    yield line
+                await running
+            finally:
+                running.cancel()
+                await asyncio.wait([running])
         if self._queue.is_empty():
             self._queue.remove()
+
+    @asynccontextmanager
+    async def _crew(self, setup: Setup) -> AsyncIterator[Crew]:
+        if self._ray is not None:
+            from ferrule.batch.ray_crew import RayCrew
+
+            async with RayCrew.open(setup, self._ray) as crew:
+                yield crew
+            return
+        try:
+            yield LocalCrew(setup, self._results.descriptor)
+        finally:
+            await clear(setup.scratch)
 
     def close(self) -> None:
         """Close all files."""
@@ -157,8 +161,7 @@ class Batch:
         top = project_root(str(self._out.parent))
         if not Path(top, ".git").exists():
             return beside
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return caches / "ferrule" / "batch" / hashlib.sha256(os.fsencode(self._out)).hexdigest()[:16]
+        return folder_apart(self._out)
 
 
 async def _try_session(settings: Settings, api_key: str | None) -> None:

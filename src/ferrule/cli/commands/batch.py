@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 
 import msgspec
@@ -47,7 +47,8 @@ def main(arguments: list[str]) -> int:
     translate(options)
     settings = _settings(options)
     out = Terminal.on(sys.stderr)
-    with out.for_stderr(), closing(_batch(settings, options)) as batch:
+    # Ray tells on standard output of actors that died.
+    with out.for_stderr(), redirect_stdout(sys.stderr), closing(_batch(settings, options)) as batch:
         view = BatchView(out, batch.progress)
         for bad in batch.bad:
             view.say(bad)
@@ -73,6 +74,7 @@ def _parser() -> Parser:
         "-n", "--workers", type=int, metavar="N", default=DEFAULT_WORKERS,
         help=f"how many tasks are done at a time, with one request each (default {DEFAULT_WORKERS})",
     )  # fmt: skip
+    parser.add_argument("--ray", metavar="ADDRESS", help="do them on this Ray cluster; `local` starts one here")
     add_model_flags(parser)
     add_profile_flag(parser)
     add_rights_flags(parser, directory=False)
@@ -100,7 +102,7 @@ def _batch(settings: Settings, options: argparse.Namespace) -> Batch:
     given: str = options.tasks
     if given != STDIN and os.path.isfile(given) and Path(options.out).exists() and os.path.samefile(given, options.out):
         raise UsageError(f"--out: {options.out} is the file of the tasks; name another one")
-    batch = Batch(settings, options.out, workers=options.workers)
+    batch = Batch(settings, options.out, workers=options.workers, ray=options.ray)
     try:
         if given == STDIN:
             batch.prepare(lines_of(sys.stdin.buffer), os.getcwd())

@@ -1,0 +1,21 @@
+"""Where a batch has its workspaces, and how they go."""
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ferrule.workspaces import WorkspaceError, Workspaces
+
+
+def folder_apart(name: str | os.PathLike[str]) -> Path:
+    """Return a folder in the user's caches for the batch of this name, on whichever machine."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "ferrule" / "batch" / hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+
+
+async def clear(scratch: str | os.PathLike[str]) -> None:
+    """Remove the workspaces that killed workers have left there, and the folder if nobody has it open."""
+    with suppress(WorkspaceError):
+        async with Workspaces.open(Path(scratch)):
+            pass
