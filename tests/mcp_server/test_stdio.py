@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.lowlevel import Server
 
-from ferrule.doors.mcp_server import stdio
+from ferrule.doors.mcp_server import clients, stdio
+from ferrule.doors.mcp_server.run import tools_opener
 from ferrule.doors.mcp_server.stdio import serve_lines
 from ferrule.protocol.settings import Settings
 from ferrule.tools.tasks import run_blocking
-from tests.mcp_server.served import ESCALATED, served, settings_in
+from tests.mcp_server.served import ESCALATED, served, serving, settings_in
 from tests.processes import running, until
 
 HELLO = {
@@ -100,20 +102,25 @@ def _write_all(descriptor: int, data: bytes) -> None:
 @asynccontextmanager
 async def piped(settings: Settings) -> AsyncIterator[Pipes]:
     """A server at the other end of two pipes."""
+    async with served(settings) as server, piped_to(server) as pipes:
+        yield pipes
+
+
+@asynccontextmanager
+async def piped_to(server: Server[Any]) -> AsyncIterator[Pipes]:
     source, into = os.pipe()
     out_of, sink = os.pipe()
     pipes = Pipes(into, out_of)
-    async with served(settings) as server:
-        pipes.serving = asyncio.create_task(serve_lines(server, server.create_initialization_options(), source, sink))
-        try:
-            yield pipes
-        finally:
-            pipes.hang_up()
-            async with asyncio.timeout(20):
-                await pipes.serving
-            pipes.stop_listening()
-            os.close(source)
-            os.close(sink)
+    pipes.serving = asyncio.create_task(serve_lines(server, server.create_initialization_options(), source, sink))
+    try:
+        yield pipes
+    finally:
+        pipes.hang_up()
+        async with asyncio.timeout(20):
+            await pipes.serving
+        pipes.stop_listening()
+        os.close(source)
+        os.close(sink)
 
 
 DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -257,6 +264,21 @@ async def test_a_call_that_asked_goes_on_only_as_that_call_and_once(tmp_path: Pa
         again = await call()
         unanswered = await call(requestState=again["requestState"], inputResponses={})
         assert unanswered["isError"] and "rejected by user" in unanswered["content"][0]["text"]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_PARKED", 1), ("PARKED_S", 0.1)])
+async def test_a_call_that_nobody_answers_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: float
+) -> None:
+    monkeypatch.setattr(clients, limit, value)
+    params = {"name": "exec_command", "arguments": {"cmd": "true", **ESCALATED}, "_meta": ENVELOPE}
+    known = clients.Client(settings_in(tmp_path), tools_opener(None))
+    async with serving(known) as server, piped_to(server) as pipes:
+        asked = [(await pipes.answer(await pipes.ask("tools/call", **params)))["result"] for _ in range(2)]
+        await until(lambda: len(known._parked) <= (1 if limit == "MAX_PARKED" else 0))
+        late = params | {"requestState": asked[0]["requestState"], "inputResponses": {}}
+        refused = (await pipes.answer(await pipes.ask("tools/call", **late)))["result"]
+        assert refused["isError"] and "withdrawn" in refused["content"][0]["text"]
 
 
 @pytest.mark.parametrize("meta", [{}, {"_meta": ENVELOPE}])
