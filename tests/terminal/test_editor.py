@@ -36,3 +36,17 @@ def test_no_editor_and_one_that_a_command_could_have_written_are_told(
     monkeypatch.setenv("EDITOR", "vi")
     with pytest.raises(UsageError, match="no command can write"):
         editor_command(settings)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("rm $0; mkfifo $0", "what the editor left is a named pipe, not a file; the message stays"),
+        ("rm $0; ln -s /dev/zero $0", "what the editor left is a device, not a file"),
+        ("rm $0", "left no message"),
+        ("truncate -s 9M $0", "is larger than 8192 KiB"),
+    ],
+)
+def test_what_an_editor_leaves_is_read_only_if_it_is_a_text(script: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        edited(["/bin/sh", "-c", script], "text")

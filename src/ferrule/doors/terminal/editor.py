@@ -6,9 +6,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ferrule.doors.terminal.keyboard import LONGEST_PASTE
 from ferrule.lookup import locate
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
+from ferrule.reading import Unreadable, read_file
 from ferrule.sandbox.policy import command_places
 
 NO_EDITOR = "set VISUAL or EDITOR to the editor that you use"
@@ -37,9 +39,13 @@ def edited(argv: list[str], text: str) -> str:
         file.write_text(text, encoding="utf-8")
         try:
             code = subprocess.run([*argv, str(file)], check=False).returncode
-            edited_text = file.read_text(encoding="utf-8", errors="replace")
+            edited_text = read_file(file, LONGEST_PASTE).decode(errors="replace")
+        except FileNotFoundError as error:
+            raise UsageError("the editor left no message; it stays as it was") from error
         except OSError as error:
-            raise UsageError(f"the editor left no message: {error}; it stays as it was") from error
+            raise UsageError(f"the editor cannot be started: {error}; the message stays as it was") from error
+        except Unreadable as problem:
+            raise UsageError(f"what the editor left {problem}; the message stays as it was") from problem
         if code:
             raise UsageError(f"the editor ended with {code}; the message stays as it was")
         return edited_text.rstrip("\n")
