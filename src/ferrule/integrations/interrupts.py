@@ -235,7 +235,7 @@ def _last_messages(state: object) -> Iterable[AIMessage]:
     if isinstance(state, list):
         lists: Iterable[object] = [state]
     else:
-        lists = state.values() if isinstance(state, dict) else vars(state).values()
+        lists = (state if isinstance(state, dict) else getattr(state, "__dict__", {})).values()
     for messages in lists:
         if isinstance(messages, list):
             yield from [message for message in reversed(messages) if isinstance(message, AIMessage)][:1]
