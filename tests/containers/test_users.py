@@ -93,6 +93,13 @@ async def test_files_are_opened_as_a_command_would(container: Container) -> None
         await container.open_file("/a\0b", os.O_RDONLY)
 
 
+async def test_no_file_of_the_helper_is_opened(container: Container) -> None:
+    for number in range(32):
+        with pytest.raises(OSError, match="No such") as caught:
+            os.close(await container.open_file(f"/proc/self/fd/{number}", NEW))
+        assert caught.value.errno in (2, 6), number  # ENXIO is the channel's, a socket
+
+
 async def test_links_lead_nowhere_but_inside(container: Container) -> None:
     await container.run("ln -s /etc/hostname inside; ln -s ../../../../../../etc/hostname far")
     for name in ("inside", "far"):

@@ -169,8 +169,9 @@ async def test_commands_that_cannot_start_are_results(sandbox: Any) -> None:
     with pytest.raises(ValueError, match="embedded null byte"):
         await sandbox.exec(["echo", "a\0b"])
     await sandbox._sandbox.aclose()
-    with pytest.raises(SandboxUnavailableError, match="has ended"):
-        await sandbox.exec(["true"])
+    for late in (sandbox.exec(["true"]), sandbox.read_file("x"), sandbox.write_file("x", "y")):
+        with pytest.raises(SandboxUnavailableError, match="has ended"):
+            await late
 
 
 async def test_what_daemonises_goes_on_and_holds_nobody(sandbox: Any) -> None:

@@ -7,7 +7,8 @@ of `SandboxEnvironment`.
 import asyncio
 import errno
 import logging
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, Literal, overload
 
 try:
@@ -171,7 +172,7 @@ class FerruleSandboxEnvironment(SandboxEnvironment):
             timeout=timeout,
             output_bytes=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE,
         )
-        if any("\0" in word for word in cmd):
+        if any("\0" in word for word in (*cmd, *(env or {}), *(env or {}).values(), cwd or "")):
             raise ValueError("embedded null byte")  # the model is told of it by this text
         async with _slot(concurrency):
             try:
@@ -186,7 +187,8 @@ class FerruleSandboxEnvironment(SandboxEnvironment):
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file as the sandbox's user."""
-        await self._sandbox.write(file, contents.encode() if isinstance(contents, str) else contents)
+        with _told():
+            await self._sandbox.write(file, contents.encode() if isinstance(contents, str) else contents)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -194,15 +196,24 @@ class FerruleSandboxEnvironment(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         """Read a file as the sandbox's user."""
-        try:
+        with _told():
             content = await self._sandbox.read(file, SandboxEnvironmentLimits.MAX_READ_FILE_SIZE)
-        except TooLarge as error:
-            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
         return content.decode() if text else content
 
     def default_polling_interval(self) -> float:
         """See `SandboxEnvironment`."""
         return POLLING_SECONDS
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise what goes wrong with files as Inspect's own errors."""
+    try:
+        yield
+    except TooLarge as error:
+        raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
+    except LaunchError as error:
+        raise SandboxUnavailableError(str(error)) from error
 
 
 def _sandboxes() -> Sandboxes:

@@ -33,6 +33,7 @@ NAME_LOOKS, NAME_SECONDS = 50, 0.002
 """Looks, and seconds between them, while waiting for a process that does not have its own name yet."""
 SMALLEST_PID_MAX = 301
 """The smallest value that the kernel accepts."""
+MOST_FDS = 1 << 20
 SIGNALS = tuple(number for number in range(1, 32) if number not in (SIGKILL, kernel.SIGSTOP))
 
 
@@ -141,6 +142,9 @@ class Init:
         self.seal(self.settings["final_filter"])
         if self.user:
             become(*self.user)
+        # Paths below /proc/self/fd would lead to what is ours.
+        os.closerange(0, self.channel.fileno())
+        os.closerange(self.channel.fileno() + 1, MOST_FDS)
         if flags & os.O_CREAT:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         # A pipe must not make us wait, nor a terminal become ours.
