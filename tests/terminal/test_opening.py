@@ -1,6 +1,7 @@
 """How the terminal interface is opened, and what is said where it cannot be."""
 
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -126,3 +127,10 @@ async def test_keys_and_colours_come_from_the_configuration(tmp_path: Path) -> N
         assert "Second." not in screen.text
         await screen.press("f2")
         await screen.until("Second.")
+
+
+def test_the_screen_is_there_before_what_a_session_needs_is_loaded() -> None:
+    later = "ferrule.session", "ferrule.config", "ferrule.sandbox", "pydantic", "markdown_it"
+    code = f"import sys, ferrule.doors.terminal.app; print(*(name for name in {later} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""

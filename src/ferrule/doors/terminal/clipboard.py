@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
+from ferrule.doors.terminal.composer import LONGEST_IMAGE
 from ferrule.lookup import locate
 from ferrule.process.launcher import LaunchError
 from ferrule.process.plain import PlainLauncher
@@ -15,8 +16,6 @@ from ferrule.sandbox.policy import command_places
 
 SECONDS = 5
 """Seconds for one program: who has copied the image may have to draw it first."""
-LONGEST_IMAGE = 20 * 1024 * 1024
-"""Bytes of an image that a prompt takes; servers refuse larger ones."""
 
 _WAYLAND = ("wl-paste", "--no-newline", "--type", "image/png")
 _X11 = ("xclip", "-selection", "clipboard", "-target", "image/png", "-out")

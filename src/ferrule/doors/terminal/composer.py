@@ -9,7 +9,6 @@ from textual import events, work
 from textual.message import Message
 from textual.widgets import TextArea
 
-from ferrule.doors.terminal.clipboard import LONGEST_IMAGE
 from ferrule.doors.terminal.completion import Files, command_word, commands_for, file_word
 from ferrule.doors.terminal.history import PromptHistory
 from ferrule.doors.terminal.keyboard import LONGEST_PASTE
@@ -20,6 +19,8 @@ from ferrule.rendering.safe import writable
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 """Keys that break the line; terminals differ in which of them they can send."""
+LONGEST_IMAGE = 20 * 1024 * 1024
+"""Bytes of an image that a prompt takes; servers refuse larger ones."""
 LONG_PASTE = 1000
 """Characters from which on a pasted text stands in the composer as a chip."""
 LONG_PASTE_LINES = 8
