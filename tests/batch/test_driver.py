@@ -63,7 +63,7 @@ class Place:
 
     def driver(self, crew: PlayedCrew, ids: list[object], lanes: int = 4) -> Driver:
         tasks = [(msgspec.json.encode(one).decode(), msgspec.json.encode({"id": one, "prompt": "x"})) for one in ids]
-        self.queue.add(tasks)
+        self.queue.add(iter(tasks))
         progress = Progress(total=len(tasks))
         return Driver(self.queue, self.results, crew, progress, lanes=lanes, changed=lambda: None)
 

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def queue(path: Path) -> Iterator[TaskQueue]:
     queue = TaskQueue(path, alone_after=2)
-    queue.add(TASKS)
+    queue.add(iter(TASKS))
     yield queue
     queue.close()
 
@@ -55,7 +55,7 @@ def test_the_next_process_goes_on(queue: TaskQueue, path: Path) -> None:
     queue.finish([("a", b"result")])
     queue.close()
     again = TaskQueue(path, alone_after=2)
-    again.add([("c", b"C, changed"), ("b", b"B"), ("d", b"D")])
+    again.add(iter([("c", b"C, changed"), ("b", b"B"), ("d", b"D")]))
     assert list(again.results()) == [("a", b"result")]
     assert again.take(9) == [Taken("c", b"C, changed", 1, 0), Taken("b", b"B", 2, 0), Taken("d", b"D", 1, 0)]
     again.forget(["a", "b", "c", "d"])
@@ -69,7 +69,7 @@ def test_what_an_earlier_run_asked_for_and_this_one_does_not_is_kept_and_not_han
 ) -> None:
     queue.close()
     again = TaskQueue(path, alone_after=2)
-    again.add([("b", b"B")])
+    again.add(iter([("b", b"B")]))
     assert [taken.key for taken in again.take(9)] == ["b"]
     assert not again.is_empty()
     again.close()

@@ -7,6 +7,7 @@ as a result and the count of tries, is one transaction. One process has the file
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -25,31 +26,49 @@ _SETTINGS = (
     "pragma locking_mode = exclusive",  # no shared memory, which disks in the network lack
     "pragma journal_mode = wal",
     "pragma synchronous = normal",  # results are on disk in their file before they are taken out here
+    "pragma cache_size = -65536",  # 64 MiB: keys come in any order
 )
-_TABLE = """
+_TABLES = (
+    """
     create table tasks (
-        key text primary key,
-        position integer not null,
+        number integer primary key,
+        key text not null unique,
         task blob not null,
+        result blob
+    )
+    """,
+    "create index tasks_done on tasks (number) where result is not null",
+    """
+    create table states (
+        number integer primary key references tasks (number),
+        position integer not null,
         state text not null default 'waiting' check (state in ('waiting', 'running', 'done')),
         tries integer not null default 0,
         deaths integer not null default 0,
-        asked integer not null,
-        result blob
+        asked integer not null default 1
     )
-"""
-_INDEX = "create index tasks_waiting on tasks (asked, position) where state = 'waiting'"
+    """,
+    "create index states_waiting on states (position) where state = 'waiting' and asked = 1",
+)
+"""What changes often is apart from the tasks, which may be long."""
 _ADD = """
-    insert into tasks (key, position, task, asked) values (?, ?, ?, 1)
-    on conflict (key) do update set position = excluded.position, task = excluded.task, asked = 1
+    insert into tasks (key, task) values (?, ?)
+    on conflict (key) do update set task = excluded.task where task <> excluded.task
+"""
+_ASK = """
+    insert into states (number, position) select number, ? from tasks where key = ?
+    on conflict (number) do update set position = excluded.position, asked = 1
 """
 _TAKE = """
-    update tasks set state = 'running', tries = tries + 1
-    where key in (
-        select key from tasks where state = 'waiting' and asked and (deaths >= ?) = ? order by position limit ?
+    update states set state = 'running', tries = tries + 1
+    where number in (
+        select number from states where state = 'waiting' and asked = 1 and (deaths >= ?) = ? order by position limit ?
     )
-    returning position, key, task, tries, deaths
+    returning position, number, tries, deaths
 """
+_NUMBER = "(select number from tasks where key = ?)"
+_AT_ONCE = 1000
+"""Tasks that are added by one pair of statements."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -90,52 +109,64 @@ class TaskQueue:
         for setting in _SETTINGS:
             run(setting)
         with self._transaction():
+            for statement in () if version else _TABLES:
+                run(statement)
             if not version:
-                run(_TABLE)
-                run(_INDEX)
                 run(f"pragma application_id = {APPLICATION_ID}")
                 run(f"pragma user_version = {VERSION}")
-            run("update tasks set state = 'waiting' where state = 'running'")
-            run("update tasks set asked = 0")
+            run("update states set state = 'waiting' where state = 'running'")
+            run("update states set asked = 0 where asked = 1")
 
-    def add(self, tasks: Iterable[tuple[str, bytes]]) -> None:
+    def add(self, tasks: Iterator[tuple[str, bytes]]) -> None:
         """Ask for these tasks, in their order; one that is known keeps what was counted of it, and its result. What an
         earlier run asked for and this one does not is not handed out."""
+        position = 0
         with self._transaction():
-            numbered = ((key, position, task) for position, (key, task) in enumerate(tasks))
-            self._database.executemany(_ADD, numbered)
+            while some := [*islice(tasks, _AT_ONCE)]:
+                self._database.executemany(_ADD, some)
+                self._database.executemany(_ASK, [(position + place, key) for place, (key, _) in enumerate(some)])
+                position += len(some)
 
     def take(self, count: int, *, alone: bool = False) -> list[Taken]:
         """Hand out up to `count` tasks, the first ones first; those that must be alone, or the others."""
         with self._transaction():
-            rows = self._database.execute(_TAKE, (self._alone_after, alone, count)).fetchall()
-        return [Taken(*row) for _, *row in sorted(rows)]
+            rows = sorted(self._database.execute(_TAKE, (self._alone_after, alone, count)).fetchall())
+            return [Taken(*self._task(number), tries, deaths) for _, number, tries, deaths in rows]
+
+    def _task(self, number: int) -> tuple[str, bytes]:
+        key, task = self._database.execute("select key, task from tasks where number = ?", (number,)).fetchone()
+        return key, task
 
     def give_back(self, keys: Iterable[str], *, died: bool) -> None:
         """Let tasks wait again whose owner has ended without a result."""
         with self._transaction():
-            statement = "update tasks set state = 'waiting', deaths = deaths + ? where key = ? and state = 'running'"
+            waits = "update states set state = 'waiting', deaths = deaths + ?"
+            statement = f"{waits} where number = {_NUMBER} and state = 'running'"
             self._database.executemany(statement, [(died, key) for key in keys])
 
     def finish(self, results: Iterable[tuple[str, bytes]]) -> None:
         """Keep the results of tasks; one that has a result already keeps it."""
         with self._transaction():
-            statement = "update tasks set state = 'done', result = ? where key = ? and state <> 'done'"
-            self._database.executemany(statement, [(result, key) for key, result in results])
+            kept = [(result, key) for key, result in results]
+            self._database.executemany("update tasks set result = ? where key = ? and result is null", kept)
+            statement = f"update states set state = 'done' where number = {_NUMBER}"
+            self._database.executemany(statement, [(key,) for _, key in kept])
 
     def results(self) -> Iterator[tuple[str, bytes]]:
         """Yield the results that are kept, with their keys."""
         with explained(self.path), closing(self._database.cursor()) as cursor:
-            yield from cursor.execute("select key, result from tasks where state = 'done' order by position")
+            yield from cursor.execute("select key, result from tasks where result is not null order by number")
 
     def forget(self, keys: Iterable[str]) -> None:
         """Take out tasks whose results are kept elsewhere now."""
         with self._transaction():
-            self._database.executemany("delete from tasks where key = ?", [(key,) for key in keys])
+            given = [(key,) for key in keys]
+            self._database.executemany(f"delete from states where number = {_NUMBER}", given)
+            self._database.executemany("delete from tasks where key = ?", given)
 
     def waiting(self, *, alone: bool) -> int:
         """Return how many tasks wait; those that must be alone, or the others."""
-        statement = "select count(*) from tasks where state = 'waiting' and asked and (deaths >= ?) = ?"
+        statement = "select count(*) from states where state = 'waiting' and asked = 1 and (deaths >= ?) = ?"
         return self._one(statement, (self._alone_after, alone))
 
     def is_empty(self) -> bool:
