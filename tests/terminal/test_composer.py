@@ -242,6 +242,21 @@ async def test_a_shell_command_that_fails_is_told_once_and_one_that_is_refused_i
         await screen.until("^ ended before it began: touch never")
 
 
+async def test_what_would_end_a_shell_command_waits_for_it(tmp_path: Path) -> None:
+    async with shown(tmp_path, approval_policy="never") as screen:
+        await screen.say("/fork")
+        await screen.until("nothing was said yet, so there is nothing to copy")
+        await screen.say("!sleep 60")
+        await screen.until(r"… \d s")
+        await screen.say("/new")
+        await screen.until("/new has to wait until your command has ended; Esc interrupts it")
+        await screen.press("escape")
+        await screen.until("✗ ")
+        await screen.until("^ ! sleep 60 · ", gone=True)
+        await screen.say("/new")
+        await screen.until("sleep 60", gone=True)
+
+
 @pytest.mark.parametrize("waits", [250, 30_000])
 async def test_esc_ends_a_shell_command_also_when_its_tool_no_longer_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: int

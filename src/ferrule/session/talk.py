@@ -140,6 +140,8 @@ class Talk:
     def fork(self, session: Session, turns: int | None = None) -> str:
         """Copy the session, up to the end of a turn; return the copy's id. Raises `UsageError`."""
         self._be_at_rest(session)
+        if not self.said:
+            raise UsageError("nothing was said yet, so there is nothing to copy")
         return SessionIndex(self.settings.home).fork(session.id, turns)
 
     def _stored(self, session_id: str) -> StoredSession | None:
@@ -213,6 +215,11 @@ class Talk:
             await session.run(words)
         if left := session.unread():
             self._waiting.append(left)
+
+    @property
+    def runs_command(self) -> bool:
+        """Whether a command of the user runs."""
+        return bool(self._by_hand)
 
     async def run_command(self, script: str, *, told: bool = True) -> str:
         """Run a script as a command of the model would run, until it has ended or `interrupt` ends it. `told`: the

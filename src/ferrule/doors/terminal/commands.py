@@ -262,6 +262,9 @@ async def run_command(desk: Target, text: str) -> None:
     if command.idle and desk.talk.is_working:
         desk.note(f"{name} has to wait until the turn has ended; Esc interrupts it")
         return
+    if command.idle and desk.talk.runs_command:
+        desk.note(f"{name} has to wait until your command has ended; Esc interrupts it")
+        return
     try:
         await command.run(desk, rest.strip())
     except FerruleError as error:
