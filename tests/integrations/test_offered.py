@@ -56,14 +56,17 @@ def test_tools_with_one_name_for_the_server_are_refused(tmp_path: Path) -> None:
         offered(tools)
 
 
-async def test_the_first_question_of_a_call_is_the_one_that_was_answered(tmp_path: Path) -> None:
+async def test_the_last_question_before_the_answer_is_the_one_that_was_answered(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\nold\n")
     patch = {"input": "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"}
     async with opened(tmp_path, "apply_patch") as tools:
         calls = Calls(tools)
-        shown = await calls.question("apply_patch", patch, "c")
+        refused = await calls.question("apply_patch", patch, "c")
         (tmp_path / "a.txt").write_text("two\nold\n")
-        assert await calls.question("apply_patch", patch, "c") == shown
+        shown = await calls.question("apply_patch", patch, "c")
+        assert shown is not None and shown != refused
+        (tmp_path / "a.txt").write_text("three\nold\n")
+        assert await calls.question("apply_patch", patch, "c", decided=True) == shown
         assert "what was approved is not" in (await calls.run("apply_patch", patch, "c", True)).text
         assert (await calls.run("apply_patch", patch, "c", True)).success
 

@@ -207,6 +207,18 @@ async def test_an_approval_is_for_what_was_shown(place: Place) -> None:
     assert (place.folder / "a.txt").read_text() == "secret\nold\n"
 
 
+async def test_a_refused_call_that_comes_again_under_its_id_is_looked_at_anew(place: Place) -> None:
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
+    call = function_call("apply_patch", {"input": patch}, call_id="same")
+    (place.folder / "a.txt").write_text("old\n")
+    async with place.toolset("apply_patch") as toolset:
+        agent = place.agent(toolset, "responses", call, "refused", call, "done")
+        await place.run(agent, decide(await place.run(agent), False))
+        (place.folder / "a.txt").write_text("theirs\nold\n")
+        await place.run(agent, decide(await place.run(agent, "again"), True))
+    assert (place.folder / "a.txt").read_text() == "theirs\nnew\n"
+
+
 async def test_another_command_under_the_same_call_id_is_asked_for_again(place: Place) -> None:
     calls = [function_call("shell_command", {"command": f"touch {name}"}, call_id="same") for name in ("one", "two")]
     async with place.toolset() as toolset:

@@ -102,9 +102,9 @@ class Offer:
 class Calls:
     """Runs the calls of a framework that asks its user before a call, in whichever loop it runs.
 
-    A decision is for exactly the question that was asked for this call id and these arguments: the first one, however
-    often the framework asks again. After a restart of the program nothing is remembered, and the decision is for what
-    these arguments ask then.
+    A decision is for exactly the question that was shown last for this call id and these arguments, however often the
+    framework asks again once it is there. After a restart of the program nothing is remembered, and the decision is for
+    what these arguments ask then.
     """
 
     def __init__(self, toolset: Toolset) -> None:
@@ -113,11 +113,18 @@ class Calls:
         self.toolset = toolset
         self._shown: OrderedDict[tuple[str, str, str], ExecApproval | None] = OrderedDict()
 
-    async def question(self, name: str, arguments: Arguments, call_id: str) -> ExecApproval | None:
-        """Return what the user is to be asked before this call, None: nothing. See `Toolset.question_of`."""
+    async def question(
+        self, name: str, arguments: Arguments, call_id: str, *, decided: bool = False
+    ) -> ExecApproval | None:
+        """Return what the user is to be asked before this call, None: nothing. See `Toolset.question_of`.
+
+        `decided`: the user has answered what was shown. Before, each look is a new one: a call that was refused or
+        forgotten may come again under its id.
+        """
         question = await self.toolset.on_own_loop(lambda: self.toolset.question_of(name, arguments, call_id))
         key = _key(name, arguments, call_id)
-        shown = self._shown.pop(key, None) or question
+        before = self._shown.pop(key, None)
+        shown = (before or question) if decided else question
         self._shown[key] = shown
         while len(self._shown) > MAX_SHOWN:
             self._shown.popitem(last=False)

@@ -57,7 +57,8 @@ def _function(tool: OfferedTool, calls: Calls, offer: Offer) -> agents.FunctionT
         return _shown(await calls.run(tool.called, arguments or "{}", ctx.tool_call_id, approved))
 
     async def asks(ctx: agents.RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        return await calls.question(tool.called, json.dumps(arguments), call_id) is not None
+        decided = ctx.is_tool_approved(tool.name, call_id) is not None
+        return await calls.question(tool.called, json.dumps(arguments), call_id, decided=decided) is not None
 
     async def is_offered(ctx: agents.RunContextWrapper[Any], agent: agents.AgentBase) -> bool:
         return tool.name in await offer.names()
@@ -99,7 +100,8 @@ class _Shell:
 
     async def asks(self, ctx: agents.RunContextWrapper[Any], action: agents.ShellActionRequest, call_id: str) -> bool:
         """Return whether one of the scripts needs approval; all are looked at, so that what was shown is known."""
-        questions = [await self._calls.question(SHELL, one, call_id) for one in self._each(action)]
+        decided = ctx.is_tool_approved("shell", call_id) is not None
+        questions = [await self._calls.question(SHELL, one, call_id, decided=decided) for one in self._each(action)]
         return any(question is not None for question in questions)
 
     async def run(self, request: agents.ShellCommandRequest) -> agents.ShellResult:
@@ -146,7 +148,8 @@ class _Editor:
 
     async def asks(self, ctx: agents.RunContextWrapper[Any], operation: ApplyPatchOperation, call_id: str) -> bool:
         """Return whether the operation needs approval."""
-        return await self._calls.question(EDITOR, _arguments(operation), "") is not None
+        decided = ctx.is_tool_approved("apply_patch", call_id) is not None
+        return await self._calls.question(EDITOR, _arguments(operation), "", decided=decided) is not None
 
     async def _apply(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
         if operation.move_to is not None:
