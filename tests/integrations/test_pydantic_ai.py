@@ -140,6 +140,33 @@ async def test_an_approval_of_one_command_is_none_of_another(tmp_path: Path) -> 
     assert not (tmp_path / "log").exists()
 
 
+async def test_a_file_that_changes_after_the_last_look_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Approved is what was shown, also in the moment between the look at the approved call and its run."""
+    text = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
+    file = tmp_path / "a.txt"
+    file.write_text("old\n")
+    with scripted(function_call("apply_patch", {"input": text}), "done") as model:
+        async with opened(tmp_path, "apply_patch", policy="untrusted") as tools:
+            agent = Agent(model, toolsets=[toolset(tools)], output_type=[str, DeferredToolRequests])
+            asked = await agent.run("go")
+            assert isinstance(asked.output, DeferredToolRequests)
+            look = tools.question_of
+
+            async def looked_then_changed(*call: Any) -> Any:
+                question = await look(*call)
+                file.write_text("theirs\nold\n")
+                return question
+
+            monkeypatch.setattr(tools, "question_of", looked_then_changed)
+            decided = asked.output.build_results(approve_all=True)
+            result = await agent.run(message_history=asked.all_messages(), deferred_tool_results=decided)
+    [part] = returned(result).values()
+    assert part.outcome == "failed" and "what was approved is not what the call would do now" in str(part.content)
+    assert file.read_text() == "theirs\nold\n"
+
+
 async def test_runs_whose_calls_have_one_id_keep_their_approvals(tmp_path: Path) -> None:
     def script(request: Any) -> Any:
         return "done" if request.outputs else command(f"echo {request.user_text} >> log", call_id="same")
