@@ -10,6 +10,7 @@ from textual.message import Message
 
 from ferrule.doors.terminal.composer import LONGEST_WRITTEN
 from ferrule.doors.terminal.keyboard import BEGIN, END, LONGEST_PASTE, Keyboard
+from ferrule.testing import http_error
 from tests.terminal.screen import shown
 
 
@@ -80,3 +81,10 @@ async def test_a_message_that_fills_the_context_is_gone_back_before_and_stands_a
         screen.app.composer.clear()
         await screen.say("second")
         await screen.until("Two.")
+
+
+async def test_the_way_back_is_told_where_the_server_says_that_it_is_too_long(tmp_path: Path) -> None:
+    refusal = http_error(400, "too long", code="context_length_exceeded")
+    async with shown(tmp_path, [refusal]) as screen:
+        await screen.say("first")
+        await screen.until("does not fit the model's context window(.|\n)*Esc twice goes back")

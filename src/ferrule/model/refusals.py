@@ -11,6 +11,7 @@ from ferrule.model.retry import in_words, stated_in_headers, stated_in_words
 from ferrule.model.stream import CallUnreadable, ContentRefused, ContextOverflow, ModelError
 from ferrule.protocol.json_text import encodable
 
+DOES_NOT_FIT = "The conversation does not fit the model's context window"
 LONGEST_QUOTE = 500
 """Characters of a server's message that are quoted."""
 
@@ -133,9 +134,7 @@ def _classified(error: ServerError, server: str, status: int | None, headers: Ma
         text = f"{server} could not read the call of its model: {_sentence(said)}"
         return CallUnreadable(text, status=status, generation=error.generation)
     if not limited and (Meaning.OVERFLOW in known or _is_overflow(error, codes, status)):
-        return ContextOverflow(
-            f"The conversation does not fit the model's context window: {_sentence(said)}", status=status
-        )
+        return ContextOverflow(f"{DOES_NOT_FIT}: {_sentence(said)}", status=status)
     passing = Meaning.PASSING in known or (status or 0) >= 500 or limited
     if not passing and ("image" in error.code or CONTENT_WORDS.search(said)):
         return ContentRefused(f"{server} refuses a part of the request: {_sentence(said)}", status=status)

@@ -25,6 +25,7 @@ from ferrule.doors.terminal.plan import PlanView
 from ferrule.doors.terminal.status import StatusLine, about
 from ferrule.doors.terminal.stored import stored_cells
 from ferrule.doors.terminal.transcript import Transcript
+from ferrule.model.refusals import DOES_NOT_FIT
 from ferrule.prompts import expand_prompt
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import (
@@ -252,7 +253,7 @@ class Desk:
                 self.conversation.abort()
                 self._end_turn()
             case TurnCompleted() | TurnFailed():
-                if isinstance(event, TurnFailed) and event.message.startswith(CONTEXT_FULL):
+                if isinstance(event, TurnFailed) and event.message.startswith((CONTEXT_FULL, DOES_NOT_FIT)):
                     self.note(WAY_BACK)
                 self._end_turn()
                 self._notify_user("Ferrule is done" if isinstance(event, TurnCompleted) else "Ferrule has failed")
