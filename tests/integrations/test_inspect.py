@@ -174,6 +174,16 @@ async def test_commands_that_cannot_start_are_results(sandbox: Any) -> None:
             await late
 
 
+async def test_a_script_runs_as_soon_as_it_is_written(sandbox: Any) -> None:
+    async def again(name: str) -> None:
+        for number in range(20):
+            await sandbox.write_file(name, f"#!/bin/sh\necho {number}\n")
+            await sandbox.exec(["chmod", "+x", name]) if not number else None
+            assert (await sandbox.exec([f"./{name}"], concurrency=False)).stdout == f"{number}\n"
+
+    await asyncio.gather(*map(again, "abc"))
+
+
 async def test_what_daemonises_goes_on_and_holds_nobody(sandbox: Any) -> None:
     done = await sandbox.exec(
         ["sh", "-c", "(setsid sh -c 'while ! test -e stop; do sleep 0.05; done; echo > stopped' &) ; echo up"]

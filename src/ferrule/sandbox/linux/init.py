@@ -148,7 +148,9 @@ class Init:
         if flags & os.O_CREAT:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         # A pipe must not make us wait, nor a terminal become ours.
-        send(self.channel, b"F", fds=(os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666),))
+        fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+        send(self.channel, b"F", fds=(fd,))
+        os.close(fd)  # before our end, for which the client waits: a file that we could write cannot be executed
 
     def standard_streams(self, request: dict, fds: list[int]) -> list[tuple]:  # type: ignore[type-arg]
         if request["terminal"]:

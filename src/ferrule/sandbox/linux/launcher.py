@@ -225,6 +225,8 @@ async def open_by(init: InitProcess, path: str, flags: int, user: tuple[int, int
         loop.add_reader(init.channel, answered.set)
         await answered.wait()
         reply = receive(init.channel)
+        if reply.kind == b"F":
+            await _ended(init, answered, reply.fds)
     except OSError as error:
         raise LaunchError(LOST) from error
     finally:
@@ -236,6 +238,26 @@ async def open_by(init: InitProcess, path: str, flags: int, user: tuple[int, int
     if step == "open" and number:
         raise OSError(number, os.strerror(number), failed)
     raise LaunchError(explain(reply.body) if reply.kind == b"E" else LOST)
+
+
+async def _ended(init: InitProcess, readable: asyncio.Event, fds: Sequence[int]) -> None:
+    """Wait until an init has let go of the files that it has sent; close them if nobody waits any more."""
+    try:
+        while not _said_all(init):
+            readable.clear()
+            await readable.wait()
+    except asyncio.CancelledError:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _said_all(init: InitProcess) -> bool:
+    """Tell whether an init has closed its end of the channel."""
+    try:
+        return not receive(init.channel).kind
+    except BlockingIOError:
+        return False
 
 
 def request_of(argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits) -> dict[str, object]:
