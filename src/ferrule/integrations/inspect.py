@@ -87,7 +87,7 @@ class FerruleSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     def default_concurrency(cls) -> int | None:
-        """No maximum: a sandbox takes about 2 MB while its model thinks."""
+        """No maximum: a sandbox takes 1.5 MB while its model thinks."""
         return None
 
     @classmethod
