@@ -176,6 +176,14 @@ async def test_calls_of_a_message_that_was_cut_off_do_not_run(tmp_path: Path) ->
     assert (tmp_path / "made").exists()
 
 
+async def test_calls_of_a_server_that_gives_another_reason_run(tmp_path: Path) -> None:
+    from ferrule.integrations.anthropic import run
+
+    async with opened(tmp_path) as toolset:
+        [result] = await run(toolset, uses(("bash", {"command": "echo whole"}), stop_reason="end_turn"))
+    assert result["content"] == "whole"
+
+
 async def test_a_cancelled_run_ends_the_process(tmp_path: Path) -> None:
     from ferrule.integrations.anthropic import run
 

@@ -28,6 +28,8 @@ KNOWN: Final[dict[type[ToolHandler], str]] = {
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """Images that the API takes."""
 PDF = "data:application/pdf;base64,"
+CUT_OFF = frozenset(("max_tokens", "model_context_window_exceeded", "refusal"))
+"""Why a message may have ended within a call. Not every server of the API says `tool_use` where its model calls."""
 
 Block = dict[str, Any]
 
@@ -102,7 +104,7 @@ async def run(toolset: Toolset, message: object) -> list[Block]:
     reason, content = _get(message, "stop_reason"), _get(message, "content")
     blocks: Any = message if content is None else content
     calls = [block for block in blocks if _get(block, "type") == "tool_use"]
-    if reason not in (None, "tool_use"):
+    if reason in CUT_OFF:
         cut_off = ToolOutput(f"not run: the message ended with {reason}, so the call may not be whole", False)
         return [_result(call, cut_off) for call in calls]
     names = {tool.name: tool.called for tool in offered(toolset)}
