@@ -224,6 +224,14 @@ async def test_a_program_is_told_of_bad_tasks_before_anything_starts(tmp_path: P
         await anext(aiter(runs))
 
 
+async def test_nothing_is_left_beside_a_file_that_is_no_batchs(tmp_path: Path) -> None:
+    out = tmp_path / "notes.jsonl"
+    out.write_text('{"note": 1}\n')
+    with pytest.raises(UsageError, match="is no result of a batch"):
+        await anext(aiter(batch.run([{"id": 1, "prompt": "x"}], out=out, base_url="http://127.0.0.1:9/v1")))
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("notes.jsonl", '{"note": 1}\n')]
+
+
 def test_what_cannot_be_is_said_in_a_line(place: Place) -> None:
     server = ("--base-url", "http://127.0.0.1:9/v1")
     tasks = place.cwd / "tasks.jsonl"

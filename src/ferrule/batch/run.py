@@ -77,7 +77,12 @@ class Batch:
         self._open.callback(results.close)
         queue = TaskQueue(Path(f"{self._out}{QUEUE}"), ALONE_AFTER)
         self._open.callback(queue.close)
-        there = dict(results.read(lambda start: unfinished(queue.results(), start)))
+        try:
+            there = dict(results.read(lambda start: unfinished(queue.results(), start)))
+        except UsageError:
+            if queue.is_empty():  # it was made just now, beside a file that is no batch's
+                queue.remove()
+            raise
         queue.forget(there)
         seen: set[str] = set()
         queue.add(
