@@ -224,6 +224,14 @@ async def test_a_program_is_told_of_bad_tasks_before_anything_starts(tmp_path: P
         await anext(aiter(runs))
 
 
+async def test_a_task_that_is_nested_too_deep_is_no_json() -> None:
+    prompt: list[Any] = []
+    for _ in range(100_000):
+        prompt = [prompt]
+    with pytest.raises(UsageError, match="line 1: no JSON"):
+        await anext(aiter(batch.run([{"id": 1, "prompt": prompt}], base_url="http://127.0.0.1:9/v1")))
+
+
 async def test_nothing_is_left_beside_a_file_that_is_no_batchs(tmp_path: Path) -> None:
     out = tmp_path / "notes.jsonl"
     out.write_text('{"note": 1}\n')

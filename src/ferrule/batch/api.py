@@ -84,7 +84,7 @@ def _lines_of(tasks: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, bytes]]
     for number, task in enumerate(tasks, 1):
         try:
             yield number, msgspec.json.encode(task, enc_hook=_path)
-        except (TypeError, UnicodeEncodeError) as error:
+        except (TypeError, UnicodeEncodeError, RecursionError) as error:
             raise UsageError(f"line {number}: no JSON ({error})") from error
 
 
