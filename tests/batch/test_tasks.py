@@ -51,6 +51,8 @@ def test_a_task_with_all_its_fields() -> None:
         ('{"id": 1, "prompt": "x", "max_turns": 0}', "expected `int` >= 1 - at `max_turns`"),
         ('{"id": 1, "prompt": "x", "sandbox": "none"}', 'an unknown sandbox mode "none"; it is one of read-only'),
         ('{"id": 1, "prompt": "x", "folder": "a", "repository": "b"}', "both a `repository` and a `folder`"),
+        ('{"id": 1, "prompt": "x", "folder": "a\\u0000b"}', "a NUL character in `folder`"),
+        ('{"id": 1, "prompt": "x", "check": "true \\u0000"}', "a NUL character in `check`"),
         ('{"id": 1, "prompt": "x", "image": "i", "sandbox": "read-only"}', "an image needs container"),
     ],
 )

@@ -67,6 +67,9 @@ def read_task(line: bytes, base: str) -> Task:
         raise BadTask(f"no JSON ({error})") from error
     if not task.prompt.strip():
         raise BadTask("no prompt: it is empty")
+    for field in ("repository", "folder", "check"):
+        if "\0" in (getattr(task, field) or ""):
+            raise BadTask(f"a NUL character in `{field}`: no path and no command has one")
     if task.repository is not None and task.folder is not None:
         raise BadTask("both a `repository` and a `folder`; the workspace begins with one of them")
     if task.image is not None and task.sandbox not in (None, SandboxMode.CONTAINER):
