@@ -177,6 +177,22 @@ async def test_a_decision_is_for_what_was_shown_in_another_process_too(
     assert (there / "log").read_text() == "x\n"
 
 
+@pytest.mark.parametrize("made", [agent, graph])
+async def test_a_refused_call_does_not_run_where_nothing_is_asked(made: Callable[..., Any], tmp_path: Path) -> None:
+    """Another process goes on, whose toolset asks nothing: what the user has said of the calls still counts."""
+    args = {"command": "echo E >> log", "login": False}
+    edit = {"type": "edit", "edited_action": {"name": "shell_command", "args": args}}
+    saver = InMemorySaver()
+    calls = [command("pwd"), *(command(f"echo {letter} >> log") for letter in "abc")]
+    with scripted(calls, "done") as model:
+        async with opened(tmp_path, "shell_command", policy="untrusted") as toolset:
+            state = await made(model, tools(toolset), saver).ainvoke(GO, THREAD)
+        async with opened(tmp_path, "shell_command", policy="never") as toolset:
+            state = await made(model, tools(toolset), saver).ainvoke(resume(state, YES, NO, edit), THREAD)
+    assert [message.status for message in answers(state).values()] == ["success", "success", "error", "success"]
+    assert sorted((tmp_path / "log").read_text().split()) == ["E", "a"]
+
+
 def test_a_patch_of_files_that_changed_meanwhile_is_asked_again(tmp_path: Path) -> None:
     text = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
     (tmp_path / "a.txt").write_text("old\n")

@@ -8,7 +8,7 @@ in another process too; and a call that ran beside an interrupted one is not run
 
 import asyncio
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
@@ -106,10 +106,10 @@ Told = dict[tuple[str, str], Answer]
 
 
 class Decided(NamedTuple):
-    """What the user has decided, and the question."""
+    """What the user has decided, and the question; None: the call asks nothing any more."""
 
     answer: Answer
-    question: ExecApproval
+    question: ExecApproval | None
 
 
 class _Round(msgspec.Struct, frozen=True):
@@ -214,7 +214,7 @@ class Approvals:
             if waiting:
                 shown = _noted([[call.call_id, question.fingerprint] for call, question in waiting], first)
                 told |= _told(shown, interrupt(_request(waiting), response_schema=_response_to(shown, calls)))
-        return answers
+        return _unasked(calls, told) | answers
 
     def _has_run(self, call: PendingCall) -> bool:
         ran = self._runs.get((str(_configurable().get(TASK)), call.key))
@@ -280,6 +280,18 @@ def _is_note(answer: object) -> TypeGuard[dict[str, Any]]:
 
 def _told(shown: Shown, response: Response) -> Told:
     return {(call_id, seen): answer for (call_id, seen), answer in zip(shown, response.decisions, strict=True)}
+
+
+def _unasked(calls: Sequence[PendingCall], told: Told) -> dict[Key, Decided]:
+    """Return what the user has said of calls in case they ask nothing any more, as under another policy: who said no
+    means no. An approval is needless then, and where calls have one id nobody knows whose an answer was."""
+    ids = Counter(call.call_id for call in calls)
+    last = {call_id: answer for (call_id, _), answer in told.items() if ids[call_id] == 1}
+    return {
+        call.key: Decided(last[call.call_id], None)
+        for call in calls
+        if not isinstance(last.get(call.call_id), Approve | None)
+    }
 
 
 def _request(asked: Sequence[tuple[PendingCall, ExecApproval]]) -> dict[str, Any]:

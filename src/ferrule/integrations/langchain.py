@@ -29,6 +29,7 @@ except ImportError as error:
 RUNTIME = "ferrule_runtime"
 """The argument in which `ToolNode` hands in what it knows of the run."""
 CHANGED = "The user changed this call before it ran. It ran with the arguments {}.\n"
+REFUSED = "tool call rejected by user"
 
 
 def tools(toolset: Toolset) -> list[BaseTool]:
@@ -92,6 +93,8 @@ class AdaptedTool(BaseTool):
         match decided:
             case (Respond(message=message), _):
                 return ToolOutput(message, True)
+            case (Reject(message=message), None):
+                return ToolOutput(message or REFUSED, False)
             case (Reject(message=message), _):
                 decision = Decision(ReviewDecision.DENIED, message)
             case (Approve(), shown):
