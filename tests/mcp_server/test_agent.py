@@ -71,6 +71,17 @@ async def test_a_thread_that_is_none_is_an_error(tmp_path: Path, thread: str) ->
         assert result.is_error and not model.requests
 
 
+@pytest.mark.parametrize("prompt", ["", " \n"])
+async def test_an_empty_prompt_is_an_error(tmp_path: Path, prompt: str) -> None:
+    with ScriptedModel([[message("first")]]) as model:
+        async with agent_at(model, with_model(model, tmp_path)) as client:
+            thread = (await client.call_tool("ferrule", {"prompt": "begin"})).structured_content["threadId"]
+            for name, more in (("ferrule", {}), ("ferrule-reply", {"threadId": thread})):
+                result = await client.call_tool(name, {"prompt": prompt} | more)
+                assert result.is_error and "prompt is empty" in text_of(result)
+        assert len(model.requests) == 1
+
+
 async def test_only_as_many_threads_are_open_and_all_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "MAX_THREADS", 2)
     with ScriptedModel([[message(f"{n}")] for n in range(4)]) as model:

@@ -171,7 +171,10 @@ def _tool(name: str, action: type[Action]) -> Tool:
 
 
 def _read(action: type[Any], arguments: Mapping[str, JsonValue]) -> Any:
-    return validate_value(dict(arguments), ModelValidator(action, schema_of_model(action)))
+    given = validate_value(dict(arguments), ModelValidator(action, schema_of_model(action)))
+    if not given.prompt.strip():
+        raise UsageError("the prompt is empty: `prompt` says what to do")
+    return given
 
 
 def _result(thread_id: str, text: str, *, failed: bool = False) -> CallToolResult:
