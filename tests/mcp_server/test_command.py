@@ -104,6 +104,14 @@ def test_wrong_usage_is_one_sentence(place: Place, flags: list[str], told: str) 
     assert done.code == 2 and told in done.err and done.err.count("\n") == 1 and not done.out
 
 
+@pytest.mark.parametrize("token", ["a\nb", "schlüssel"])
+def test_a_token_that_no_header_can_hold_is_refused(place: Place, token: str) -> None:
+    done = place.run(
+        "mcp-server", "--http", "--bind", "192.0.2.1:1", "--token-env", "THE_TOKEN", env={"THE_TOKEN": token}
+    )
+    assert done.code == 2 and "THE_TOKEN holds" in done.err and done.err.count("\n") == 1
+
+
 def test_the_inspectors_command_line_lists_and_calls(cold_place: Place) -> None:
     inspector = shutil.which("mcp-inspector")
     if inspector is None:

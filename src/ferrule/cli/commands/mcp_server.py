@@ -96,6 +96,8 @@ def _token(options: argparse.Namespace) -> str | None:
     token = os.environ.pop(options.token_env, "").strip()
     if not token:
         raise UsageError(f"--token-env: the environment variable {options.token_env} is not set, or empty")
+    if not (token.isascii() and token.isprintable()):
+        raise UsageError(f"--token-env: {options.token_env} holds what no header can: use letters, digits and signs")
     return token
 
 
