@@ -104,6 +104,7 @@ class Attempts(AsyncClosing):
         self._login = LoginShell(PlainLauncher(), shell, os.environ, os.sep, places=places)
         self._chosen: str | None = None
         self._windows: dict[str, int | None] = {}
+        self._asking = asyncio.Lock()
 
     async def aclose(self) -> None:
         """Close the connections, and end the shell."""
@@ -209,12 +210,13 @@ class Attempts(AsyncClosing):
 
     async def _window(self, model: str) -> int | None:
         """Return the window that a server of the user's own states, asked once for all tasks."""
-        if model not in self._windows:
-            profile, server = self._model.accepts.name, self._model.server
-            own = is_own(self._profiles, profile, server.endpoint.base_url)
-            told = await ask_abilities(server, profile, model) if own else None
-            usable = told is not None and not told.is_default and (told.window or 0) > LEAST_WINDOW + ROOM
-            self._windows[model] = told.window if told is not None and usable else None
+        async with self._asking:  # all lanes come at once when a worker starts
+            if model not in self._windows:
+                profile, server = self._model.accepts.name, self._model.server
+                own = is_own(self._profiles, profile, server.endpoint.base_url)
+                told = await ask_abilities(server, profile, model) if own else None
+                usable = told is not None and not told.is_default and (told.window or 0) > LEAST_WINDOW + ROOM
+                self._windows[model] = told.window if told is not None and usable else None
         return self._windows[model]
 
 
