@@ -75,6 +75,18 @@ def test_what_an_earlier_run_asked_for_and_this_one_does_not_is_kept_and_not_han
     again.close()
 
 
+def test_a_queue_with_nothing_to_remember_is_empty(queue: TaskQueue, path: Path) -> None:
+    queue.take(1)
+    queue.forget(["a"])
+    assert not queue.is_empty()
+    queue.close()
+    again = TaskQueue(path, alone_after=2)
+    assert again.is_empty()
+    again.add(iter([("b", b"B")]))
+    assert not again.is_empty()
+    again.close()
+
+
 def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute("create table theirs (x)")

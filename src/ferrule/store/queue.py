@@ -170,8 +170,10 @@ class TaskQueue:
         return self._one(statement, (self._alone_after, alone))
 
     def is_empty(self) -> bool:
-        """Return whether no task is left, asked for or not."""
-        return not self._one("select exists (select 1 from tasks)", ())
+        """Return whether nothing is left to do or to remember: of a task that no run asks for any more and that was
+        never tried, nothing is."""
+        kept = "select exists (select 1 from states where asked = 1 or tries > 0)"
+        return not self._one(kept, ())
 
     def close(self) -> None:
         """Close the file."""
