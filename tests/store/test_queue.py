@@ -55,6 +55,7 @@ def test_the_next_process_goes_on(queue: TaskQueue, path: Path) -> None:
     queue.finish([("a", b"result")])
     queue.close()
     again = TaskQueue(path, alone_after=2)
+    assert not path.with_name(f"{path.name}-shm").exists()
     again.add(iter([("c", b"C, changed"), ("b", b"B"), ("d", b"D")]))
     assert list(again.results()) == [("a", b"result")]
     assert again.take(9) == [Taken("c", b"C, changed", 1, 0), Taken("b", b"B", 2, 0), Taken("d", b"D", 1, 0)]

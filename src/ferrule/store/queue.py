@@ -23,7 +23,6 @@ SUFFIXES = ("", "-wal", "-shm", "-journal")
 """What SQLite keeps in files beside the first."""
 
 _SETTINGS = (
-    "pragma locking_mode = exclusive",  # no shared memory, which disks in the network lack
     "pragma journal_mode = wal",
     "pragma synchronous = normal",  # results are on disk in their file before they are taken out here
     "pragma cache_size = -65536",  # 64 MiB: keys come in any order
@@ -101,6 +100,7 @@ class TaskQueue:
 
     def _open(self) -> None:
         run = self._database.execute
+        run("pragma locking_mode = exclusive")  # from the first look on: disks in the network lack shared memory
         ((marked,),), ((version,),) = run("pragma application_id"), run("pragma user_version")
         if marked != APPLICATION_ID and run("select 1 from sqlite_master").fetchone():
             raise StoreError(f"{self.path} is a database of another program; move it away")
