@@ -136,8 +136,13 @@ def rows() -> Iterator[Row]:
             yield row(f"{tasks:,} tasks of {what}: {title}", ours[key], floor[key], None, unit, scale, peers)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the rows; with an argument, be the server of a contestant."""
     if len(sys.argv) > 1:
         serve(int(sys.argv[1]))
     for one in rows():
         print(one, flush=True)
+
+
+if __name__ == "__main__":
+    main()

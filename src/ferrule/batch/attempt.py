@@ -117,7 +117,7 @@ class Attempts(AsyncClosing):
         found = _Found()
         record = Path(self._setup.rollouts, rollout_name(key))
         try:
-            record.parent.mkdir(mode=0o700, exist_ok=True)
+            record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             record.unlink(missing_ok=True)
             whole = has_image(_policy_of(task, self._setup.settings.sandbox_policy))
             async with self._workspaces.enter(_source_of(task), whole=whole) as workspace:
@@ -130,7 +130,8 @@ class Attempts(AsyncClosing):
         result = self._result(task, found, record, tries, time.monotonic() - started)
         if result.status == "error" and shutil.disk_usage(record.parent.parent).free < LEAST_SPACE:
             return Unable(f"the disk of {record.parent} is full; free some space")
-        return Done(key, result.line(), result.status, result.verdict, found.unreachable)
+        sent = _taken(record) if self._setup.sends_rollouts else None
+        return Done(key, result.line(), result.status, result.verdict, found.unreachable, sent)
 
     def _result(self, task: Task, found: _Found, record: Path, tries: int, seconds: float) -> Result:
         recorded = record.exists()
@@ -260,6 +261,15 @@ class _Whole:
         """End what still runs."""
         for child in self._children:
             await child.kill_tree()
+
+
+def _taken(record: Path) -> bytes | None:
+    """Return the rollout, and remove it."""
+    if not record.exists():
+        return None
+    found = record.read_bytes()
+    record.unlink()
+    return found
 
 
 def _source_of(task: Task) -> Source:

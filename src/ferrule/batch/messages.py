@@ -13,8 +13,8 @@ _SIZE = struct.Struct(">Q")
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is told when it starts. `rollouts` is where it writes the tasks' files, `scratch` where their
-    workspaces are made; `kept_rollouts` is where those files are when the batch has ended, None: nowhere; `images`:
-    some tasks have one."""
+    workspaces are made; `kept_rollouts` is where those files are when the batch has ended, None: nowhere. With
+    `sends_rollouts` they come with the results, and the worker removes its own. `images`: some tasks have one."""
 
     settings: Settings
     api_key: str | None
@@ -22,6 +22,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str
     rollouts: str
     kept_rollouts: str | None
+    sends_rollouts: bool = False
     images: bool
 
 
@@ -51,7 +52,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 class Done(msgspec.Struct, frozen=True, tag=True):
     """From a worker: a task's line of the results, and what is shown of it. `unreachable`: no server answered.
-    `record` is its rollout, from a worker on another disk."""
+    `record` is its rollout, from a worker that sends them."""
 
     key: str
     line: bytes

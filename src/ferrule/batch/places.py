@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,3 +20,10 @@ async def clear(scratch: str | os.PathLike[str]) -> None:
     with suppress(WorkspaceError):
         async with Workspaces.open(Path(scratch)):
             pass
+
+
+def remove_rollouts(folder: str | os.PathLike[str]) -> None:
+    """Remove the rollouts of a worker that sends them, and the folder around them with the last worker's. Blocking."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # another worker on this machine needs it
+        Path(folder).parent.rmdir()

@@ -3,17 +3,15 @@
 The process of a Ray actor cannot be the worker itself: it has threads, and so can make no namespaces for workspaces.
 """
 
-import asyncio
 import os
+import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 
 import msgspec
 
-from ferrule.batch.crew import Event, LocalCrew, Said, waiting
-from ferrule.batch.messages import Done, Message, Setup
-from ferrule.batch.places import clear, folder_apart
-from ferrule.batch.trace import rollout_name
+from ferrule.batch.crew import Event, LocalCrew, waiting
+from ferrule.batch.messages import Message, Setup
+from ferrule.batch.places import clear, folder_apart, remove_rollouts
 
 _WORKER = 1
 """The number of the first worker of a crew."""
@@ -26,9 +24,10 @@ class Relay:
         """`variables` are those of the environment that the model needs."""
         os.environ.update(variables)
         place = folder_apart(setup.scratch)
-        self._scratch, self._rollouts = place / "work", place / "rollouts"
-        self._keeps = setup.kept_rollouts is not None
-        setup = msgspec.structs.replace(setup, scratch=str(self._scratch), rollouts=str(self._rollouts))
+        self._scratch, self._rollouts = place / "work", place / f"rollouts-{secrets.token_hex(4)}"
+        setup = msgspec.structs.replace(
+            setup, scratch=str(self._scratch), rollouts=str(self._rollouts), sends_rollouts=True
+        )
         self._crew = LocalCrew(setup)
 
     async def start(self, lanes: int) -> None:
@@ -42,23 +41,10 @@ class Relay:
 
     async def heard(self) -> list[Event]:
         """Wait for news of the worker; return all of it."""
-        events = [await self._crew.events.get(), *waiting(self._crew.events)]
-        return await asyncio.to_thread(lambda: list(map(self._with_record, events)))
-
-    def _with_record(self, event: Event) -> Event:
-        """Put the rollout of a task into what is said of it."""
-        if not isinstance(event, Said) or not isinstance(event.message, Done):
-            return event
-        path, record = self._rollouts / rollout_name(event.message.key), None
-        with suppress(FileNotFoundError):
-            record = path.read_bytes() if self._keeps else None
-            path.unlink()
-        return msgspec.structs.replace(event, message=msgspec.structs.replace(event.message, record=record))
+        return [await self._crew.events.get(), *waiting(self._crew.events)]
 
     async def close(self) -> None:
         """End the worker, and remove what it has left."""
         await self._crew.close()
         await clear(self._scratch)
-        for folder in (self._rollouts, self._rollouts.parent):
-            with suppress(OSError):  # another worker on this node still needs it
-                folder.rmdir()
+        remove_rollouts(self._rollouts)

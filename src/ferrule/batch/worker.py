@@ -15,6 +15,7 @@ import msgspec
 from ferrule.batch.attempt import Attempts
 from ferrule.batch.gate import Gate
 from ferrule.batch.messages import Channel, Hold, Job, Ready, Setup, Stop
+from ferrule.batch.places import remove_rollouts
 from ferrule.batch.tasks import Task
 from ferrule.tools.tasks import end_tasks
 from ferrule.workspaces import Workspaces, own_mounts
@@ -67,6 +68,8 @@ async def serve(talk: socket.socket) -> None:
         if message is None:
             _end_soon()
         await end_tasks(list(lanes))
+    if setup.sends_rollouts:
+        remove_rollouts(setup.rollouts)
     await channel.flush()
 
 
