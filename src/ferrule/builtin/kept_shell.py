@@ -15,6 +15,7 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -30,6 +31,8 @@ INTERRUPT_GRACE = 1.0
 """Seconds in which an interrupted command ends before its shell is ended with it."""
 INTERRUPTS = 2
 """Ctrl-Cs in this time: bash misses one that comes just before its builtin `wait` begins to wait."""
+ASK_AGAIN_SECONDS = 0.5
+"""For an answer: an interrupt that comes late can take the question with it, and no prompt after it."""
 DRAIN_SECONDS = 0.2
 """Seconds after the end of the shell in which what it started may still write."""
 
@@ -145,15 +148,21 @@ class KeptShell:
 
     async def _settle(self, exit_code: int) -> None:
         """Wait until bash has answered all interrupts; end it if it never does."""
-        self._ask(exit_code)
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while self._interrupted and self.alive:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
+        deadline = time.monotonic() + START_SECONDS
+        while self._interrupted and self.alive and time.monotonic() < deadline:
+            self._news.clear()
+            self._ask(exit_code)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASK_AGAIN_SECONDS):
+                    await self._answered()
+        if self._interrupted and self.alive:
             await uninterrupted(self.end())
         self._interrupted = False
+
+    async def _answered(self) -> None:
+        while self._interrupted and self.alive:
+            self._news.clear()
+            await self._news.wait()
 
     def _ask(self, exit_code: int) -> None:
         """Have bash print the number of this question, out of a trace too. `$?` and `$_` stay."""
