@@ -7,12 +7,16 @@ request from its own address. The headers `Host` and `Origin` tell both, and a p
 import ipaddress
 import socket
 from collections.abc import Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ferrule.protocol.errors import FerruleError, UsageError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
 
 BACKLOG = 2048
 """Connections that may wait to be accepted: many clients may come at once."""
@@ -131,3 +135,17 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
+
+
+def quiet_server(app: "ASGIApp", **options: Any) -> "uvicorn.Server":
+    """Return an HTTP server for `app`, ready to serve, without signals and logs of its own. `options` are those of
+    `uvicorn.Config`."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app, lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False, **options
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    return server

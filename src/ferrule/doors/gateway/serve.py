@@ -45,7 +45,7 @@ from ferrule.responses.upstream import open_upstream
 from ferrule.retrieval.embedders import open_embedder
 from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.vectors import VectorMemory
-from ferrule.serving import Bind, Callers, listen
+from ferrule.serving import Bind, Callers, listen, quiet_server
 from ferrule.store import Store, StoreError
 from ferrule.web.download import Downloads
 from ferrule.web.opening import open_browser
@@ -202,8 +202,8 @@ def _web_search(settings: Settings, network: Network, parsing: Place, owned: Asy
 
 
 def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
-    """Return the HTTP server, without signals and logs of its own."""
-    config = uvicorn.Config(
+    """Return the HTTP server, with the limits of this door."""
+    return quiet_server(
         app,
         http=BoundedProtocol,
         ws="websockets-sansio",
@@ -211,18 +211,9 @@ def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
         ws_per_message_deflate=False,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    return server
 
 
 async def _tidy(store: Store, settings: GatewaySettings, containers: ClientContainers | None) -> None:

@@ -19,7 +19,7 @@ from ferrule.doors.mcp_server.server import SESSION_HEADER, Clients
 from ferrule.egress import header_lines
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
 from ferrule.protocol.errors import UsageError
-from ferrule.serving import Bind, Callers, Refused, bearer_token, listen
+from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
 
 PATH = "/mcp"
 
@@ -220,22 +220,13 @@ class _TimedHeads(H11Protocol):
 
 
 def _uvicorn(app: ASGIApp) -> uvicorn.Server:
-    """Return the HTTP server, without signals and logs of its own."""
-    config = uvicorn.Config(
+    """Return the HTTP server, with the limits of this door."""
+    return quiet_server(
         app,
         http=_TimedHeads,
         ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_keep_alive=KEPT_S,
         timeout_graceful_shutdown=GRACE_S,
     )
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    return server
