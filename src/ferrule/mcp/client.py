@@ -27,7 +27,7 @@ from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.sync import wait_for_coroutine
+from ferrule.sync import on_loop, wait_for_coroutine
 from ferrule.tools.annotations import ToolAnnotations
 from ferrule.tools.tasks import run_blocking
 
@@ -203,7 +203,7 @@ class MCPClient:
         self._loop = self._loop or loop
         if self._loop is loop:
             return await work()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+        return await on_loop(self._loop, work)
 
     async def _connected(self) -> "Connection":
         """Return the living connection; make one if there is none, once for everybody who waits."""

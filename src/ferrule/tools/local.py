@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ferrule.protocol.events import Event
-from ferrule.sync import background_loop
+from ferrule.sync import background_loop, on_loop
 from ferrule.tools.answering import Listener
 from ferrule.tools.context import Attempt, ToolContext
 from ferrule.tools.effects import Effect, McpEffect
@@ -68,7 +68,7 @@ class LocalHost:
             return await work()
         if self._owner is not background_loop():
             raise RuntimeError("this context belongs to another event loop; make a new one there")
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._owner))
+        return await on_loop(self._owner, work)
 
     async def aclose(self) -> None:
         """End what commands left running."""
