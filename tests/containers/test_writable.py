@@ -39,6 +39,14 @@ def test_a_copy_is_the_same_and_the_image_stays(tmp_path: Path, image: Image, wa
     assert (image.root / "a/x").read_text() == "1"
 
 
+def test_a_place_that_is_taken_stays_as_it_is(tmp_path: Path, image: Image) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place/mine").touch()
+    with pytest.raises(FileExistsError):
+        copy_tree(image.root, tmp_path / "place")
+    assert (tmp_path / "place/mine").exists()
+
+
 def test_what_is_no_file_is_left_out(tmp_path: Path, image: Image) -> None:
     os.mkfifo(image.root / "pipe")
     copy_root(image.root, tmp_path / "place")

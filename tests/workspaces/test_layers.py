@@ -58,9 +58,9 @@ subprocess.run(["git", "-C", path, "commit", "--quiet", "--all", "--message=x"],
 
 
 def test_a_layer_takes_what_is_changed_and_nobody_else_sees_it(tmp_path: Path) -> None:
-    source = new_repository(tmp_path / "source", {"a": b"1\n", "d/x": b"x\n" * 20, "d/y": b"y\n"})
+    source = new_repository(tmp_path / "work", {"a": b"1\n", "d/x": b"x\n" * 20, "d/y": b"y\n"})
     with running(tmp_path / "scratch, with: all\\", "repository", source) as one:
-        assert one.notice == ""
+        assert one.notice == "" and Path(one.path).name == "work"  # as a folder of the layer is called, too
         assert Path(one.path).is_dir() and not os.listdir(one.path)
         patch = one.patch(RENAME)
     assert "rename from d/x\n" in patch
@@ -70,7 +70,7 @@ def test_a_layer_takes_what_is_changed_and_nobody_else_sees_it(tmp_path: Path) -
         b"e/x": ("file", b"x\n" * 20),
         b"e/y": ("file", b"y\n"),
     }
-    assert os.listdir(tmp_path) == ["source"]
+    assert os.listdir(tmp_path) == ["work"]
     assert git(source, "fsck", "--strict") == b""
 
 
@@ -86,8 +86,8 @@ async def test_what_a_killed_process_left_goes_with_the_next(tmp_path: Path) -> 
     scratch = tmp_path / "scratch"
     with running(scratch, "repository", source) as alive, running(scratch, "repository", source) as dead:
         dead.patch("(path / 'a').write_text('2')")
-        owner = Path(dead.path).parents[1]
-        assert (Path(dead.path).parent / "upper/a").read_text() == "2"
+        owner = Path(dead.path).parents[2]
+        assert (Path(dead.path).parents[1] / "upper/a").read_text() == "2"
         dead.child.kill()
         dead.child.wait()
         async with Workspaces.open(scratch):

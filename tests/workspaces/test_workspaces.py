@@ -58,6 +58,22 @@ async def test_a_folder_is_its_content_with_what_is_ignored(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "shown"), [("work.git", "work"), ("..git", "workspace"), ("...git", "workspace"), (".git.git", ".git")]
+)
+async def test_a_workspace_is_called_as_its_source_unless_that_is_no_name(
+    name: str, shown: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).mkdir()
+    async with (
+        Workspaces.open(tmp_path / "scratch") as workspaces,
+        workspaces.enter(Empty()) as other,
+        workspaces.enter(Folder(str(tmp_path / name))) as one,
+    ):
+        assert one.path.name == shown
+        assert other.path.exists()
+
+
+@pytest.mark.parametrize(
     ("source", "text"),
     [
         (Folder("missing"), "there is no folder missing"),

@@ -14,11 +14,13 @@ from ferrule.process.run import uninterrupted
 from ferrule.workspaces.base import TREE, Base, entries_of, make_base, read_base
 from ferrule.workspaces.mounts import NO_MOUNTS, Mounts
 from ferrule.workspaces.patch import make_patch
-from ferrule.workspaces.scratch import Scratch
+from ferrule.workspaces.scratch import PRIVATE, Scratch
 from ferrule.workspaces.source import Empty, Source, WorkspaceError, explained
 from ferrule.workspaces.threads import Stop, on_thread
 
 DEFAULT_NAME = "workspace"
+PLACE = "place"
+"""The folder in which a workspace lies alone: it may have any name, also that of a layer beside it."""
 
 
 class Workspace:
@@ -79,26 +81,27 @@ class Workspaces:
         """
         folder, base = await self._base(source)
         beside = self._scratch.new_folder()
-        path = beside / _name_of(source)
+        path = beside / PLACE / _name_of(source)
         try:
             with explained(path):
-                workspace = await on_thread(lambda stop: self._fill(path, folder, base, whole, stop))
+                workspace = await on_thread(lambda stop: self._fill(path, beside, folder, base, whole, stop))
             yield workspace
         finally:
-            await uninterrupted(asyncio.to_thread(self._empty, path))
+            await uninterrupted(asyncio.to_thread(self._empty, path, beside))
 
-    def _fill(self, path: Path, folder: Path, base: Base, whole: bool, stop: Stop) -> Workspace:
+    def _fill(self, path: Path, beside: Path, folder: Path, base: Base, whole: bool, stop: Stop) -> Workspace:
+        path.parent.mkdir(PRIVATE)
         if whole or self._notice:
             copy_tree(folder / TREE, path, check=stop.check)
             base = msgspec.structs.replace(base, entries=entries_of(path, base.entries))
         else:
-            self._mounts.lay(folder / TREE, path.parent, path)
-        return Workspace(path, base, folder / TREE, path.parent)
+            self._mounts.lay(folder / TREE, beside, path)
+        return Workspace(path, base, folder / TREE, beside)
 
-    def _empty(self, path: Path) -> None:
+    def _empty(self, path: Path, beside: Path) -> None:
         if not self._notice and path.is_mount():
             self._mounts.lift(path)
-        self._scratch.remove(path.parent)
+        self._scratch.remove(beside)
 
     async def _try_layers(self) -> None:
         """Find out whether this disk takes layers: those that are layers themselves do not."""
@@ -158,5 +161,5 @@ def _name_of(source: Source) -> str:
     """Return how a workspace's folder is called: as the source, since programs may look at the name."""
     if isinstance(source, Empty):
         return DEFAULT_NAME
-    name = os.path.basename(os.path.realpath(os.path.expanduser(source.path)))
-    return DEFAULT_NAME if name in ("", ".git") else name.removesuffix(".git")
+    name = os.path.basename(os.path.realpath(os.path.expanduser(source.path))).removesuffix(".git")
+    return DEFAULT_NAME if name in ("", ".", "..") else name

@@ -55,8 +55,8 @@ def copy_tree(
     Blocking; `check` is called for each file, and ends it by what it raises. Raises `OSError`, with the path that
     cannot be copied, and `Changing` for a file that somebody writes. Then no copy is left.
     """
+    target.mkdir(mode=0o700)
     try:
-        target.mkdir(mode=0o700)
         old, new = os.open(source, OPEN), os.open(target, OPEN)
         copy = _Copy(way, new, keep_owners, without, check)
         try:
@@ -67,8 +67,7 @@ def copy_tree(
             os.close(new)
         return copy.way
     except BaseException:
-        if target.exists():
-            remove_tree(target)
+        remove_tree(target)
         raise
 
 
