@@ -9,6 +9,7 @@ import pytest
 from ferrule.config import Configuration, Layer, Sources, load
 from ferrule.config.trust import TrustRecords
 from ferrule.process.environment import child_environment
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
@@ -156,6 +157,11 @@ env_key = "E_KEY"
 memory_bytes = 18
 [file_search]
 folders = ["~/notes", "docs"]
+[computer]
+start_url = "http://shop.example/"
+display_width = 800
+display_height = 600
+browser = "/opt/chromium"
 [tui]
 theme = "nord"
 keys = { unfold = "f2" }
@@ -218,6 +224,9 @@ timeout = 1.5
         base_url="http://localhost:2/v1", model="e5", env_key="E_KEY", memory_bytes=18
     )
     assert settings.file_search == FileSearchSettings(folders=("~/notes", "docs"))
+    assert settings.computer == ComputerSettings(
+        start_url="http://shop.example/", display_width=800, display_height=600, browser="/opt/chromium"
+    )
     assert settings.command_environment.secrets == {"MY_KEY", "Z", "E_KEY"}
     assert settings.tui == TuiSettings(theme="nord", keys={"unfold": "f2"}, notifications=False)
     assert settings.otel == Otel(enabled=False, contents=True)
@@ -300,6 +309,8 @@ WRONG = {
         "[model_providers.mine]\nrequest_max_retries = \"many\"",
         "model_providers.mine.request_max_retries must be a whole number of at least 0, not 'many'",
     ),
+    "start_url": ('[computer]\nstart_url = "file:///etc"', "computer.start_url must be an address that begins with"),
+    "display": ("[computer]\ndisplay_width = 10", "a whole number of at least 200 and at most 4096"),
     "bool": ("[sandbox_workspace_write]\ncaches = 1", "caches must be true or false, not 1"),
     "bool or list": (
         "[sandbox_workspace_write]\nnetwork_access = 1",

@@ -129,8 +129,7 @@ def _describe(wanted: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is typing.Annotated:
-        least = arguments[1].ge
-        return "a number above 0" if least is None else f"a whole number of at least {least}"
+        return _describe_limits(arguments[1])
     if origin is tuple:
         return f"a list of {'strings' if arguments[0] is str else 'tables'}"
     if origin is dict or origin is Mapping:
@@ -138,6 +137,14 @@ def _describe(wanted: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(map(_describe, arguments))
     return {str: "a string", bool: "true or false", float: "a number"}.get(wanted, str(wanted))
+
+
+def _describe_limits(limits: msgspec.Meta) -> str:
+    if limits.description is not None:
+        return limits.description
+    if limits.ge is None:
+        return "a number above 0"
+    return f"a whole number of at least {limits.ge}" + (f" and at most {limits.le}" if limits.le is not None else "")
 
 
 def _show(value: object) -> str:

@@ -193,6 +193,7 @@ MAY_SET: Rows = {
     "agent_max_threads": yours_only,
     "embeddings": yours_only,
     "file_search": yours_only,
+    "computer": yours_only,
     "otel": yours_only,
     "tui": yours_only,
     "gateway": yours_only,

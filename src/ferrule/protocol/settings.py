@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.hosted import HostedTool
@@ -289,6 +290,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """MCP servers whose tools the session offers, by name."""
     embeddings: EmbeddingsSettings = EmbeddingsSettings()
     file_search: FileSearchSettings = FileSearchSettings()
+    computer: ComputerSettings = ComputerSettings()
     otel: Otel = Otel()
     tui: TuiSettings = TuiSettings()
     gateway: GatewaySettings = GatewaySettings()
