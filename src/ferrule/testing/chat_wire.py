@@ -1,9 +1,7 @@
 """The Chat Completions wire: the same items as chunks or as one message.
 
-Items this wire cannot express become function calls: a custom tool call `{"input": ...}`; `shell_call`,
-`local_shell_call` and `apply_patch_call` a call of `shell`, `local_shell` and `apply_patch` with the fields of their
-action or operation. A namespace is prefixed to the name with two underscores. Reasoning is sent as
-`reasoning_content`. Items of tools that run on the server have no counterpart and are left out.
+Calls that this wire cannot express become function calls. Reasoning is sent as `reasoning_content`. Items of tools that
+run on the server have no counterpart and are left out.
 """
 
 import time
@@ -11,16 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ferrule.testing.calls import ToolCall, called
 from ferrule.testing.items import Item
-from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, json_text, slices
+from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, slices
 from ferrule.testing.sse import DONE, Event
 from ferrule.testing.steps import Failed, Step, StreamError, Usage
-
-
-class _ToolCall(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    arguments: str
 
 
 class _Text(msgspec.Struct, frozen=True):
@@ -40,7 +33,7 @@ def completion(body: JsonObject, completion_id: str, step: Step, output: Sequenc
     for piece in pieces:
         if isinstance(piece, _Text):
             message[piece.key] = as_text(message.get(piece.key)) + piece.text
-    calls = [piece for piece in pieces if isinstance(piece, _ToolCall)]
+    calls = [piece for piece in pieces if isinstance(piece, ToolCall)]
     if calls:
         message["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -103,7 +96,7 @@ def _chunk(frame: JsonObject, kind: str, delta: JsonObject, finish_reason: str |
     return Event(kind, {**frame, "choices": [choice]})
 
 
-def _call_deltas(index: int, call: _ToolCall, delta_chars: int) -> Iterator[Item]:
+def _call_deltas(index: int, call: ToolCall, delta_chars: int) -> Iterator[Item]:
     opening = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
     yield {"tool_calls": [opening]}
     for part in slices(call.arguments, delta_chars):
@@ -122,14 +115,14 @@ def _error(end: Failed | StreamError) -> Item:
     return end.fields() if isinstance(end, StreamError) else {"code": end.code, "message": end.message}
 
 
-def _pieces(output: Sequence[JsonObject]) -> Iterator[_Text | _ToolCall]:
+def _pieces(output: Sequence[JsonObject]) -> Iterator[_Text | ToolCall]:
     spoken: set[str] = set()
     for item in output:
         for piece in _texts(item):
             # The message has a single text: line breaks separate what several items said.
             yield _Text(piece.key, "\n" + piece.text) if piece.key in spoken else piece
             spoken.add(piece.key)
-        call = _call(item)
+        call = called(item)
         if call is not None:
             yield call
 
@@ -145,21 +138,3 @@ def _texts(item: JsonObject) -> Iterator[_Text]:
         )
         if text:
             yield _Text("reasoning_content", text)
-
-
-def _call(item: JsonObject) -> _ToolCall | None:
-    kind = item["type"]
-    name = "__".join(as_text(item[key]) for key in ("namespace", "name") if item.get(key))
-    arguments: object
-    if kind == "function_call":
-        arguments = item.get("arguments")
-    elif kind == "custom_tool_call":
-        arguments = {"input": item.get("input")}
-    elif kind in ("shell_call", "local_shell_call", "apply_patch_call"):
-        name = str(kind).removesuffix("_call")
-        fields = as_object(item.get("operation" if kind == "apply_patch_call" else "action"))
-        arguments = {key: value for key, value in fields.items() if value is not None}
-    else:
-        return None
-    text = arguments if isinstance(arguments, str) else json_text(arguments)
-    return _ToolCall(as_text(item.get("call_id")), name, text)

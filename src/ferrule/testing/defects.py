@@ -51,8 +51,10 @@ def without_item_added(events: Sequence[Event]) -> Iterable[Event]:
 
 
 def empty_deltas(events: Sequence[Event]) -> Iterator[Event]:
-    """Both wires: an empty delta before every delta."""
+    """All wires: an empty delta before every delta."""
     for event in events:
+        if event.kind == "content_block_delta":
+            yield Event(event.kind, _emptied(event), event.named)
         if event.kind.endswith(".delta"):
             yield Event(event.kind, {**_copy(event), "delta": ""}, event.named)
         elif event.kind in ("content", "tool_call"):
@@ -127,6 +129,11 @@ def finish_reason(reason: str | None) -> Edit:
     return change("finish", edit)
 
 
+def stop_reason(reason: str | None) -> Edit:
+    """Messages: end with this stop reason, whatever the message contains."""
+    return change("message_delta", lambda data: {**data, "delta": {**as_object(data["delta"]), "stop_reason": reason}})
+
+
 def azure_frames(events: Sequence[Event]) -> Iterator[Event]:
     """Chat: a chunk without choices comes first, one with usage last, as Azure sends them."""
     yield Event("inserted", {"id": "", "object": "", "model": "", "choices": [], "prompt_filter_results": []})
@@ -158,6 +165,13 @@ def _copy(event: Event) -> Item:
         return {}
     copied: Item = json.loads(json_text(event.data))
     return copied
+
+
+def _emptied(event: Event) -> Item:
+    """Return a delta of a content block without its text."""
+    data = _copy(event)
+    blank = {name: "" for name in ("text", "thinking", "partial_json") if name in as_object(data["delta"])}
+    return {**data, "delta": {**as_object(data["delta"]), **blank}}
 
 
 def _with_delta(event: Event, edit: Callable[[JsonObject], JsonObject]) -> Event:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
-from ferrule.testing.player import Answer, Lane, Player, is_about_server
+from ferrule.testing.player import MODEL_WIRES, Answer, Lane, Player, is_about_server
 from ferrule.testing.request import Request
 from ferrule.testing.script import Script, checked
 from ferrule.testing.steps import StepLike
@@ -18,7 +18,8 @@ _START_TIMEOUT = 10.0
 
 
 class ScriptedModel:
-    """A model server on 127.0.0.1 that plays a script over the Responses and the Chat Completions wire.
+    """A model server on 127.0.0.1 that plays a script over the Responses, the Chat Completions and the
+    Messages wire.
 
         with ScriptedModel([function_call("shell_command", {"command": "ls"}), step("Done", expect="README")]) as model:
             run_my_agent(base_url=model.base_url)
@@ -76,7 +77,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """The base URL for clients: `http://127.0.0.1:PORT/v1`."""
+        """The base URL for clients: `http://127.0.0.1:PORT/v1`. Anthropic's client takes it without the `/v1`."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def add(self, *steps: StepLike) -> None:
@@ -100,7 +101,7 @@ class ScriptedModel:
     def last_request(self) -> Request:
         """The latest request to a model. Raises LookupError if there was none."""
         for request in reversed(self.requests):
-            if request.wire in ("responses", "chat"):
+            if request.wire in MODEL_WIRES:
                 return request
         raise LookupError("no request has reached the model yet")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ferrule.testing import chat_wire, responses_wire
+from ferrule.testing import chat_wire, messages_wire, responses_wire
 from ferrule.testing.delivery import AT_ONCE, Delivery, Place
 from ferrule.testing.expectations import unmet
 from ferrule.testing.items import Item, complete
@@ -17,6 +17,8 @@ from ferrule.testing.steps import Raw, ScriptError, Step, StreamError, Usage, as
 
 # Characters per token, to estimate the usage of a step that gives none.
 _BYTES_PER_TOKEN = 4
+MODEL_WIRES = ("responses", "chat", "messages")
+"""The wires over which a script is played."""
 _BLANKS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
@@ -76,11 +78,11 @@ class Player:
     def answer(self, request: Request) -> Answer:
         """Answer a request and advance the script by one step, unless the request is refused."""
         if request.wire == "models" and request.method == "GET":
-            return _json({"object": "list", "data": [_model(name) for name in self._models]})
+            return _json(_listed(self._models, request))
         if is_about_server(request):
-            return _error(501, "A scripted model says nothing of itself.", "not_implemented")
-        if request.wire not in ("responses", "chat") or request.method != "POST":
-            return _error(404, f"Unknown request URL: {request.method} {request.path}", "unknown_url")
+            return _error(request, 501, "A scripted model says nothing of itself.", "not_implemented")
+        if request.wire not in MODEL_WIRES or request.method != "POST":
+            return _error(request, 404, f"Unknown request URL: {request.method} {request.path}", "unknown_url")
         lane = self._lane(request)
         try:
             return self._play(request, lane)
@@ -90,7 +92,7 @@ class Player:
             reason = traceback.format_exc()
         failure = f"{lane.name} {lane.position + 1}: {reason}"
         self.failures.append(failure)
-        return _error(400, failure, "script_failed")
+        return _error(request, 400, failure, "script_failed")
 
     def new_id(self, prefix: str) -> str:
         """Return `PREFIX_1`, `PREFIX_2`, ...: the same ids in every run of a test."""
@@ -133,7 +135,7 @@ class Player:
             body = chosen.body
             status, headers, content_type = chosen.status, chosen.headers, chosen.content_type
         elif isinstance(chosen.end, StreamError) and not request.stream:
-            return _json({"error": chosen.end.fields()}, status=500)
+            return _failed(request, 500, chosen.end.fields())
         else:
             status, headers = 200, ()
             body = self._said(chosen, request)
@@ -152,6 +154,11 @@ class Player:
             if not request.stream:
                 return json_text(chat_wire.completion(request.body, completion_id, chosen, output, usage)).encode()
             events = chat_wire.stream(request.body, completion_id, chosen, output, usage)
+        elif request.wire == "messages":
+            whole = messages_wire.message(request.body, self.new_id("msg"), chosen, output, usage)
+            if not request.stream:
+                return json_text(whole).encode()
+            events = messages_wire.stream(whole, chosen, output)
         else:
             final = responses_wire.response_object(request.body, self.new_id("resp"), chosen, output, usage)
             if not request.stream:
@@ -181,14 +188,24 @@ def _offset(place: Place, body: bytes) -> int:
     return min(ends, default=len(body))
 
 
-def _model(name: str) -> Item:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "ferrule"}
+def _listed(names: tuple[str, ...], request: Request) -> Item:
+    """Return the list of models; both APIs have one, at the same place."""
+    if "anthropic-version" in request.headers:
+        created = "1970-01-01T00:00:00Z"
+        data = [{"type": "model", "id": name, "display_name": name, "created_at": created} for name in names]
+        return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+    listed = [{"id": name, "object": "model", "created": 0, "owned_by": "ferrule"} for name in names]
+    return {"object": "list", "data": listed}
 
 
 def _json(value: Item, status: int = 200) -> Answer:
     return Answer(json_text(value).encode(), status)
 
 
-def _error(status: int, text: str, code: str) -> Answer:
-    fields = {"message": text, "type": "invalid_request_error", "param": None, "code": code}
-    return _json({"error": fields}, status)
+def _error(request: Request, status: int, text: str, code: str) -> Answer:
+    return _failed(request, status, {"message": text, "type": "invalid_request_error", "param": None, "code": code})
+
+
+def _failed(request: Request, status: int, error: Item) -> Answer:
+    """Return an answer with an error object, in the envelope of the request's API."""
+    return _json({"type": "error", "error": error} if request.wire == "messages" else {"error": error}, status)

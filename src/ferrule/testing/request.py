@@ -7,7 +7,7 @@ import msgspec
 
 from ferrule.testing.plain import JsonObject, as_object, as_objects, as_text, json_text
 
-Wire = Literal["responses", "chat", "models", "unknown"]
+Wire = Literal["responses", "chat", "messages", "models", "unknown"]
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -45,15 +45,15 @@ class Request(msgspec.Struct):
 
     @property
     def items(self) -> list[JsonObject]:
-        """The input items, or the messages of a chat request; a plain `input` string is one user message."""
-        given = self.body.get("messages" if self.wire == "chat" else "input")
+        """The input items, or the messages on the other wires; a plain `input` string is one user message."""
+        given = self.body.get("input" if self.wire == "responses" else "messages")
         return [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """Every tool output of the request, in order."""
         if self._outputs is None:
-            self._outputs = tuple(output for item in self.items if (output := call_output(item)) is not None)
+            self._outputs = tuple(output for item in self.items for output in call_outputs(item))
         return self._outputs
 
     @property
@@ -64,7 +64,15 @@ class Request(msgspec.Struct):
     @property
     def user_text(self) -> str:
         """All user messages, joined by newlines."""
-        return "\n".join(content_text(item.get("content")) for item in self.items if item.get("role") == "user")
+        said = (_without_results(item.get("content")) for item in self.items if item.get("role") == "user")
+        return "\n".join(content_text(content) for content in said if content)
+
+
+def _without_results(content: object) -> object:
+    """Return a user message's content without the tool outputs that stand in it on the Messages wire."""
+    if isinstance(content, str):
+        return content
+    return [part for part in as_objects(content) if part.get("type") != "tool_result"]
 
 
 def content_text(content: object) -> str:
@@ -84,6 +92,15 @@ def call_output(item: JsonObject) -> Output | None:
     # A local_shell_call_output has no call_id in OpenAI's types: its id is the call's.
     call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
     return Output(call_id, content_text(item.get("output", item.get("tools"))))
+
+
+def call_outputs(item: JsonObject) -> list[Output]:
+    """Return the tool outputs in an input item or message."""
+    if item.get("role") == "user":
+        results = (part for part in as_objects(item.get("content")) if part.get("type") == "tool_result")
+        return [Output(as_text(part.get("tool_use_id")), content_text(part.get("content"))) for part in results]
+    output = call_output(item)
+    return [] if output is None else [output]
 
 
 def _tool_names(tool: JsonObject) -> list[str]:

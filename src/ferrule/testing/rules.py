@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ferrule.testing.items import CALL_TYPES
+from ferrule.testing.messages_rules import complaints
 from ferrule.testing.plain import JsonObject, as_objects, as_text
 from ferrule.testing.request import Request, call_output
 
@@ -12,8 +13,10 @@ def complaint(request: Request) -> str | None:
     """Return the first problem in the request's history, or None.
 
     Every client-side call has exactly one output, later than the call. On the chat wire an assistant message contains
-    text or a call.
+    text or a call; `messages_rules` has those of the Messages wire.
     """
+    if request.wire == "messages":
+        return next(complaints(request.body, request.headers), None)
     if request.body.get("previous_response_id") or request.body.get("conversation"):
         return None  # Only a real server has the history with the calls.
     return next(filter(None, (*_empty_turns(request), _pairing(request))), None)

@@ -19,6 +19,7 @@ Notify = Callable[[Request], None]
 _WIRES: tuple[tuple[str, Wire], ...] = (
     ("/chat/completions", "chat"),
     ("/responses", "responses"),
+    ("/messages", "messages"),
     ("/models", "models"),
 )
 

@@ -17,16 +17,18 @@ DELTA_CHARS = 16
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Token counts of one response. `cached_tokens` are part of the input, `reasoning_tokens` of the output."""
+    """Token counts of one response. `cached_tokens` and `written_tokens` (to the cache) are part of the input,
+    `reasoning_tokens` of the output."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    written_tokens: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The response ends with `response.failed`; on the chat wire with an error object in the stream."""
+    """The response ends with `response.failed`; on the other wires with an error in the stream."""
 
     message: str = "The model failed to generate a response."
     code: str = "server_error"
