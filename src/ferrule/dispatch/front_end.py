@@ -1,6 +1,6 @@
 """What a session needs of the door through which it was opened, and the one for programs: a few functions."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from ferrule.protocol.events import Event, WarningEvent
@@ -9,9 +9,13 @@ from ferrule.tools.answering import Approver, Listener, Questioned, answer_of
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 
+Pace = Callable[[], Awaitable[None]]
+"""Waits until a front end can take more events."""
+
 
 class FrontEnd(Protocol):
-    """Shows events. `can_answer`: somebody will answer questions by `Session.decide`."""
+    """Shows events. `can_answer`: somebody will answer questions by `Session.decide`. One that may be slower than its
+    session has a `pace` besides: turns wait for it before they read more of the model."""
 
     @property
     def can_answer(self) -> bool: ...

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ferrule.dispatch.front_end import Callbacks, FrontEnd
+from ferrule.dispatch.front_end import Callbacks, FrontEnd, Pace
 from ferrule.dispatch.orchestrator import Orchestrator
 from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
@@ -43,13 +43,15 @@ async def ask_user(question: Question, front_end: FrontEnd | None, pending: Pend
 class SessionHost:
     """The `ToolHost` of one session."""
 
-    __slots__ = ("_front_end", "_listeners", "_missed", "_orchestrator", "observed", "pending")
+    __slots__ = ("_front_end", "_listeners", "_missed", "_orchestrator", "observed", "pace", "pending")
 
     def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
         self._orchestrator = orchestrator
         self._front_end = front_end
         self.pending = pending
         self.observed = front_end is not None
+        self.pace: Pace | None = getattr(front_end, "pace", None)
+        """See `FrontEnd`."""
         self._listeners: tuple[Listener, ...] = ()
         self._missed: deque[ExecCommandEnd] = deque(maxlen=MAX_MISSED)
 

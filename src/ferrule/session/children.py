@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ferrule.dispatch.front_end import Answers, Callbacks
+from ferrule.dispatch.front_end import Answers, Callbacks, Pace
 from ferrule.dispatch.host import SessionHost
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import ContentPart, InputText
@@ -75,6 +75,11 @@ class ChildFrontEnd(Callbacks):
             return
         nested = isinstance(event, ChildEvent)
         self._host.emit(event if nested else ChildEvent(self.child_id, self._parent_id, event))
+
+    @property
+    def pace(self) -> Pace | None:
+        """What the parent's turns wait for."""
+        return self._host.pace
 
     async def answer(self, question: Question) -> Answer:
         """Ask the parent's user, who is told which child asks."""

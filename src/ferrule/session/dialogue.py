@@ -1,16 +1,18 @@
 """The dialogue of the user, the model and its tools: history, its record, and the next request."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ferrule.dispatch.front_end import Pace
 from ferrule.history.compaction import user_message
 from ferrule.history.history import History
 from ferrule.history.pairs import settled
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import mark_of
-from ferrule.model.stream import Model, ModelRequest, OutputFormat, ToolChoice
+from ferrule.model.stream import Model, ModelRequest, OutputFormat, ResponseEvent, ToolChoice
 from ferrule.model.wire import WireModel
 from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.events import Event, TokenUsage, WarningEvent
@@ -65,7 +67,8 @@ class Dialogue:
         self.settings = settings
         self.model = model
         self.spans = spans
-        self.ask = model.stream if spans is None else spans.asking(model.stream)
+        ask = model.stream if spans is None else spans.asking(model.stream)
+        self.ask = ask if toolset.host.pace is None else _paced(ask, toolset.host.pace)
         """Sends a request to the model; see `Model.stream`."""
         self.model_name = model_name
         self.toolset = toolset
@@ -271,3 +274,18 @@ def _restored(stored: StoredSession, settings: Settings, model_name: str) -> lis
     who = (settings.provider_name, model_name)
     marks = {mark for refused in stored.refused if (refused.provider, refused.model) == who for mark in refused.items}
     return without_marked(settled(stored.responses), marks)
+
+
+Ask = Callable[[ModelRequest], AsyncGenerator[ResponseEvent, None]]
+
+
+def _paced(ask: Ask, pace: Pace) -> Ask:
+    """Let the model's answer wait for a front end that is slower."""
+
+    async def stream(request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
+        async with aclosing(ask(request)) as events:
+            async for event in events:
+                await pace()
+                yield event
+
+    return stream

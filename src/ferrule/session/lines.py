@@ -77,6 +77,8 @@ class TurnContext(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: str | None = None
     provider: StoredProvider | None = None
     tools: tuple[str, ...] | None = None
+    turn_id: str = ""
+    """Empty in files of older versions."""
 
 
 class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):

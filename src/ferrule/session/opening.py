@@ -84,13 +84,14 @@ async def open_session(
     output_type: OutputType | None = None,
     parent: Parent | None = None,
     lent: Lent | None = None,
+    session_id: str | None = None,
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
     `hooks` come after the settings'. `tools` are used instead of the settings' and the profile's, `model` instead of
     the provider's; `stored` is a session to go on with; `api_key` replaces the key of the provider's variable. `lent`
-    is what somebody else closes. Raises `UsageError`, and `ModelError` where the server must be asked for its models
-    and cannot be reached.
+    is what somebody else closes; `session_id` is that of a new session whose id is known already. Raises `UsageError`,
+    and `ModelError` where the server must be asked for its models and cannot be reached.
     """
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
@@ -99,7 +100,7 @@ async def open_session(
     if stored is not None and is_brought(stored.path, settings.home):
         items = settled(stored.responses)
         came_from, stored = Parentage(forked_from=stored.meta.id, history=tuple(items)), None
-    session_id = stored.meta.id if stored else new_session_id()
+    session_id = stored.meta.id if stored else session_id or new_session_id()
     rollout = _rollout_of(settings, session_id, stored) if lent is None else Rollout(lent.record, new=True)
     if parent is not None:
         model = parent.model

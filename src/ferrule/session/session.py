@@ -312,6 +312,7 @@ class Session(LoopBound):
             profile=self.settings.profile,
             provider=None if self.settings.provider is None else StoredProvider.of(self.settings.provider),
             tools=self.settings.tools,
+            turn_id=turn.id,
         )
         dialogue.record.turn(context)
         content = _content(prompt)

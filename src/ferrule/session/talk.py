@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.config import Configuration, Sources
+from ferrule.dispatch.front_end import Pace
 from ferrule.dispatch.pending import PendingTable
 from ferrule.history.compaction import is_words_of_user
 from ferrule.model.provider import list_models
@@ -52,10 +53,17 @@ class Talk:
 
     can_answer = True
 
-    def __init__(self, opening: Opening, show: Callable[[Event | ToolEvent], None]) -> None:
+    def __init__(
+        self,
+        opening: Opening,
+        show: Callable[[Event | ToolEvent], None],
+        pace: Pace | None = None,
+    ) -> None:
         self.settings = opening.settings
         self._settings_in = opening.settings_in
         self._show = show
+        self.pace = pace
+        """See `FrontEnd`."""
         self.session: Session | None = None
         self.said: list[str] = []
         """What each turn began with; empty where it is not known."""
@@ -75,23 +83,26 @@ class Talk:
             self._begun.add(event.call_id)
         self._show(event)
 
-    async def open(self, settings: Settings, stored: StoredSession | None = None) -> None:
-        """Open a session in place of the one before. Raises what `open_session` does; then that one goes on."""
+    async def open(
+        self, settings: Settings, stored: StoredSession | None = None, session_id: str | None = None
+    ) -> None:
+        """Open a session in place of the one before, a new one with `session_id` if it is given. Raises what
+        `open_session` does; then that one goes on."""
         before, session = self.settings, self.session
         self._opening = True
         try:
             await self.close()
-            await self._open(settings, stored)
+            await self._open(settings, stored, session_id)
         except FerruleError:
             if session is not None:
-                await self._open(before, self._stored(session.id))
+                await self._open(before, self._stored(session.id), session.id)
             raise
         finally:
             self._opening = False
 
-    async def _open(self, settings: Settings, stored: StoredSession | None) -> None:
+    async def _open(self, settings: Settings, stored: StoredSession | None, session_id: str | None) -> None:
         self.settings = settings
-        self.session = await open_session(settings, self, stored=stored)
+        self.session = await open_session(settings, self, stored=stored, session_id=session_id)
         self.said = [] if stored is None else _turns(stored, settings.home)
         self._for_model.clear()
 
@@ -128,7 +139,7 @@ class Talk:
         if self.said and before.ephemeral:
             raise UsageError("this session is not stored, so it cannot go on under other settings; /new begins one")
         self._be_at_rest(session)
-        await self.open(settings, self._stored(session.id))
+        await self.open(settings, self._stored(session.id), session.id)
 
     def _be_at_rest(self, session: Session) -> None:
         """Raise `UsageError` where something would be lost if the session was closed and read again from its file."""

@@ -8,10 +8,11 @@ from ferrule.builtin.table import BUILTINS
 from ferrule.doors.mcp_server.clients import Client
 from ferrule.doors.mcp_server.offer import Opener, ToolsOffer
 from ferrule.doors.mcp_server.server import Clients, server_of
-from ferrule.doors.mcp_server.stdio import serve_lines, standard_streams
+from ferrule.doors.mcp_server.stdio import serve_lines
 from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.settings import Settings
 from ferrule.serving import Bind
+from ferrule.stdio import standard_streams
 from ferrule.tools.catalogue import matching_names, registered_tools, unknown_tool
 
 PLACE = "They work in {cwd}, confined by the sandbox {mode}."

@@ -1,12 +1,10 @@
 """Serve the client at the other end of standard input and output: one JSON-RPC message a line, of bounded length.
 
-A line that is no message gets an error and ends nothing. Standard output belongs to the protocol: whatever else is
-printed in this process goes to standard error.
+A line that is no message gets an error and ends nothing.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import anyio
@@ -19,6 +17,7 @@ from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 from ferrule.doors.mcp_server.messages import NoMessage, read_message, too_long
 from ferrule.mcp.lines import LineSplitter
 from ferrule.protocol.json_text import JsonValue
+from ferrule.stdio import write_all
 from ferrule.tools.tasks import run_blocking
 
 CHUNK = 64 * 1024
@@ -138,33 +137,8 @@ async def _write(
         traffic.answered(answer.message)
         line = answer.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
         try:
-            await run_blocking(_write_all, sink, line.encode())
+            await run_blocking(write_all, sink, line.encode())
         except OSError:
             everything.cancel()
             return
     flushed.set()
-
-
-def _write_all(sink: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(sink, rest) :]
-
-
-@contextmanager
-def standard_streams() -> Iterator[tuple[int, int]]:
-    """Yield descriptors of our own for the client's messages and our answers. Meanwhile standard input is empty, and
-    standard output goes where standard error goes."""
-    source, sink = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    try:
-        os.dup2(nothing, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:  # there is no standard error
-            os.dup2(nothing, 1)
-        yield source, sink
-    finally:
-        os.dup2(sink, 1)
-        os.close(sink)
-        os.close(nothing)
