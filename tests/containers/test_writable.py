@@ -1,6 +1,7 @@
 """Copies of an image's root."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_place_that_is_taken_stays_as_it_is(tmp_path: Path, image: Image) -> N
     with pytest.raises(FileExistsError):
         copy_tree(image.root, tmp_path / "place")
     assert (tmp_path / "place/mine").exists()
+
+
+def test_folders_that_lie_in_each_other_without_end_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a" / "/".join("d" * 300)).mkdir(parents=True)
+    with pytest.raises(OSError, match="more than 250 folders lie in each other there"):
+        copy_tree(tmp_path / "a", tmp_path / "place")
+    assert not (tmp_path / "place").exists()
+    shutil.rmtree(tmp_path / "a")
 
 
 def test_what_is_no_file_is_left_out(tmp_path: Path, image: Image) -> None:

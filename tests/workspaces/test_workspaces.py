@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.workspaces import Empty, Folder, Repository, Source, WorkspaceError, Workspaces
+from ferrule.workspaces.base import INCOMPLETE
 from tests.workspaces.places import applied, contents, git, new_repository
 
 
@@ -80,6 +81,11 @@ async def test_a_workspace_is_called_as_its_source_unless_that_is_no_name(
         (Repository("missing"), "there is no folder missing"),
         (Repository("plain"), "plain is no git repository: name its top folder, or give it as a folder"),
         (Repository("unborn"), "unborn has no commit at HEAD: commit something there first"),
+        (Repository("strange"), "git cannot read the repository strange: unknown repository extension found: strange"),
+        (
+            Repository("a partial one"),
+            "a partial one cannot be checked out: " + INCOMPLETE.format("'a partial one'"),
+        ),
     ],
 )
 async def test_what_cannot_be_a_source_is_said(
@@ -88,8 +94,17 @@ async def test_what_cannot_be_a_source_is_said(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").mkdir()
     git(tmp_path, "init", "--quiet", "unborn")
+    if source == Repository("strange"):
+        git(new_repository(tmp_path / "strange", {}), "config", "extensions.strange", "true")
+        git(tmp_path / "strange", "config", "core.repositoryFormatVersion", "1")
+    if source == Repository("a partial one"):
+        partial = new_repository(tmp_path / "a partial one", {"a": b"1\n"})
+        name = git(partial, "rev-parse", "HEAD:a").decode().strip()
+        (partial / ".git/objects" / name[:2] / name[2:]).unlink()
+        git(partial, "config", "remote.origin.promisor", "true")
+    before = sorted(os.listdir(tmp_path))
     async with Workspaces.open("scratch") as workspaces:
         with pytest.raises(WorkspaceError, match=f"^{text}$"):
             async with workspaces.enter(source):
                 pass
-    assert sorted(os.listdir(tmp_path)) == ["plain", "unborn"]
+    assert sorted(os.listdir(tmp_path)) == before

@@ -6,6 +6,7 @@ BASE/manifest     what is in it, as git sees it
 
 import asyncio
 import os
+import shlex
 import stat
 import time
 from collections.abc import Mapping
@@ -26,6 +27,9 @@ PLAIN, PROGRAM, LINK, SUBMODULE = "100644", "100755", "120000", "160000"
 """Modes as git writes them."""
 FETCH = ("fetch", "--quiet", "--no-recurse-submodules", "--update-shallow", "--update-head-ok")
 """Tags that lead into the history come along."""
+BRANCHES = "refs/heads/"
+PROMISES = r"^(extensions\.partialclone|remote\..*\.promisor)$"
+INCOMPLETE = "it is a partial clone; `git -C {} fetch --refetch --no-filter` gets the rest of its history"
 PASSING = "refs/ferrule/base"
 """Where a commit stands that is on no branch, until HEAD says so."""
 CONFIG = """[core]
@@ -66,12 +70,14 @@ _decoder = msgspec.msgpack.Decoder(Base)
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """The commit that a repository's workspaces start from. `branch` is where HEAD leads, None if it is detached."""
+    """The commit that a repository's workspaces start from. `branch` is where HEAD leads, None if it is detached.
+    `is_partial`: objects of its history may be elsewhere."""
 
     repository: str
     name: str
     branch: str | None
     object_format: str
+    is_partial: bool
 
 
 async def head_of(source: Repository) -> Commit:
@@ -82,18 +88,34 @@ async def head_of(source: Repository) -> Commit:
     try:
         name = await git(*where, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     except GitFailed as error:
-        try:
-            await git(*where, "rev-parse", "--git-dir")
-        except GitFailed:
-            text = f"{source.path} is no git repository: name its top folder, or give it as a folder"
-            raise WorkspaceError(text) from error
+        await _must_be_repository(source.path, *where)
         raise WorkspaceError(f"{source.path} has no commit at HEAD: commit something there first") from error
     kind = await git(*where, "rev-parse", "--show-object-format")
     try:
-        branch: str | None = os.fsdecode((await git(*where, "symbolic-ref", "--quiet", "HEAD")).rstrip(b"\n"))
+        head = os.fsdecode((await git(*where, "symbolic-ref", "--quiet", "HEAD")).rstrip(b"\n"))
     except GitFailed:
-        branch = None
-    return Commit(path, name.decode().strip(), branch, kind.decode().strip())
+        head = ""
+    branch = head if head.startswith(BRANCHES) else None
+    return Commit(path, name.decode().strip(), branch, kind.decode().strip(), await _is_partial(*where))
+
+
+async def _must_be_repository(path: str, *where: str) -> None:
+    try:
+        await git(*where, "rev-parse", "--git-dir")
+    except GitFailed as error:
+        if str(error).startswith("not a git repository"):
+            text = f"{path} is no git repository: name its top folder, or give it as a folder"
+        else:
+            text = f"git cannot read the repository {path}: {error}"
+        raise WorkspaceError(text) from error
+
+
+async def _is_partial(*where: str) -> bool:
+    """Tell whether the repository fetches objects from elsewhere when they are needed, which we never do."""
+    try:
+        return bool(await git(*where, "config", "--get-regexp", PROMISES))
+    except GitFailed:
+        return False
 
 
 async def make_base(folder: Path, source: Source, without: tuple[int, int]) -> None:
@@ -107,10 +129,12 @@ async def make_base(folder: Path, source: Source, without: tuple[int, int]) -> N
         case Folder():
             base = Base(await on_thread(lambda stop: _copied(source, tree, without, stop)))
         case Repository():
+            commit = await head_of(source)
             try:
-                base = await _check_out(await head_of(source), tree)
+                base = await _check_out(commit, tree)
             except GitFailed as error:
-                raise WorkspaceError(f"{source.path} cannot be checked out: {error}") from error
+                more = INCOMPLETE.format(shlex.quote(source.path)) if commit.is_partial else ""
+                raise WorkspaceError(f"{source.path} cannot be checked out: {more or error}") from error
     await asyncio.sleep(RACY_NS / 1e9)  # so that no change of a task falls into the tick of the last one here
     (folder / MANIFEST).write_bytes(msgspec.msgpack.encode(base))
 

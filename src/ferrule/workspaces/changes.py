@@ -61,7 +61,7 @@ def _files(
             stop.check()
             inner = joined(path, name)
             ignored = is_ignored or _is_ignored(inner, rules, found, top)
-            if is_gits(name) or (ignored and inner not in known):
+            if is_gits(name, found.st_mode) or (ignored and inner not in known):
                 continue
             if stat.S_ISDIR(found.st_mode):
                 pending.append((inner, rules, ignored))

@@ -81,5 +81,5 @@ async def git(
 def _said(errors: bytes) -> str:
     """Return the lines that tell what is wrong."""
     lines = errors.decode("utf-8", "replace").strip().splitlines()
-    fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
-    return " ".join(fatal or lines)[:LONGEST_ERROR]
+    fatal = [line for line in lines if line.startswith(("fatal: ", "\t"))]  # what it lists is indented
+    return " ".join(line.removeprefix("fatal: ").strip() for line in fatal or lines)[:LONGEST_ERROR]

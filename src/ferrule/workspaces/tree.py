@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from typing import IO
@@ -13,6 +14,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """The path is not there, or is something else by now."""
+
+_GITS = re.compile(rb"(?:^|\\)(?:\.git|git~1)[. ]*(?:[\\:]|\Z)", re.IGNORECASE)
+"""Its folder, as Windows may spell it, too: git refuses that everywhere (`is_ntfs_dotgit`)."""
+_MODULES = re.compile(rb"(?:^|\\)(?:\.gitmodules|gitmod~[1-4]|gi7eba~[1-9])[. ]*(?:[\\:]|\Z)", re.IGNORECASE)
+"""What it refuses as a link (`is_ntfs_dotgitmodules`)."""
 
 Found = tuple[bytes, os.stat_result]
 
@@ -91,7 +97,7 @@ def walk(tree: Tree) -> Iterator[Found]:
     while pending:
         path = pending.pop()
         for name, found in tree.names(path):
-            if is_gits(name):
+            if is_gits(name, found.st_mode):
                 continue
             if stat.S_ISDIR(found.st_mode):
                 pending.append(joined(path, name))
@@ -99,9 +105,10 @@ def walk(tree: Tree) -> Iterator[Found]:
                 yield joined(path, name), found
 
 
-def is_gits(name: bytes) -> bool:
-    """Tell whether git takes no file of this name, however it is spelled."""
-    return name.lower() == b".git"
+def is_gits(name: bytes, mode: int = 0) -> bool:
+    """Tell whether git takes no file of this name and mode, however it is spelled: one such file, and it takes none of
+    a patch (`verify_path` in git's read-cache.c)."""
+    return bool(_GITS.search(name) or (stat.S_ISLNK(mode) and _MODULES.search(name)))
 
 
 def joined(path: bytes, name: bytes) -> bytes:

@@ -18,6 +18,8 @@ from ferrule.containers.removal import remove_tree
 
 FICLONE = 0x40049409
 """Share the blocks of another file (ioctl_ficlone(2))."""
+DEEPEST = 250
+"""Folders in each other: every one on the way is open twice, and the system allows few open files."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_SHARING = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
@@ -125,6 +127,8 @@ class _Copy:
         os.utime(name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=new, follow_symlinks=False)
 
     def _folder(self, name: bytes, old: int, new: int, path: bytes) -> None:
+        if path.count(b"/") >= DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, f"more than {DEEPEST} folders lie in each other there")
         os.mkdir(name, 0o700, dir_fd=new)
         inner_old, inner_new = os.open(name, OPEN, dir_fd=old), os.open(name, OPEN, dir_fd=new)
         try:
