@@ -28,6 +28,7 @@ WHY = {
     "containers/hosted_build.py": "mmdebstrap from the PATH of whoever runs the build, at the user's own command",
     "containers/languages.py": "the programs of a container, in it",
     "containers/project.py": "commands, in a container",
+    "containers/screen/screen.py": "a browser, located, in a container",
     "containers/stack_build.py": "the system's python3, and pip, at the user's own command",
     "containers/subordinate.py": "our interpreter",
     "doors/terminal/clipboard.py": "what reads the clipboard, located",

@@ -1,0 +1,102 @@
+"""What a screen reaches: the same as the commands of its session, by the same way out as all containers."""
+
+import json
+import re
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from ferrule.egress.egress import PROXY, Egress
+from ferrule.egress.guard import Guard
+from ferrule.egress.names import BadDomain, DomainNames
+from ferrule.protocol.errors import UsageError
+from ferrule.protocol.permissions import NetworkAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.sandbox.linux.root import HOST_NAME
+from ferrule.sandbox.way_out import Listeners
+
+MAKERS_OWN = ("update.googleapis.com", "redirector.gvt1.com")
+"""The browser asks there for parts of itself and dictionaries, whatever it is told: that is not let out, and not worth
+a notice."""
+FLAGS: Sequence[str] = (f"--proxy-server={PROXY}", f"--proxy-bypass-list={';'.join(('<-loopback>', *MAKERS_OWN))}")
+"""Everything goes to the proxy, loopback, too: nothing else leads out, and the guard is asked about each name."""
+
+POLICY_FOLDERS = ("/etc/chromium", "/etc/opt/chrome", "/etc/opt/chrome_for_testing")
+"""Where Chromium, Chrome and Chrome for Testing look for an administrator's rules."""
+POLICIES: Mapping[str, object] = {
+    "AutofillAddressEnabled": False, "AutofillCreditCardEnabled": False, "BrowserNetworkTimeQueriesEnabled": False,
+    "BrowserSignin": 0, "ComponentUpdatesEnabled": False, "DefaultGeolocationSetting": 2,
+    "DefaultNotificationsSetting": 2, "PasswordManagerEnabled": False, "PrintingEnabled": False,
+    "PromptForDownloadLocation": False, "SafeBrowsingProtectionLevel": 0, "SearchSuggestEnabled": False,
+    "SpellcheckEnabled": False, "TranslateEnabled": False, "URLBlocklist": ["file://*", "chrome://*", "view-source:*"],
+}  # fmt: skip
+"""No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container."""
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class ScreenWay:
+    """A way out that also shows a browser its rules; the roots of a `ca_file` are among them, as it reads no file."""
+
+    def __init__(self, egress: Egress, ca_file: str | None) -> None:
+        """Raises `UsageError` for a `ca_file` that cannot be read."""
+        self.egress = egress
+        self._policies = {**POLICIES, "CACertificates": [*_certificates(ca_file)]} if ca_file else POLICIES
+
+    @property
+    def files(self) -> Sequence[tuple[str, bytes]]:
+        """See `WayOut.files`."""
+        rules = json.dumps(self._policies).encode()
+        return [*self.egress.files, *((f"{folder}/policies/managed/rules.json", rules) for folder in POLICY_FOLDERS)]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """See `WayOut.environment`."""
+        return self.egress.environment
+
+    def serve(self, listeners: Listeners) -> None:
+        """See `WayOut.serve`."""
+        self.egress.serve(listeners)
+
+    def stop(self, listeners: Listeners) -> None:
+        """See `WayOut.stop`."""
+        self.egress.stop(listeners)
+
+
+def _certificates(ca_file: str) -> Sequence[str]:
+    """Return the certificates of a file in base64. Raises `UsageError`."""
+    try:
+        text = Path(ca_file).read_text("ascii", "replace")
+        return [b64encode(ssl.PEM_cert_to_DER_cert(one)).decode() for one in _CERTIFICATE.findall(text)]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the certificates of {ca_file} cannot be read: {error}") from error
+
+
+class ScreenNetwork(msgspec.Struct, frozen=True, kw_only=True):
+    """The names that are reached: True for every public one, on ports 80 and 443. `hosts` sends `"name:port"` to
+    exactly one `"address:port"`, which may be private; the name has to be allowed, too."""
+
+    access: NetworkAccess = False
+    hosts: Mapping[str, str] = {}
+    ca_file: str | None = None
+
+    @classmethod
+    def of(cls, policy: SandboxPolicy) -> Self:
+        """Return what a session with this policy reaches."""
+        if isinstance(policy, ReadOnly | WorkspaceWrite):
+            return cls(access=policy.network_access, hosts=policy.hosts, ca_file=policy.ca_file)
+        return cls(access=getattr(policy, "network_access", "enabled") == "enabled")
+
+    def way_out(self) -> ScreenWay:
+        """Open the way out. Raises `UsageError` for a table that is wrong."""
+        try:
+            if isinstance(self.access, bool):
+                allowed = None if self.access else DomainNames(())
+            else:
+                allowed = DomainNames.listed(self.access)
+            guard = Guard(allowed, hosts=self.hosts)
+        except BadDomain as error:
+            raise UsageError(f"network_access: {error}") from error
+        return ScreenWay(Egress(guard, ca_file=self.ca_file, host_name=HOST_NAME), self.ca_file)
