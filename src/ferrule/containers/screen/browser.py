@@ -33,8 +33,8 @@ IN_PAGE_LISTS = """
 HEARD: Final = frozenset({
     "Target.attachedToTarget", "Target.detachedFromTarget", "Target.targetInfoChanged", "Target.targetCrashed",
     "Page.frameRequestedNavigation", "Page.navigatedWithinDocument", "Page.frameStartedNavigating",
-    "Page.frameStartedLoading",    "Page.frameStoppedLoading", "Page.javascriptDialogOpening", "Page.fileChooserOpened", "Fetch.requestPaused",
-    "Input.dragIntercepted", "Browser.downloadWillBegin", "Browser.downloadProgress",
+    "Page.frameStartedLoading", "Page.frameStoppedLoading", "Page.javascriptDialogOpening", "Page.fileChooserOpened",
+    "Fetch.requestPaused", "Input.dragIntercepted", "Browser.downloadWillBegin", "Browser.downloadProgress",
 })  # fmt: skip
 
 OnNavigation = Callable[[str], Awaitable[str | None]]
