@@ -208,9 +208,23 @@ async def test_an_interrupt_at_the_very_end_of_a_command_is_not_the_next_ones(
 
 async def test_a_script_sees_what_an_interrupted_one_left(bench: Bench, run: Run, tmp_path: Path) -> None:
     assert await run("set -ex") == end(tmp_path)
-    # The program says it, not bash, which can stand still for good if a signal comes while it starts one.
     await interrupted(bench, run, "sh -c 'printf start; echo ed; exec sleep $0' 60")
     assert await run("echo $? $_") == f"+ eval -- 'echo $? $_'\n++ echo 130 60\n130 60\n{end(tmp_path)}"
+
+
+async def test_an_interrupt_while_bash_starts_a_program_leaves_the_shell(tmp_path: Path) -> None:
+    """The signal misses the program, for which bash then waits with whatever comes next: in one of fifteen tries."""
+    shell = await kept_shell.KeptShell.start(PlainLauncher(), "/bin/bash", dict(os.environ), str(tmp_path))
+    for number in range(40):
+        started = asyncio.Event()
+        script = "sh -c 'echo started; exec sleep 61' & sleep 62"
+        running = asyncio.ensure_future(shell.run(script, None, 60, on_output=lambda *_, on=started: on.set()))
+        await started.wait()
+        await asyncio.sleep(number % 10 * 50e-6)
+        running.cancel()
+        await asyncio.wait({running})
+        assert shell.alive
+    await shell.end()
 
 
 async def interrupted(bench: Bench, run: Run, command: str) -> None:

@@ -32,7 +32,9 @@ INTERRUPT_GRACE = 1.0
 INTERRUPTS = 2
 """Ctrl-Cs in this time: bash misses one that comes just before its builtin `wait` begins to wait."""
 ASK_AGAIN_SECONDS = 0.5
-"""For an answer: an interrupt that comes late can take the question with it, and no prompt after it."""
+"""For the first answer. An interrupt that comes late can take the question with it. One that comes just before a bash
+forks misses the program, and bash, at its prompt again, takes that for a part of whatever it runs next, which then
+never ends: another interrupt ends the program."""
 DRAIN_SECONDS = 0.2
 """Seconds after the end of the shell in which what it started may still write."""
 
@@ -149,20 +151,24 @@ class KeptShell:
     async def _settle(self, exit_code: int) -> None:
         """Wait until bash has answered all interrupts; end it if it never does."""
         deadline = time.monotonic() + START_SECONDS
-        while self._interrupted and self.alive and time.monotonic() < deadline:
-            self._news.clear()
+        patience = ASK_AGAIN_SECONDS
+        self._ask(exit_code)
+        while not await self._answered(patience) and time.monotonic() < deadline:
+            patience *= 2  # on a loaded machine, too, there is time for an answer before the next interrupt
+            await self._child.interrupt()
             self._ask(exit_code)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ASK_AGAIN_SECONDS):
-                    await self._answered()
         if self._interrupted and self.alive:
             await uninterrupted(self.end())
         self._interrupted = False
 
-    async def _answered(self) -> None:
-        while self._interrupted and self.alive:
-            self._news.clear()
-            await self._news.wait()
+    async def _answered(self, patience: float) -> bool:
+        """Wait for the answer; return whether none is to be waited for any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while self._interrupted and self.alive:
+                    self._news.clear()
+                    await self._news.wait()
+        return not (self._interrupted and self.alive)
 
     def _ask(self, exit_code: int) -> None:
         """Have bash print the number of this question, out of a trace too. `$?` and `$_` stay."""
