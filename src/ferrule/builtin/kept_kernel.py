@@ -1,6 +1,8 @@
-"""A session's one kernel of a language: started with the first cell, and again after it was lost."""
+"""A session's one kernel of a language: started with the first cell, and again after it was lost; the tools that its
+cells call."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
@@ -8,7 +10,10 @@ import msgspec
 
 from ferrule.process.capture import Captured
 from ferrule.process.kernel import CallTool, CellResult, CellTimedOut, Kernel, KernelDied
-from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.errors import Fatal, RespondToModel
+from ferrule.protocol.json_text import JsonValue, decode
+from ferrule.protocol.payload import CustomPayload, FunctionPayload, ToolPayload
+from ferrule.tools.context import ToolContext, ToolInvocation
 
 StartKernel = Callable[[], Awaitable[Kernel]]
 
@@ -57,7 +62,7 @@ class KeptKernel:
                     ) from error
                 self._kernel = None
                 raise RespondToModel(f"{self.died(error)}\n{self.restarted}") from error
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, Fatal):
                 if kernel.lost:
                     self._kernel, self._lost = None, "was interrupted"
                 raise
@@ -85,6 +90,40 @@ class KeptKernel:
     async def close(self) -> None:
         """End the kernel with the session."""
         await self.reset()
+
+
+class NestedCalls:
+    """Calls tools for one cell of the kernel behind the tool `kernel`, each as a call of its own.
+
+    No tool that waits for it can be called again: it would wait for itself.
+    """
+
+    def __init__(self, kernel: str, ctx: ToolContext) -> None:
+        self._ctx = ctx
+        self._within = ctx.within | {kernel}
+        self._numbers = itertools.count(1)
+
+    async def call(self, name: str, arguments: str, raw: bool) -> JsonValue:
+        """Call a tool and return its text or its content parts. Raises `RespondToModel`."""
+        kernel = name.removesuffix("_reset")
+        if kernel in self._within:
+            raise RespondToModel(f"{kernel} cannot invoke itself")
+        if (refusal := self._ctx.caller.refusal()) is not None:
+            raise RespondToModel(refusal)
+        call_id = f"{self._ctx.call_id}_{next(self._numbers)}"
+        ctx = msgspec.structs.replace(self._ctx, call_id=call_id, within=self._within)
+        output = await ctx.call(ToolInvocation(call_id, name, _payload(arguments, raw)))
+        return output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
+
+
+def _payload(arguments: str, raw: bool) -> ToolPayload:
+    """Text from a cell is what a freeform tool takes, unless it is an object's JSON."""
+    if raw:
+        try:
+            raw = not isinstance(decode(arguments), dict)
+        except RespondToModel:
+            return CustomPayload(arguments)
+    return CustomPayload(arguments) if raw else FunctionPayload(arguments)
 
 
 def remarked(result: CellResult, remarks: Sequence[str]) -> CellResult:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ferrule.builtin.execution import limit_ms
 from ferrule.builtin.hints import RUNS
-from ferrule.builtin.kept_kernel import KeptKernel, remarked
+from ferrule.builtin.kept_kernel import KeptKernel, NestedCalls, remarked
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.lookup import NOWHERE, Places, locate
 from ferrule.process.kernel import CellResult, CellTimedOut, Kernel, KernelDied
@@ -33,7 +33,10 @@ ENVIRONMENTS = (".venv", "venv")
 DESCRIPTION = """\
 Runs Python in a persistent kernel with top-level await. Variables, functions and imports are kept between calls. What \
 the code prints comes back, then the value of a last expression, as at a prompt. Open matplotlib figures, \
-`plt.show()`, and `display(x)` or a last expression with `_repr_png_` give images. `input()` is not answered."""
+`plt.show()`, and `display(x)` or a last expression with `_repr_png_` give images. `input()` is not answered. \
+`call_tool(name, args)` calls another tool: `args` is a dict, or the text of a freeform tool; it returns the tool's \
+text (a list of texts and images, where there are images), or raises `ToolError`. It is not awaited; several at a time \
+run in threads."""
 
 
 class PythonAction(Action):
@@ -100,12 +103,14 @@ class PythonExecutor(ToolExecutor[PythonAction, PythonObservation]):
         limit = limit_ms(action.timeout_ms) or DEFAULT_TIMEOUT_MS
         env = await self._state.commands.environment(login=True)
         python = needed_python(self._state, env)
+        nested = NestedCalls(PythonRepl.tool, ctx)
 
         async def attempt(access: Access) -> CellResult:
             async def start() -> Kernel:
                 return await start_python(access.launcher, python, env, ctx.cwd)
 
-            return remarked(await self._repl.run(action.code, limit, access.sandboxed, start), access.remarks())
+            result = await self._repl.run(action.code, limit, access.sandboxed, start, nested.call)
+            return remarked(result, access.remarks())
 
         try:
             result = await ctx.run(CommandEffect(argv=(python, "-c", action.code), cwd=ctx.cwd), attempt)

@@ -34,7 +34,17 @@ class ContextMaker(Protocol):
 class Dispatcher:
     """A dispatcher for the calls of one sampling step, against one registry."""
 
-    __slots__ = ("asks_for_risk", "context", "gate", "hooks", "on_interrupt", "registry", "session_id", "turn_id")
+    __slots__ = (
+        "asks_for_risk",
+        "context",
+        "gate",
+        "hooks",
+        "on_interrupt",
+        "refuse",
+        "registry",
+        "session_id",
+        "turn_id",
+    )
 
     def __init__(
         self,
@@ -47,7 +57,9 @@ class Dispatcher:
         turn_id: str = "",
         asks_for_risk: bool = False,
         on_interrupt: Callable[[], object] | None = None,
+        refuse: Callable[[], str | None] | None = None,
     ) -> None:
+        """`refuse` counts a call that a tool makes and says why it may not."""
         self.registry = registry
         self.context = context
         self.gate = gate or Gate()
@@ -56,6 +68,11 @@ class Dispatcher:
         self.turn_id = turn_id
         self.asks_for_risk = asks_for_risk
         self.on_interrupt = on_interrupt
+        self.refuse = refuse
+
+    def refusal(self) -> str | None:
+        """See `ToolCaller`."""
+        return None if self.refuse is None else self.refuse()
 
     def interrupt(self) -> None:
         """End the running turn, if there is one."""
@@ -104,7 +121,12 @@ class Dispatcher:
         if found.handler.kind is ToolKind.MCP:
             payload = mcp_payload(found, payload)
         invocation = msgspec.structs.replace(
-            invocation, tool_name=found.name, namespace=found.namespace, payload=payload
+            invocation,
+            tool_name=found.name,
+            namespace=found.namespace,
+            payload=payload,
+            session_id=self.session_id,
+            turn_id=invocation.turn_id or self.turn_id,
         )
         try:
             return await self._handle(found.handler, invocation, ctx)

@@ -3,18 +3,21 @@
 The host and the kernel exchange JSON objects, one a line, over descriptors of their own: the kernel reads 3 and writes
 4. So what a cell or its children write to the standard descriptors is output, never a message.
 
-    host    {"type": "exec", "id", "code", "interrupts"}
+    host    {"type": "exec", "id", "code", "interrupts", "tools"}
             {"type": "run_tool_result", "id", "ok", "response", "error"}
     kernel  {"type": "exec_result", "id", "ok", "output", "error", "images"}
             {"type": "run_tool", "id", "exec_id", "tool_name", "arguments", "raw"}
 
-`interrupts` counts the SIGINTs sent for earlier cells: one that arrives late is not for this cell.
+`interrupts` counts the SIGINTs sent for earlier cells: one that arrives late is not for this cell. `tools` says that
+the cell may send `run_tool`; each is answered, unless the cell's result came before it.
 """
 
 import asyncio
+import contextvars
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -31,6 +34,9 @@ MAX_LINE = 64 * 1024 * 1024
 """Bytes of one message: a cell's images and text are far below; more is no message of the kernel."""
 SAID = 1024
 """Characters kept of what was last written to the standard descriptors, to tell why a kernel died."""
+MAX_TOOLS = 256
+"""Tools that one cell waits for at a time, as many as one response of a model may call."""
+INTERRUPTED = "not run to its end: the cell was interrupted"
 ID_BYTES = 16
 """Of a cell's id: too many to guess for a cell that writes messages itself."""
 
@@ -95,6 +101,7 @@ class _Exec(msgspec.Struct, frozen=True, tag="exec", tag_field="type", omit_defa
     id: str
     code: str
     interrupts: int = 0
+    tools: bool = False
 
 
 class _ToolResult(msgspec.Struct, frozen=True, tag="run_tool_result", tag_field="type"):
@@ -164,7 +171,7 @@ class Kernel:
             async with asyncio.timeout(timeout_ms / 1000) as running.clock:
                 if self._death is not None:
                     raise self._death
-                self._write(_Exec(running.id, encodable(code), self._interrupts))
+                self._write(_Exec(running.id, encodable(code), self._interrupts, call_tool is not None))
                 return self._finished(await asyncio.shield(running.result))
         except TimeoutError as error:
             on_time = running.value is not None
@@ -173,7 +180,7 @@ class Kernel:
                 written = self._death.written if self._death is not None else self._take_written()
                 raise CellTimedOut(f"the cell ran longer than {timeout_ms} ms", written) from error
             return msgspec.structs.replace(self._finished(result), interrupted=not on_time)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Fatal):
             await uninterrupted(self._stop(running))
             self._take_written()  # it belongs to no later cell
             raise
@@ -196,6 +203,7 @@ class Kernel:
         """Interrupt the cell; kill the kernel if that does not end it."""
         if self._grace is not None and running.value is None:
             await self.interrupt()
+            running.stop_tools()
             await asyncio.wait({running.result}, timeout=self._grace)
         if running.value is None:
             await self.kill()
@@ -270,7 +278,9 @@ class _Running:
         self._call_tool = call_tool
         self._answer = answer
         self._tools: set[asyncio.Task[None]] = set()
+        self._context = contextvars.copy_context()
         self._left = 0.0
+        self._stopped = False
 
     @property
     def value(self) -> _Result | None:
@@ -279,17 +289,24 @@ class _Running:
         return self.result.result() if done else None
 
     def start_tool(self, message: _RunTool) -> None:
-        if message.exec_id != self.id or self._call_tool is None:
+        if message.exec_id != self.id or self._call_tool is None or self.result.done():
+            return
+        if self._stopped or len(self._tools) >= MAX_TOOLS:
+            why = INTERRUPTED if self._stopped else f"not run: a cell waits for at most {MAX_TOOLS} tools at a time"
+            self._answer(_ToolResult(message.id, False, error=why))
             return
         if not self._tools:
             self._left = (self.clock.when() or 0.0) - asyncio.get_running_loop().time()
             self._set_clock(None)
-        task = asyncio.create_task(self._run_tool(message, self._call_tool))
+        # Messages are read in the context in which the kernel was started: it is another call's.
+        task = asyncio.create_task(self._run_tool(message, self._call_tool), context=self._context.copy())
         self._tools.add(task)
-        task.add_done_callback(self._tool_done)
+        task.add_done_callback(partial(self._tool_done, message))
 
-    def _tool_done(self, task: "asyncio.Task[None]") -> None:
+    def _tool_done(self, message: _RunTool, task: "asyncio.Task[None]") -> None:
         self._tools.discard(task)
+        if task.cancelled() and not self.result.done():
+            self._answer(_ToolResult(message.id, False, error=INTERRUPTED))
         if not self._tools:
             self._set_clock(asyncio.get_running_loop().time() + self._left)
 
@@ -307,6 +324,12 @@ class _Running:
                 self.result.set_exception(error)
         else:
             self._answer(_ToolResult(message.id, True, response))
+
+    def stop_tools(self) -> None:
+        """End the tools that run, and answer them and later ones: the cell is to end."""
+        self._stopped = True
+        for task in self._tools:
+            task.cancel()
 
     async def end(self) -> None:
         """End the tools that still run; nobody waits for them any more."""

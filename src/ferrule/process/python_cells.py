@@ -3,7 +3,8 @@
 Ferrule sends this file as text and never imports it: it has to run where Ferrule is not, under any Python from 3.8 on,
 with the standard library alone. For the messages see `ferrule.process.kernel`. All that cells print, and the value of a
 last expression, goes to the standard descriptors in the order in which it is written; errors and images are in the
-result. The kernel has its own `builtins` and its own `__main__`: a cell may change its own.
+result. The kernel has its own `builtins` and its own `__main__`: a cell may change its own. Where the host lends tools,
+cells have `call_tool` and `ToolError`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ import traceback
 import types
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the kernel evaluates it before this file, in the same namespace
+    from ferrule.process.python_tools import Image, Tools
 
 REQUESTS, ANSWERS = 3, 4
 LOST_DESCRIPTOR = 79
@@ -62,12 +66,12 @@ class Shown:
         self.size = 0
         self.left_out = 0
 
-    def add(self, png: bytes) -> None:
-        if len(self.urls) >= MAX_IMAGES or self.size + len(png) > MAX_IMAGE_BYTES:
+    def add(self, data: bytes, kind: str = "image/png") -> None:
+        if len(self.urls) >= MAX_IMAGES or self.size + len(data) > MAX_IMAGE_BYTES:
             self.left_out += 1
             return
-        self.size += len(png)
-        self.urls.append("data:image/png;base64," + base64.b64encode(png).decode())
+        self.size += len(data)
+        self.urls.append(f"data:{kind};base64,{base64.b64encode(data).decode()}")
 
     def tell(self) -> None:
         """Say that there were too many."""
@@ -88,6 +92,9 @@ shown = Shown()
 def show(value: object) -> None:
     """Print a value as the interpreter does; if it is a picture, show that, too."""
     print(cut(repr(value)))
+    if isinstance(value, Image):
+        shown.add(value.data, value.type)
+        return
     png = png_of(value)
     if png is not None:
         shown.add(png)
@@ -387,26 +394,41 @@ class Host:
             os.set_inheritable(fd, False)
         self._own = identities()
         self._rest = bytearray()
-        self.request: Any = None
+        self.message: Any = None
         self._signals = [int(number) for number in signal.valid_signals()]
         self._open = {*set_mask(signal.SIG_BLOCK, [signal.SIGINT])} - {signal.SIGINT}
 
     def let_signals_in(self, *but: int) -> None:
         set_mask(signal.SIG_SETMASK, self._open.union(but))
 
-    def hold_signals(self) -> None:
-        set_mask(signal.SIG_BLOCK, self._signals)
+    def hold_signals(self) -> set[int]:
+        """Let no signal reach this thread; return those that did not before."""
+        return {int(number) for number in set_mask(signal.SIG_BLOCK, self._signals)}
+
+    @staticmethod
+    def hold_only(held: set[int]) -> None:
+        """Let all other signals reach this thread."""
+        set_mask(signal.SIG_SETMASK, held)
 
     def receive(self) -> None:
-        """Wait for the next request, which is then in `request`; without a host the kernel ends."""
-        while b"\n" not in self._rest:
-            self._wait()
+        """Wait for the next request, which is then in `message`."""
+        while True:
+            self.read(self._wait)
+            if self.message["type"] == "exec":
+                return
+
+    def read(self, wait: Callable[[], object] | None = None) -> None:
+        """Read a message, after `wait` for each piece of it; without a host the kernel ends."""
+        end = self._rest.find(b"\n")
+        while end < 0:
+            if wait is not None:
+                wait()
             data = os.read(REQUESTS, 65536)
             if not data:
                 os._exit(0)
+            end = data.find(b"\n") + len(self._rest) if b"\n" in data else -1
             self._rest += data
-        line, _, rest = self._rest.partition(b"\n")
-        self.request, self._rest = json.loads(line), rest
+        self.message, self._rest = json.loads(self._rest[:end]), self._rest[end + 1 :]
 
     def _wait(self) -> None:
         raised: BaseException | None = None
@@ -463,11 +485,13 @@ def serve() -> None:
     vars(main)["__builtins__"] = builtins
     sys.modules["__main__"] = main
     host, streams, interpreter = Host(), Streams(), Interpreter(main)
+    tools = Tools(host)
     os.register_at_fork(after_in_child=host.leave)
     while True:
         surely(host.receive)
-        request = host.request
+        request = host.message
         forget_interrupts(interpreter, request.get("interrupts", 0))
+        tools.begin(request)
         evaluate(host, streams, interpreter, request["code"])
         surely(host.hold_signals)
         ok, error = interpreter.outcome or (False, "KeyboardInterrupt")
@@ -476,6 +500,7 @@ def serve() -> None:
                 tell(error)
             streams.flush()
             os._exit(0 if ok else 1)
+        surely(tools.end)
         images = shown.end()
         streams.flush()
         host.answer({"type": "exec_result", "id": request["id"], "ok": ok, "error": error, "images": images})

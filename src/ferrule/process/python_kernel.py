@@ -16,15 +16,16 @@ START_MS = 60_000
 LOST_DESCRIPTOR = 79
 """The exit code by which `python_cells` says that a cell took its descriptors."""
 
-_CELLS = Path(__file__).with_name("python_cells.py")
+_SOURCES = ("python_tools.py", "python_cells.py")
 _BOOT = """\
 import sys
 if sys.version_info < (3, 8): sys.exit("Python 3.8 or newer is needed, not %d.%d" % sys.version_info[:2])
 import builtins, os
-size, source = int(sys.argv[1]), b""
-while len(source) < size: source += os.read(3, size - len(source)) or sys.exit(1)
 own = {"__name__": "kernel", "__file__": "<kernel>", "__builtins__": dict(vars(builtins))}
-exec(compile(source, "<kernel>", "exec"), own)
+for size in map(int, sys.argv[1:]):
+    source = b""
+    while len(source) < size: source += os.read(3, size - len(source)) or sys.exit(1)
+    exec(compile(source, "<kernel>", "exec"), own)
 """
 
 
@@ -36,9 +37,9 @@ async def start_python(launcher: Launcher, python: str, env: Mapping[str, str], 
     Nothing but the interpreter needs to exist where it runs. Cells find modules from their working directory, then in
     `PYTHONPATH`, then where the interpreter has them; the kernel itself loads nothing from the first two.
     """
-    source = _source()
-    argv = (python, "-I", "-u", "-c", _BOOT, str(len(source)))
-    kernel = await Kernel.start(launcher, argv, env, cwd, preamble=source, grace=INTERRUPT_GRACE)
+    sources = _sources()
+    argv = (python, "-I", "-u", "-c", _BOOT, *(str(len(source)) for source in sources))
+    kernel = await Kernel.start(launcher, argv, env, cwd, preamble=b"".join(sources), grace=INTERRUPT_GRACE)
     try:
         await kernel.run(first, START_MS)
     except KernelLost as error:
@@ -51,5 +52,5 @@ async def start_python(launcher: Launcher, python: str, env: Mapping[str, str], 
 
 
 @cache
-def _source() -> bytes:
-    return _CELLS.read_bytes()
+def _sources() -> tuple[bytes, ...]:
+    return tuple(Path(__file__).with_name(name).read_bytes() for name in _SOURCES)

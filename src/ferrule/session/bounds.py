@@ -83,13 +83,13 @@ class Allowance:
         left = [number for number in (self._turn_left, self._run_left) if number is not None]
         return f"You can make at most {min(left)} tool calls in this turn; plan with them." if left else None
 
-    def take(self) -> bool:
-        """Take one call; return False if none is left."""
+    def take(self) -> str | None:
+        """Take one call; if none is left, return what the model reads of it."""
         if self.is_spent:
-            return False
+            return f"not run: {self.reason}"
         self._turn_left = None if self._turn_left is None else self._turn_left - 1
         self._run_left = None if self._run_left is None else self._run_left - 1
-        return True
+        return None
 
     @property
     def is_spent(self) -> bool:
@@ -102,8 +102,3 @@ class Allowance:
         if self._turn_left == 0:
             return f"the limit of {self._in_turn} tool calls of a turn is reached (max_tool_calls)"
         return f"the limit of {self._in_run} tool calls of a session is reached (run_max_tool_calls)"
-
-    @property
-    def refusal(self) -> str:
-        """What the model reads of a call beyond the limit."""
-        return f"not run: {self.reason}"

@@ -267,9 +267,11 @@ class Toolset(LoopBound, Closing):
         on_interrupt: Callable[[], object] | None = None,
         host: ToolHost | None = None,
         gate: Gate | None = None,
+        refuse: Callable[[], str | None] | None = None,
     ) -> Dispatcher:
         """Make the dispatcher for the calls of one sampling step. `on_interrupt` ends the turn that they belong to;
-        `host` stands behind them instead of the toolset's own, and `gate` orders them with those of others."""
+        `host` stands behind them instead of the toolset's own, `gate` orders them with those of others, and `refuse`
+        counts the calls that tools make."""
         return self._make_dispatcher(
             self.current()[1],
             self._context if host is None else partial(self._context, host=host),
@@ -279,6 +281,7 @@ class Toolset(LoopBound, Closing):
             turn_id=turn_id,
             asks_for_risk=self.asks_for_risk,
             on_interrupt=on_interrupt,
+            refuse=refuse,
         )
 
     def _context(self, invocation: ToolInvocation, caller: ToolCaller, host: ToolHost | None = None) -> ToolContext:
@@ -472,6 +475,10 @@ class _ToolsOfNow:
     async def call(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """See `ToolContext.call`."""
         return await self._toolset.dispatcher().call(invocation, ctx)
+
+    def refusal(self) -> str | None:
+        """Return None: no turn, no limit."""
+        return None
 
     def interrupt(self) -> None:
         """Do nothing: there is no turn to end."""

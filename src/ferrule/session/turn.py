@@ -315,7 +315,7 @@ class Turn:
         await self._compactor.make_room(self.id, self._went_on)
         dialogue.budget.check()  # a summary costs, too
         specs, _ = toolset.current()
-        dispatcher = toolset.dispatcher(self.id, self._interrupt)
+        dispatcher = toolset.dispatcher(self.id, self._interrupt, refuse=dialogue.allowance.take)
         request = dialogue.request(
             specs,
             self.interrupted_calls,
@@ -430,8 +430,7 @@ class Turn:
         """Return why one more call is not run, or None."""
         if len(self._calls) >= MAX_CALLS:
             return TOO_MANY_CALLS
-        allowance = self._dialogue.allowance
-        return None if allowance.take() else allowance.refusal
+        return self._dialogue.allowance.take()
 
     def _leave_to_provider(self, call_id: str, output: ItemView) -> None:
         """Leave a call to the provider, which has answered it in the same response."""

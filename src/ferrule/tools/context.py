@@ -89,6 +89,10 @@ class ToolCaller(Protocol):
     """The dispatcher of a call, as the call sees it: it reaches the other tools, and its turn."""
 
     async def call(self, invocation: ToolInvocation, ctx: "ToolContext") -> ToolOutput: ...
+    def refusal(self) -> str | None:
+        """Count one more call of the turn; return why it is not run, if no more are allowed."""
+        ...
+
     def interrupt(self) -> None: ...
 
 
@@ -99,13 +103,17 @@ class NoOtherTools:
         """Refuse: there is nothing to call. Raises `UnknownTool`."""
         raise UnknownTool(f"unsupported call: {invocation.tool_name}; there are no other tools here")
 
+    def refusal(self) -> str | None:
+        """Return None: no turn, no limit."""
+        return None
+
     def interrupt(self) -> None:
         """Do nothing: there is no turn to end."""
 
 
 class ToolContext(msgspec.Struct, frozen=True):
     """A call's only way to act. `cwd` is absolute; `output_budget` limits what the model will read; `files` only
-    reads: writing goes through `run`."""
+    reads: writing goes through `run`. `within`: the tools that wait for this call, made by their cells."""
 
     call_id: str
     cwd: str
@@ -117,6 +125,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     risk: SecurityRisk = SecurityRisk.UNKNOWN
     caller: ToolCaller = NoOtherTools()
     own_children: Children | None = None
+    within: frozenset[str] = frozenset()
 
     @staticmethod
     def local(

@@ -1,9 +1,7 @@
 """`js_repl`: JavaScript in a Node kernel that lives as long as the session."""
 
-import itertools
 from collections.abc import Sequence
 
-import msgspec
 from pydantic import AliasChoices, Field
 
 from ferrule.builtin.execution import limit_ms
@@ -11,19 +9,18 @@ from ferrule.builtin.hints import RUNS
 from ferrule.builtin.js_repl.node import needed_node
 from ferrule.builtin.js_repl.repl import Repl, start_node
 from ferrule.builtin.js_repl.source import PRAGMA, read_cell
-from ferrule.builtin.kept_kernel import remarked
+from ferrule.builtin.kept_kernel import NestedCalls, remarked
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.process.kernel import CellResult, Kernel
 from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.json_text import JsonValue, decode
-from ferrule.protocol.payload import NO_OUTPUT, CustomPayload, FunctionPayload, ToolPayload
+from ferrule.protocol.payload import NO_OUTPUT
 from ferrule.protocol.specs import FreeformToolFormat
 from ferrule.protocol.truncation import truncate_text
 from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands
-from ferrule.tools.context import Access, ToolContext, ToolInvocation
+from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import CommandEffect
@@ -81,9 +78,6 @@ class JsReplObservation(Observation):
         return self.ok
 
 
-ITSELF = frozenset({"js_repl", "js_repl_reset"})
-
-
 class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
     """Every cell goes through `ctx.run`, as the command that would run it alone; the kernel is confined likewise."""
 
@@ -98,7 +92,7 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
         cell = read_cell(action.code, limit_ms(action.timeout_ms))
         env = await self._commands.environment(login=True)
         node = "node" if self._commands.contained else needed_node(env, self._commands.places)
-        nested = NestedCalls(ctx)
+        nested = NestedCalls(Repl.tool, ctx)
 
         async def attempt(access: Access) -> CellResult:
             async def start() -> Kernel:
@@ -112,32 +106,6 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
         except LaunchError as error:
             raise RespondToModel(f"js_repl cannot start its kernel: {error}") from error
         return _observation(result, ctx)
-
-
-class NestedCalls:
-    """Calls tools for one cell."""
-
-    def __init__(self, ctx: ToolContext) -> None:
-        self._ctx = ctx
-        self._numbers = itertools.count(1)
-
-    async def call(self, name: str, arguments: str, raw: bool) -> JsonValue:
-        """Call a tool and return its text or its content parts. Raises `RespondToModel`."""
-        if name in ITSELF:
-            raise RespondToModel("js_repl cannot invoke itself")
-        call_id = f"{self._ctx.call_id}_{next(self._numbers)}"
-        output = await self._ctx.call(ToolInvocation(call_id, name, _payload(arguments, raw)))
-        return output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
-
-
-def _payload(arguments: str, raw: bool) -> ToolPayload:
-    """Text from a cell is what a freeform tool takes, unless it is an object's JSON."""
-    if raw:
-        try:
-            raw = not isinstance(decode(arguments), dict)
-        except RespondToModel:
-            return CustomPayload(arguments)
-    return CustomPayload(arguments) if raw else FunctionPayload(arguments)
 
 
 def _observation(result: CellResult, ctx: ToolContext) -> JsReplObservation:
