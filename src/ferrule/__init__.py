@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ferrule.containers.container import Container
+    from ferrule.containers.screen.computer import Computer
     from ferrule.model.stream import ModelError
     from ferrule.prompts import expand_prompt
     from ferrule.protocol.approvals import ExecApprovalRequest, ExecApprovalRequirement, ExecPolicyAmendment
@@ -56,6 +57,7 @@ _HOMES = {
     "BudgetSpent": "session.budget",
     "AgentErrorEvent": "tools.events",
     "AskForApproval": "protocol.permissions",
+    "Computer": "containers.screen.computer",
     "ConfiguredToolSpec": "protocol.specs",
     "Container": "containers.container",
     "DynamicToolCallRequest": "protocol.events",
@@ -118,6 +120,7 @@ __all__ = [
     "AgentErrorEvent",
     "AskForApproval",
     "BudgetSpent",
+    "Computer",
     "ConfiguredToolSpec",
     "Container",
     "DynamicToolCallRequest",

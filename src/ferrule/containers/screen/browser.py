@@ -1,8 +1,9 @@
 """One running browser: its tabs, what they ask for, and what we answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from ferrule.containers.screen.devtools import DevTools, Refusal
 from ferrule.containers.screen.downloads import Downloads
@@ -11,6 +12,8 @@ from ferrule.containers.screen.notes import Notes, quoted
 from ferrule.containers.screen.settings import ScreenSettings
 from ferrule.process.launcher import Child
 from ferrule.protocol.json_text import JsonObject
+
+log = logging.getLogger("ferrule.screen")
 
 MAX_TABS = 10
 """Tabs at once: each takes a process, and nobody looks at more."""
@@ -70,6 +73,8 @@ class Browser:
         self._on_navigation = on_navigation
         self._tabs: dict[str, Tab] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.deciding = 0
+        """Addresses about which somebody decides now."""
         self._opened = asyncio.Event()
         self._opening = asyncio.Lock()
         """Held while we open a tab, which is no page's then."""
@@ -144,7 +149,7 @@ class Browser:
         """Close a tab, also one that hangs, and show the one before."""
         self._forget(tab)
         self.devtools.send("Target.closeTarget", {"targetId": tab.target})
-        await self.devtools.call("Page.bringToFront", {}, (await self.ready_tab()).session)
+        await self.ready_tab()
 
     def count_anew(self) -> None:
         """Begin to count dialogs anew, because somebody acts."""
@@ -289,6 +294,7 @@ class Browser:
         if said["frameId"] == tab.target:
             asked = said["request"]
             assert isinstance(asked, dict)
+            self.deciding += 1
             self._start(self._judge(tab, request, str(asked["url"])))
         else:
             self.devtools.send("Fetch.continueRequest", {"requestId": request}, tab.session)
@@ -300,6 +306,7 @@ class Browser:
         try:
             why = await self._on_navigation(url)
         finally:
+            self.deciding -= 1
             if why is None:
                 self.devtools.send("Fetch.continueRequest", {"requestId": request}, tab.session)
             else:
@@ -307,7 +314,12 @@ class Browser:
                 refused: JsonObject = {"requestId": request, "errorReason": "BlockedByClient"}
                 self.devtools.send("Fetch.failRequest", refused, tab.session)
 
-    def _start(self, work: "Awaitable[None]") -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("what a page asked for failed", exc_info=error)

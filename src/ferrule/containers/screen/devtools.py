@@ -67,7 +67,7 @@ class DevTools:
         self._watcher = asyncio.create_task(self._watch())
 
     async def call(
-        self, method: str, params: JsonObject | None = None, session: str = "", timeout: float = CALL_S
+        self, method: str, params: JsonObject | None = None, session: str = "", timeout: float | None = CALL_S
     ) -> JsonObject:
         """Send a command and return its result. Raises `BrowserLost`, `Refusal`, and `TimeoutError`."""
         number = self.send(method, params, session)

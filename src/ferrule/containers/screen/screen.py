@@ -2,39 +2,28 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ferrule.containers.container import Container
 from ferrule.containers.host import ContainerSettings
 from ferrule.containers.local import LocalHost
-from ferrule.containers.screen import inputs
-from ferrule.containers.screen.actions import (
-    Click,
-    Coordinate,
-    DoubleClick,
-    Drag,
-    Keypress,
-    Move,
-    ScreenAction,
-    Screenshot,
-    Scroll,
-    Type,
-    Wait,
-)
+from ferrule.containers.screen.actions import Click, Coordinate, DoubleClick, Drag, Move, ScreenAction, Scroll
 from ferrule.containers.screen.browser import Browser, OnNavigation, Tab
 from ferrule.containers.screen.devtools import Refusal
 from ferrule.containers.screen.errors import BadAction, BrowserLost, ScreenError
-from ferrule.containers.screen.keys import read_keys
+from ferrule.containers.screen.hands import Hands
 from ferrule.containers.screen.network import FLAGS, ScreenNetwork, ScreenWay
 from ferrule.containers.screen.notes import Notes
 from ferrule.containers.screen.program import find_program
 from ferrule.containers.screen.settings import ScreenSettings, read_address
 from ferrule.process.kernel import OWN_PIPES
 from ferrule.process.launcher import LaunchError, Limits, Pipes
+from ferrule.process.run import uninterrupted
 from ferrule.protocol.json_text import JsonObject
 from ferrule.sandbox.linux.root import DATA
+from ferrule.sync import AsyncClosing
 
 MEMORY_BYTES = 3 << 30
 """Of the browser and all its pages: a page like a map or a mail program takes half a gigabyte."""
@@ -47,10 +36,10 @@ BEGIN_S = 1.0
 FRAME_S = 1.0
 """A page that draws draws within milliseconds; one that does not, such as one without a script's time, is not awaited.
 """
-WAIT_S = 1.0
-"""As long as one `wait` takes: models repeat it."""
 PICTURE_S = 10.0
 """Until a picture is taken; a page that takes longer hangs."""
+MAX_REFUSED = 10
+MORE_REFUSED = "{} further names were refused in the same way."
 TRIES = 3
 """Of a picture, while tabs close and the browser is started again."""
 RESTARTED = "The browser had ended and was started again: the page was loaded anew, what was typed is gone."
@@ -60,7 +49,7 @@ OUTSIDE = "({:g}, {:g}) lies outside of the screen, which is {} x {} pixels: not
 T = TypeVar("T")
 
 
-class Screen:
+class Screen(AsyncClosing):
     """A browser's page as pictures, and hands for it. Nothing runs before the first use. Use it as `async with`, and do
     one thing at a time."""
 
@@ -76,6 +65,7 @@ class Screen:
         self._notes = Notes()
         self._url: str | None = settings.start_url
         self._lock = asyncio.Lock()
+        self._closed = False
 
     @classmethod
     def open(
@@ -90,12 +80,6 @@ class Screen:
         chosen = (settings or ScreenSettings()).checked()
         way_out = (network or ScreenNetwork()).way_out()
         return cls(chosen, way_out, on_navigation, LocalHost.open())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
     @property
     def settings(self) -> ScreenSettings:
@@ -112,7 +96,11 @@ class Screen:
     def notices(self) -> tuple[str, ...]:
         """Return, once, what has to be told since the last look: names that were refused, dialogs that were answered,
         downloads, tabs, crashes. Sentences for the model."""
-        told = [*self._way_out.egress.take_refusals(), *self._notes.take()]
+        refused = self._way_out.egress.take_refusals()
+        told = refused[:MAX_REFUSED]
+        if len(refused) > MAX_REFUSED:
+            told.append(MORE_REFUSED.format(len(refused) - MAX_REFUSED))
+        told += self._notes.take()
         if self._container is not None:
             told += self._container.take_notices()
         return tuple(dict.fromkeys(told))
@@ -131,7 +119,7 @@ class Screen:
                 return
             browser = await self._running()
             browser.count_anew()
-            await self._once(browser, lambda tab: self._do(browser, tab, action))
+            await self._once(browser, lambda tab: Hands(browser, self._notes).do(tab, action))
             await self._settle(browser)
 
     async def open_url(self, url: str) -> None:
@@ -150,6 +138,7 @@ class Screen:
 
     async def aclose(self) -> None:
         """End the browser, and remove all that it wrote."""
+        self._closed = True
         browser, self._browser = self._browser, None
         if browser is not None:
             await browser.aclose()
@@ -160,6 +149,8 @@ class Screen:
 
     async def _running(self) -> Browser:
         """Return the browser, which is started if it does not run."""
+        if self._closed:
+            raise ScreenError("the screen is closed")
         if self._browser is not None and not self._browser.devtools.lost:
             return self._browser
         if self._browser is not None:
@@ -192,7 +183,7 @@ class Screen:
         try:
             await browser.start()
         except BaseException:
-            await browser.aclose()
+            await uninterrupted(browser.aclose())
             raise
         return browser
 
@@ -240,84 +231,12 @@ class Screen:
                 return OUTSIDE.format(x, y, width, height)
         return None
 
-    async def _do(self, browser: Browser, tab: Tab, action: ScreenAction) -> None:
-        match action:
-            case Click(button="back" | "forward"):
-                await self._travel(browser, tab, -1 if action.button == "back" else 1)
-            case Click() | DoubleClick():
-                await browser.devtools.calls([*inputs.clicking(action)], tab.session)
-            case Move():
-                await browser.devtools.calls([*inputs.moving(action)], tab.session)
-            case Scroll():
-                await browser.devtools.calls([*inputs.scrolling(action)], tab.session)
-            case Type():
-                await browser.devtools.calls([*inputs.typing(action)], tab.session)
-            case Keypress():
-                await self._press(browser, tab, action)
-            case Drag():
-                await self._drag(browser, tab, action)
-            case Wait():
-                await asyncio.sleep(WAIT_S)
-            case Screenshot():
-                pass
-
-    async def _press(self, browser: Browser, tab: Tab, action: Keypress) -> None:
-        """Press keys; those that the window around a page would take are done here."""
-        pressed = "+".join(key.key.lower() for key in read_keys(action.keys))
-        match pressed:
-            case "alt+arrowleft":
-                await self._travel(browser, tab, -1)
-            case "alt+arrowright":
-                await self._travel(browser, tab, 1)
-            case "f5" | "control+r":
-                await browser.devtools.call("Page.reload", {}, tab.session)
-            case "control+w":
-                await browser.close_tab(tab)
-            case "control+t":
-                await browser.open_tab()
-            case "control+tab":
-                await browser.show_next(1)
-            case "control+shift+tab":
-                await browser.show_next(-1)
-            case _:
-                await browser.devtools.calls([*inputs.keypress(action)], tab.session)
-
-    async def _drag(self, browser: Browser, tab: Tab, action: Drag) -> None:
-        held, devtools = read_keys(action.keys or ()), browser.devtools
-        tab.dragged.clear()
-        await devtools.calls([*inputs.drag_start(action, held)], tab.session)
-        entered = False
-        for point in inputs.steps(action.path):
-            if not tab.dragged:
-                await devtools.calls([inputs.drag_move(point, held)], tab.session)
-            if tab.dragged:  # the page gives something away, which is dropped somewhere
-                over: JsonObject = {"x": point.x, "y": point.y, "data": tab.dragged[0]}
-                if not entered:
-                    await devtools.call("Input.dispatchDragEvent", {"type": "dragEnter", **over}, tab.session)
-                    entered = True
-                await devtools.call("Input.dispatchDragEvent", {"type": "dragOver", **over}, tab.session)
-        if tab.dragged:
-            last = action.path[-1]
-            drop: JsonObject = {"type": "drop", "x": last.x, "y": last.y, "data": tab.dragged[0]}
-            await devtools.call("Input.dispatchDragEvent", drop, tab.session)
-        await devtools.calls([*inputs.drag_end(action, held)], tab.session)
-
-    async def _travel(self, browser: Browser, tab: Tab, step: int) -> None:
-        """Go through the history of a tab."""
-        history = await browser.devtools.call("Page.getNavigationHistory", {}, tab.session)
-        entries, index = history["entries"], history["currentIndex"]
-        assert isinstance(entries, list) and isinstance(index, int)
-        if not 0 <= index + step < len(entries):
-            self._notes.add(f"There is no page to go {'back' if step < 0 else 'forward'} to.")
-            return
-        entry = entries[index + step]
-        assert isinstance(entry, dict)
-        await browser.devtools.call("Page.navigateToHistoryEntry", {"entryId": entry["id"]}, tab.session)
-
     async def _load(self, browser: Browser, tab: Tab, address: str) -> None:
         tab.loaded.clear()
         try:
-            done = await browser.devtools.call("Page.navigate", {"url": address}, tab.session, LOAD_S)
+            done = await self._bounded(
+                browser, browser.devtools.call("Page.navigate", {"url": address}, tab.session, timeout=None)
+            )
         except TimeoutError:  # its server has not answered yet
             self._notes.add(LOADING.format(LOAD_S))
             tab.loaded.set()
@@ -329,21 +248,35 @@ class Screen:
     async def _settle(self, browser: Browser) -> None:
         """Wait until what was begun is seen: the next frame, and the pages that are being loaded."""
         try:
-            async with asyncio.timeout(LOAD_S):
-                seen = None
-                while seen is not (tab := await browser.ready_tab()):
-                    seen = tab
-                    await self._next_frame(browser, tab)
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(BEGIN_S):
-                            await tab.begun.wait()
-                    if not tab.loaded.is_set():
-                        await tab.loaded.wait()
-                        await self._next_frame(browser, tab)  # a page takes no clicks before its first
+            await self._bounded(browser, self._shown(browser))
         except TimeoutError:
             self._notes.add(LOADING.format(LOAD_S))
         except (Refusal, BrowserLost):
             pass  # the picture shows what there is
+
+    async def _shown(self, browser: Browser) -> None:
+        seen = None
+        while seen is not (tab := await browser.ready_tab()):
+            seen = tab
+            await self._next_frame(browser, tab)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEGIN_S):
+                    await tab.begun.wait()
+            if not tab.loaded.is_set():
+                await tab.loaded.wait()
+                await self._next_frame(browser, tab)  # a page takes no clicks before its first
+
+    async def _bounded(self, browser: Browser, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for a page, `LOAD_S` at most, but longer while somebody decides about an address. Raises
+        `TimeoutError`."""
+        task = asyncio.create_task(work)
+        try:
+            while not (await asyncio.wait([task], timeout=LOAD_S))[0]:
+                if not browser.deciding:
+                    raise TimeoutError
+        finally:
+            task.cancel()
+        return task.result()
 
     async def _next_frame(self, browser: Browser, tab: Tab) -> None:
         frame: JsonObject = {"expression": "new Promise(requestAnimationFrame)", "awaitPromise": True}
